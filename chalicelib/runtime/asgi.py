@@ -218,16 +218,16 @@ class AsgiBridge:
         lane = self._agents if of_agents(head.route) else self._users
         caller = bearer(head.request.headers)
         try:
-            welcome = websocket.welcome(websocket.key_of(head.request.headers))
+            response = websocket.handshake_response(websocket.key_of(head.request.headers))
             await self._enter(head, exchange, lane, caller)
             reply = await _once(lane, caller, partial(self._call, head, exchange.query), b"")
             if reply.status == 200:
                 exchange.wire.recognised()
                 join = streams.wait if head.route.path == CLIENT_STREAM else streams.meet
-                if await exchange.unless_left(join(orjson.loads(reply.body)["stream"], exchange.wire, welcome)):
+                if await exchange.unless_left(join(orjson.loads(reply.body)["stream"], exchange.wire, response)):
                     return
                 reply = dispatch.refused(_NO_AGENT if head.route.path == CLIENT_STREAM else _NO_CLIENT)
-        except websocket.ProtocolBroken as broken:
+        except websocket.ProtocolError as broken:
             reply = dispatch.refused(Refused(f"{broken}."))
         except LeftEarly:
             return

@@ -328,7 +328,9 @@ class StreamEnd:
         if back and (self._peer.closed or not self._full):
             self.wire.write(back)
         if self._peer.closed is not None:
-            frame = Closed(LEAVING, f"the {self._name} broke the protocol") if self._peer.broke else self._peer.closed
+            frame = (
+                Closed(LEAVING, f"the {self._name} broke the protocol") if self._peer.violated else self._peer.closed
+            )
             self.wire.close()
             self.other.finish(frame)
 

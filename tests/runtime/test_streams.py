@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.streams.websocket import Closed, Peer, parse_head, welcome
+from chalicelib.agent.streams.websocket import Closed, Peer, handshake_response, parse_head
 from chalicelib.errors import Forbidden, Refused
 from chalicelib.runtime.streams import (
     CHECK_RIGHTS_EVERY,
@@ -25,7 +25,7 @@ from chalicelib.runtime.streams import (
 )
 
 HOST, ORDER = "host-1", {"task": "job-1", "target": "ssh"}
-HEAD = welcome("dGhlIHNhbXBsZSBub25jZQ==")
+HEAD = handshake_response("dGhlIHNhbXBsZSBub25jZQ==")
 
 
 class Clock(asyncio.SelectorEventLoop):

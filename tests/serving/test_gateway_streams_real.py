@@ -20,7 +20,7 @@ import pytest
 from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.gateway.relays import AT_FIRST, FRESH
 from chalicelib.agent.streams import websocket
-from chalicelib.agent.streams.streams import AgentStreams, Order, dialled
+from chalicelib.agent.streams.streams import AgentStreams, Order, dial_websocket
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller
@@ -140,7 +140,7 @@ def test_a_ticket_is_good_for_once_and_for_its_stream(
     first, second = agent.orders[0], agent.orders[1]
     for stream, ticket in ((first["id"], first["ticket"]), (second["id"], first["ticket"]), ("x", "")):
         with pytest.raises(ConnectionError, match="403"):
-            dialled(agent.gateway, "/agent/streams/" + stream, ticket, pin=plane.pin)
+            dial_websocket(agent.gateway, "/agent/streams/" + stream, ticket, pin=plane.pin)
     assert ask(program, "/echo").status == 200
 
 
@@ -148,10 +148,10 @@ def test_agents_come_over_https_only_and_know_the_gateway_by_its_pin(
     served: Served, program: Program, agent: Agent, plane: FakePlane
 ) -> None:
     with pytest.raises(ConnectionError, match=r"403.*Streams of agents come over https only"):
-        dialled(f"http://127.0.0.1:{program.port}", "/agent/streams/x", "ticket")
+        dial_websocket(f"http://127.0.0.1:{program.port}", "/agent/streams/x", "ticket")
     wrong = "0" * 64
     with pytest.raises(ConnectionError, match=f"fingerprint {plane.pin}, not {wrong} as expected"):
-        dialled(agent.gateway, "/agent/streams/x", "ticket", pin=wrong)
+        dial_websocket(agent.gateway, "/agent/streams/x", "ticket", pin=wrong)
     nobody = program.folder / "nobody.pem"
     assert (nobody.stat().st_mode & 0o777, pin_of(nobody.read_text())) == (0o600, plane.pin)
     assert sorted(each.name for each in program.folder.glob("nobody*")) == ["nobody.pem"]

@@ -31,7 +31,7 @@ class Attempt(NamedTuple):
 class DirectRoutes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._attempts: Dict[str, Attempt] = {}  # by job: another job at the same place is tried anew
+        self._attempts: Dict[str, Attempt] = {}  # by job: another job at the same place is tried again
         self._lock = threading.Lock()
 
     def refresh(self, configuration: Configuration) -> bool:

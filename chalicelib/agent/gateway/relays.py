@@ -24,7 +24,7 @@ from collections import deque
 from typing import AbstractSet, Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ..streams import websocket
-from ..streams.stream_loop import Joined, StreamLoop, receive
+from ..streams.stream_loop import SocketStream, StreamLoop, receive
 from ..streams.websocket import Peer
 
 Order = Dict[str, Any]  # for a stream; the control plane passes it on to an agent
@@ -188,16 +188,16 @@ class Arrival:
             return
         try:
             key = websocket.key_of(headers)
-        except websocket.ProtocolBroken:
+        except websocket.ProtocolError:
             self._refuse("400 Bad Request")
             return
         self._leave()
         del self._relays.expected[stream]  # a ticket is valid once
-        self._near.send(websocket.welcome(key))
+        self._near.send(websocket.handshake_response(key))
         relay.add_stream(stream, self._near, early)
 
 
-class WaitingStream(Joined):
+class WaitingStream(SocketStream):
     """A stream that waits for a request, and then carries its connection."""
 
     dialled = False

@@ -215,7 +215,7 @@ class GatewayRole:
         while time.monotonic() < until and not self._over.is_set():
             if self._child.poll() is not None:
                 lines = (read_text(log) or "").strip().splitlines()
-                self._failed("its program ends: " + (lines or ["it says nothing"])[-1])
+                self._failed("its program ends: " + (lines or ["it has printed nothing"])[-1])
                 return
             if self._report_state():
                 return

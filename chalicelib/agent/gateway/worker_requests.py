@@ -1,6 +1,6 @@
 """Requests of nginx's workers to this program: lines of JSON over a unix socket, each answered by one.
 
-{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 if nobody can tell; with
+{"ask": "rights", "token": …, "project": …, "run": …}   → {"status": 200 or 403}; 503 without a verdict; with
                                                             "ends_in", seconds, if the token expires
 {"ask": "wake", "run": …}                               → {}
 """

@@ -1,7 +1,7 @@
 """The route to the server: directly to its address, or through a head node that passes the bytes on as they are.
 
 Where a machine can't reach the server itself, `via` in the agent's folder names the head node's `host:port`. The other
-end is still the server that the URL names: TLS asks for its name and checks its certificate.
+end is still the server that the URL names: TLS requests its name and checks its certificate.
 
 Where no authority would certify a name, as for a gateway on a host that its owner provides, a *pin* identifies the
 other end instead: the SHA-256 of the one acceptable certificate. A server that presents another gets no data.

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ..kernel import networks
     from ..streams import log_stream, streams
     from ..streams.log_stream import LogStreams
-    from ..streams.streams import AgentStreams, Begun
+    from ..streams.streams import AgentStreams, StreamFactory
     from ..volumes import volumes
     from . import metrics
 else:
@@ -147,10 +147,10 @@ class AgentProgram:
     def logs(self) -> "LogStreams":
         found = log_stream.LogStreams(self.streams.loop, self._roster.folder)
         if self._log_port is not None:
-            found.serve_here(self._log_port)
+            found.serve_on(self._log_port)
         return found
 
-    def _log_opener(self, task: str, order: Dict[str, Any]) -> "Begun":
+    def _log_opener(self, task: str, order: Dict[str, Any]) -> "StreamFactory":
         return self.logs.opener(task, order)
 
     def stop(self) -> None:

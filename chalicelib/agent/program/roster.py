@@ -126,7 +126,7 @@ class Roster:
         wanted = spec.get("service_port")
         if not wanted or not self._shares_network(runtime, spec):
             return None, spec
-        port = self._ports.give(task, int(wanted))
+        port = self._ports.assign(task, int(wanted))
         ports = [each for each in spec.get("ports") or () if each != wanted]
         return port, dict(spec, ports=ports, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
 

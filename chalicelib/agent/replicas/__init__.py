@@ -1,1 +1,1 @@
-"""The services' replicas on this machine: whether they listen, their probes and queues, their router."""
+"""The services' replicas on this machine: their ports, probes, queues and routers."""

@@ -1,7 +1,7 @@
-"""What a model server that speaks gRPC says of itself: one call, as much of HTTP/2 and of protobuf as that takes.
+"""The description of a model server by gRPC: one call, with the little of HTTP/2 and protobuf that it needs.
 
-The call is the only one on its connection: what is sent is known beforehand, and of the response only the message
-matters, so no header is ever decoded. A server that doesn't know the call answers without a message.
+The call is the only one on its connection: the request is constant, and only the message of the response matters, so no
+header is ever decoded. A server that doesn't know the call answers without a message.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS, PADDED = 1, 1, 4, 8
 STREAM = 1
-WINDOW = 1 << 20  # bytes: more than any answer may have
-LARGEST_FRAME = 1 << 14  # until told otherwise, and we tell nobody otherwise
+WINDOW = 1 << 20  # bytes: more than any response may have
+LARGEST_FRAME = 1 << 14  # HTTP/2's default, which isn't changed here
 VLLM, SGLANG = "/vllm.grpc.engine.VllmEngine/GetServerInfo", "/sglang.grpc.scheduler.SglangScheduler/GetServerInfo"
-KV_ROLE = 7  # of vLLM's answer
-SERVER_ARGS = 1  # of SGLang's
+KV_ROLE = 7  # a field of vLLM's response
+SERVER_ARGS = 1  # a field of SGLang's response
 ROLES = {"kv_producer": "prefill", "kv_consumer": "decode"}
 
 
 async def call(sock: socket.socket, path: str, most: int) -> Optional[bytes]:
-    """The message that answers an empty one; None: the server doesn't know the call. Raises OSError or ValueError."""
+    """The response to an empty message; None if the server doesn't know the call. Raises OSError or ValueError."""
     reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 16)
     try:
         writer.write(PREFACE + _frame(SETTINGS, 0, 0, struct.pack(">HI", 4, WINDOW)))
@@ -69,10 +69,10 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _head(path: str) -> bytes:
-    """The headers, each spelt out: no table, no compression."""
-    said = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "dstack")]
-    said += [("te", "trailers"), ("content-type", "application/grpc"), ("user-agent", "dstack")]
-    return b"".join(b"\0" + _text(name) + _text(value) for name, value in said)
+    """The request's headers as literals, without a table or compression."""
+    headers = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "dstack")]
+    headers += [("te", "trailers"), ("content-type", "application/grpc"), ("user-agent", "dstack")]
+    return b"".join(b"\0" + _text(name) + _text(value) for name, value in headers)
 
 
 def _text(text: str) -> bytes:
@@ -89,26 +89,26 @@ def _message(body: bytes) -> Optional[bytes]:
     return body[5:]
 
 
-# --- what it says ----------------------------------------------------------------------------------------------------
+# --- its messages ----------------------------------------------------------------------------------------------------
 
 
 def of_vllm(message: bytes) -> Dict[str, Any]:
-    """As SGLang says it over HTTP. Raises ValueError."""
+    """vLLM's response in the form of SGLang's HTTP response. Raises ValueError."""
     role = b"".join(value for number, value in fields(message) if number == KV_ROLE and isinstance(value, bytes))
     return {"disaggregation_mode": ROLES.get(role.decode("utf-8", "replace"), "null")}
 
 
 def of_sglang(message: bytes) -> Dict[str, Any]:
-    """The arguments that it was started with. Raises ValueError."""
-    said: Dict[str, Any] = {}
+    """The arguments that SGLang was started with. Raises ValueError."""
+    arguments: Dict[str, Any] = {}
     for number, value in fields(message):
         if number == SERVER_ARGS and isinstance(value, bytes):
-            said.update(_struct(value))
-    return said
+            arguments.update(_struct(value))
+    return arguments
 
 
 def _struct(message: bytes) -> Iterator[Tuple[str, Any]]:
-    """The numbers and texts among the entries of a `google.protobuf.Struct`."""
+    """The entries of a `google.protobuf.Struct` that are numbers or texts."""
     for _, entry in fields(message):
         if not isinstance(entry, bytes):
             raise ValueError("an entry isn't a message")
@@ -123,7 +123,7 @@ def _struct(message: bytes) -> Iterator[Tuple[str, Any]]:
 
 
 def fields(message: bytes) -> List[Tuple[int, Any]]:
-    """The fields of a protobuf message as they come: numbers, and bytes for what has a length. Raises ValueError."""
+    """The fields of a protobuf message in order: numbers, and bytes for fields with a length. Raises ValueError."""
     found: List[Tuple[int, Any]] = []
     at = 0
     while at < len(message):

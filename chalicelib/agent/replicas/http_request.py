@@ -1,6 +1,6 @@
-"""One HTTP request over an open connection, reading no more of the response than is wanted.
+"""One HTTP request over an open connection, reading no more of the response than necessary.
 
-The standard library's client would need a thread for each; these share one event loop.
+The standard library's client would need a thread for each request; these share one event loop.
 """
 
 from __future__ import annotations
@@ -14,56 +14,58 @@ from urllib.parse import quote
 
 HOST = "dstack"
 HEAD_BYTES = 64 * 1024
-SAFE = "/?#[]@!$&'()*+,;=:%~"  # what may stand in an address as it is
+SAFE = "/?#[]@!$&'()*+,;=:%~"  # characters of an address that aren't quoted
 
 
-class HttpAnswer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: bytes
 
 
 def request(method: str, url: str, headers: Iterable[Tuple[str, str]] = (), body: Optional[str] = None) -> bytes:
-    """With the headers of its user before ours, once each."""
+    """The bytes of a request. Its own headers replace the defaults of the same name."""
     data = (body or "").encode("utf-8")
-    own = {"host": HOST, "user-agent": "dstack", "accept": "*/*"}
+    defaults = {"host": HOST, "user-agent": "dstack", "accept": "*/*"}
     if body is not None:
-        own["content-length"] = str(len(data))
-    given = [(_line(name), _line(value)) for name, value in headers]
-    given = [(name, value) for name, value in given if name.lower() not in ("connection", "content-length")]
-    known = {name.lower() for name, _ in given}
+        defaults["content-length"] = str(len(data))
+    fields = [(_line(name), _line(value)) for name, value in headers]
+    fields = [(name, value) for name, value in fields if name.lower() not in ("connection", "content-length")]
+    names = {name.lower() for name, _ in fields}
     lines = ["%s %s HTTP/1.1" % (method.upper(), quote(url.partition("#")[0], safe=SAFE)), "connection: close"]
-    lines += ["%s: %s" % item for item in own.items() if item[0] not in known]
-    lines += ["%s: %s" % item for item in given]
+    lines += ["%s: %s" % item for item in defaults.items() if item[0] not in names]
+    lines += ["%s: %s" % item for item in fields]
     return "\r\n".join(lines).encode("utf-8") + b"\r\n\r\n" + data
 
 
-async def status_of(sock: socket.socket, asked: bytes) -> int:
-    """The status. What follows is read for a moment, because some servers complain about clients that leave early.
-    Raises OSError or ValueError."""
+async def status_of(sock: socket.socket, data: bytes) -> int:
+    """Send a request and return the response's status. Its body is read for a moment, because some servers log clients
+    that disconnect early. Raises OSError or ValueError."""
     reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES)
     try:
-        writer.write(asked)
+        writer.write(data)
         status, _ = await _head(reader)
         try:
-            await asyncio.wait_for(_rest(reader, HEAD_BYTES), 1.0)
+            await asyncio.wait_for(_read_most(reader, HEAD_BYTES), 1.0)
         except (asyncio.TimeoutError, OSError):
-            return status  # which was said
+            return status
         return status
     finally:
         writer.close()
 
 
-async def answer(sock: socket.socket, asked: bytes, most: int) -> HttpAnswer:
-    """The whole response. Raises OSError or ValueError, also for one that is larger."""
+async def fetch(sock: socket.socket, data: bytes, most: int) -> HttpResponse:
+    """Send a request and return the response. Raises OSError, or ValueError also for more than `most` bytes."""
     reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_BYTES)
     try:
-        writer.write(asked)
+        writer.write(data)
         status, head = await _head(reader)
-        told = _length(head)
-        rest = await (reader.readexactly(told) if told is not None and told <= most else _rest(reader, most + 1))
-        if len(rest) > most:
+        length = _length(head)
+        body = await (
+            reader.readexactly(length) if length is not None and length <= most else _read_most(reader, most + 1)
+        )
+        if len(body) > most:
             raise ValueError("the response has more than %d bytes" % most)
-        return HttpAnswer(status, _decoded(head + rest))
+        return HttpResponse(status, _decoded(head + body))
     except (asyncio.IncompleteReadError, http.client.HTTPException) as problem:
         raise ValueError("the response broke off: %s" % problem) from None
     finally:
@@ -71,20 +73,20 @@ async def answer(sock: socket.socket, asked: bytes, most: int) -> HttpAnswer:
 
 
 async def _head(reader: asyncio.StreamReader) -> Tuple[int, bytes]:
-    """The final status, and the head it came in."""
+    """The final status, and the head with it."""
     while True:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             raise ValueError("the response has no head") from None
-        words = head.split(None, 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        parts = head.split(None, 2)
+        if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
             raise ValueError("the response isn't HTTP")
-        if not 100 <= int(words[1]) < 200:
-            return int(words[1]), head
+        if not 100 <= int(parts[1]) < 200:
+            return int(parts[1]), head
 
 
-async def _rest(reader: asyncio.StreamReader, most: int) -> bytes:
+async def _read_most(reader: asyncio.StreamReader, most: int) -> bytes:
     parts: List[bytes] = []
     size = 0
     while size < most:
@@ -100,12 +102,12 @@ def _length(head: bytes) -> Optional[int]:
     found: Dict[bytes, bytes] = {
         name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in head.split(b"\r\n"))
     }
-    told = found.get(b"content-length", b"")
-    return int(told) if told.isdigit() and b"transfer-encoding" not in found else None
+    length = found.get(b"content-length", b"")
+    return int(length) if length.isdigit() and b"transfer-encoding" not in found else None
 
 
-class _Had:
-    """What was read, as the standard library's parser wants it."""
+class _ReceivedData:
+    """Received bytes in the form of a socket, for the standard library's parser."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -115,7 +117,7 @@ class _Had:
 
 
 def _decoded(data: bytes) -> bytes:
-    response = http.client.HTTPResponse(cast(socket.socket, _Had(data)))
+    response = http.client.HTTPResponse(cast(socket.socket, _ReceivedData(data)))
     response.begin()
     return response.read()
 

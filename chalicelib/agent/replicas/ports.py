@@ -1,8 +1,8 @@
-"""The port of a service's replica on a host whose network its jobs share: the service's own if it is free, or another.
+"""Ports for services' replicas on a host whose network its jobs share: the service's own if it is free, or another.
 
-A port that was given out stays free until its replica listens there, and another agent on this host mustn't give it out
-again. So it is held by an abstract socket: its name belongs to one network, as a port does, and is free again as soon
-as its holder is gone. A restarted agent holds the ports that its tasks were given before.
+An assigned port stays free until its replica listens there, and another agent on this host must not assign it again. So
+an abstract socket reserves it: like a port, its name belongs to one network, and it is free again as soon as its holder
+has ended. A restarted agent reserves its tasks' ports again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Dict, Iterator, Optional
 from ..kernel.task_runtime import TaskError
 from ..runtimes import listening
 
-FIRST, LAST = 20000, 29999  # below those that the kernel gives to connections
+FIRST, LAST = 20000, 29999  # below the kernel's ports for outgoing connections
 
 
 class HostPorts:
@@ -23,10 +23,10 @@ class HostPorts:
         self._first, self._last = first, last
         self._held: Dict[str, socket.socket] = {}
 
-    def give(self, task: str, wanted: int) -> int:
-        """A free port, for this task alone. Raises TaskError."""
+    def assign(self, task: str, preferred: int) -> int:
+        """Assign a free port to this task. Raises TaskError."""
         self.release(task)
-        for port in self._candidates(task, wanted):
+        for port in self._candidates(task, preferred):
             holder = _hold(port)
             if holder is None:
                 continue
@@ -37,11 +37,11 @@ class HostPorts:
         raise TaskError(
             "ports_binding_failed",
             "port %d is in use on this host, whose network its jobs share, and so are all from %d to %d"
-            % (wanted, self._first, self._last),
+            % (preferred, self._first, self._last),
         )
 
     def reserve(self, task: str, port: int) -> None:
-        """It was given to this task before, which may listen there by now."""
+        """Reserve a port that was assigned to this task before."""
         if task not in self._held:
             holder = _hold(port)
             if holder is not None:
@@ -52,9 +52,9 @@ class HostPorts:
         if holder is not None:
             holder.close()
 
-    def _candidates(self, task: str, wanted: int) -> Iterator[int]:
-        """Tasks begin to look at different places, or each would try those of all the others."""
-        yield wanted
+    def _candidates(self, task: str, preferred: int) -> Iterator[int]:
+        """The ports to try. Each task starts at another one, so that it rarely tries those of other tasks."""
+        yield preferred
         count = self._last - self._first + 1
         start = zlib.crc32(task.encode("utf-8"))
         for step in range(count):

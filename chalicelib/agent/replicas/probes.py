@@ -1,10 +1,10 @@
-"""A probe of a replica: a request that succeeds if the replica is well, asked again and again.
+"""A probe of a replica: a periodic request that succeeds if the replica is well.
 
 Rule 1. Success is a status of 2xx within `timeout`; redirects aren't followed.
 Rule 2. `interval` is the time from the end of one request to the start of the next.
-Rule 3. What is reported is how many succeeded in a row, counted no further than `ready_after`: a replica at work has
-        nothing new to report.
-Rule 4. A probe that is wanted only `until_ready` ends there.
+Rule 3. The report is the number of consecutive successes, at most `ready_after`, so that a ready replica causes no
+        further reports.
+Rule 4. A probe with `until_ready` ends when the replica is ready.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from . import http_request
 INTERVAL, TIMEOUT = 15.0, 10.0
 LONGEST = 300.0  # seconds that a request may take
 
-Asks = Callable[[bytes], Awaitable[int]]  # a request → the status. Raises OSError or ValueError
+Send = Callable[[bytes], Awaitable[int]]  # a request → the status. Raises OSError or ValueError
 Pause = Callable[[float], Awaitable[None]]
 
 
 class Probe:
-    def __init__(self, spec: Dict[str, Any], asks: Asks, changed: Callable[[], None], pause: Pause = asyncio.sleep):
+    def __init__(self, spec: Dict[str, Any], send: Send, changed: Callable[[], None], pause: Pause = asyncio.sleep):
         headers = [(str(each["name"]), str(each["value"])) for each in spec.get("headers") or ()]
         self._request = http_request.request(
             spec.get("method") or "get", spec.get("url") or "/", headers, spec.get("body")
@@ -31,8 +31,8 @@ class Probe:
         self._interval = float(spec.get("interval") or INTERVAL)
         self._enough = int(spec.get("ready_after") or 1)
         self._until_ready = bool(spec.get("until_ready"))
-        self._asks, self._changed, self._pause = asks, changed, pause
-        self.streak: Optional[int] = None  # nothing is known before the first response
+        self._send, self._changed, self._pause = send, changed, pause
+        self.streak: Optional[int] = None  # None before the first response
 
     async def run(self) -> None:
         while True:
@@ -46,7 +46,7 @@ class Probe:
 
     async def _succeeds(self) -> bool:
         try:
-            status = await asyncio.wait_for(self._asks(self._request), self._timeout)
+            status = await asyncio.wait_for(self._send(self._request), self._timeout)
         except (OSError, ValueError, asyncio.TimeoutError):
             return False
         return 200 <= status < 300

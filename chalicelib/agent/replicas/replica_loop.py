@@ -1,8 +1,8 @@
-"""One thread for all replicas of a machine: an event loop that waits for their responses, however many there are.
-What may block for a moment - to enter a container's network, to connect - has a few threads more.
+"""One thread for all replicas of a machine: an event loop that waits for their responses. A few more threads are for
+calls that may block for a moment, to enter a container's network and to connect.
 
-Once something listens on a replica's port, the port isn't checked any more and the probes begin: earlier ones could
-only fail, and the next might be a long time coming.
+A replica's port is checked until something listens there. Then the probes begin: earlier ones could only fail, and the
+next might be a long time away.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from urllib.parse import urlsplit
 from . import grpc_info, http_request
 from .model_queue import Gauge, waiting
 from .probes import Probe
-from .router import EVERY, Router
+from .router import RECONCILE_EVERY, Router
 from .watched_replica import WatchedReplica
 
 LISTENS_EVERY = 1.0
 QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
 ROUTER, ROUTER_SECONDS, GRPC_SECONDS = "http://router", 10.0, 30.0
-SOON = 1.0  # seconds until a router is asked again that still has a worker which should go
+CLEARING_EVERY = 1.0  # seconds between checks of a router that still has removed workers
 THREADS = 8
 
 
 class ReplicaLoop:
-    """`begin`, `end` and `close` are called from another thread."""
+    """The loop. `begin`, `end` and `close` are for other threads."""
 
     def __init__(self, changed: Callable[[str], None], log: Callable[[str], None]) -> None:
         self._changed, self._log = changed, log
-        self._following: "Dict[str, asyncio.Task[None]]" = {}
+        self._followers: "Dict[str, asyncio.Task[None]]" = {}
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="replicas")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="replicas", daemon=True)
@@ -52,38 +52,38 @@ class ReplicaLoop:
 
     def _run(self) -> None:
         self._loop.run_forever()
-        rest = asyncio.all_tasks(self._loop)
-        for each in rest:
+        remaining = asyncio.all_tasks(self._loop)
+        for each in remaining:
             each.cancel()
-        if rest:
-            self._loop.run_until_complete(asyncio.wait(rest))
+        if remaining:
+            self._loop.run_until_complete(asyncio.wait(remaining))
         self._threads.shutdown(wait=False)
         self._loop.close()
 
     def _begin(self, replica: WatchedReplica) -> None:
-        following = self._loop.create_task(self._follow(replica))
-        following.add_done_callback(self._over)
-        self._following[replica.task] = following
+        follower = self._loop.create_task(self._follow(replica))
+        follower.add_done_callback(self._log_failure)
+        self._followers[replica.task] = follower
 
     def _end(self, task: str) -> None:
-        following = self._following.pop(task, None)
-        if following is not None:
-            following.cancel()
+        follower = self._followers.pop(task, None)
+        if follower is not None:
+            follower.cancel()
 
-    def _over(self, following: "asyncio.Task[None]") -> None:
-        if not following.cancelled() and following.exception() is not None:
-            self._log("looking after a replica failed: %r" % following.exception())
+    def _log_failure(self, follower: "asyncio.Task[None]") -> None:
+        if not follower.cancelled() and follower.exception() is not None:
+            self._log("following a replica failed: %r" % follower.exception())
 
     async def _follow(self, replica: WatchedReplica) -> None:
         while not await self._listens(replica):
             await asyncio.sleep(LISTENS_EVERY)
-        replica.address = await self._straight(replica)
+        replica.address = await self._direct_address(replica)
         replica.listens = True
         self._changed(replica.task)
-        ask = functools.partial(self._status, replica)
+        send = functools.partial(self._status, replica)
         probes: List[Probe] = []
         probes += [
-            Probe(each, ask, lambda: self._counted(replica, probes)) for each in replica.spec.get("probes") or ()
+            Probe(each, send, lambda: self._probed(replica, probes)) for each in replica.spec.get("probes") or ()
         ]
         work: List[Awaitable[None]] = [probe.run() for probe in probes]
         if replica.spec.get("queue"):
@@ -94,91 +94,91 @@ class ReplicaLoop:
 
     async def _listens(self, replica: WatchedReplica) -> bool:
         try:
-            (await self._connected(replica)).close()
+            (await self._connect(replica)).close()
         except OSError:
             return False
         return True
 
-    async def _straight(self, replica: WatchedReplica) -> str:
+    async def _direct_address(self, replica: WatchedReplica) -> str:
         try:
             return await self._loop.run_in_executor(self._threads, replica.port.direct_address)
-        except OSError:  # the engine doesn't tell: there is another way
+        except OSError:  # the engine doesn't answer; streams are used instead
             return ""
 
-    def _counted(self, replica: WatchedReplica, probes: List[Probe]) -> None:
+    def _probed(self, replica: WatchedReplica, probes: List[Probe]) -> None:
         replica.streaks = [probe.streak or 0 for probe in probes]
         self._changed(replica.task)
 
     async def _status(self, replica: WatchedReplica, request: bytes) -> int:
-        return await http_request.status_of(await self._connected(replica), request)
+        return await http_request.status_of(await self._connect(replica), request)
 
-    async def _connected(self, replica: WatchedReplica) -> socket.socket:
+    async def _connect(self, replica: WatchedReplica) -> socket.socket:
         connecting = self._loop.run_in_executor(self._threads, replica.port.connect)
         try:
-            made = await asyncio.shield(connecting)
+            sock = await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            connecting.add_done_callback(_unwanted)
+            connecting.add_done_callback(_close_late)
             raise
-        made.setblocking(False)
-        return made
+        sock.setblocking(False)
+        return sock
 
     async def _route(self, replica: WatchedReplica) -> None:
-        """What routes to the service's other replicas is told which there are, again and again: it may forget."""
+        """Keep the workers of a router up to date, periodically because the router may lose them."""
 
         async def call(method: str, url: str, body: Optional[Dict[str, Any]], most: int) -> Tuple[int, bytes]:
             parts = urlsplit(url)
             if url.startswith(ROUTER):
-                sock = await self._connected(replica)
+                sock = await self._connect(replica)
             else:
-                sock = await self._loop.run_in_executor(self._threads, _reached, url)
+                sock = await self._loop.run_in_executor(self._threads, _connect_to, url)
             text = None if body is None else json.dumps(body)
             headers = [("Content-Type", "application/json"), ("Host", parts.netloc)]
-            asked = http_request.request(method, parts.path, headers, text)
-            return await asyncio.wait_for(http_request.answer(sock, asked, most), ROUTER_SECONDS)
+            request = http_request.request(method, parts.path, headers, text)
+            return await asyncio.wait_for(http_request.fetch(sock, request, most), ROUTER_SECONDS)
 
         async def grpc(url: str, name: str, most: int) -> Optional[bytes]:
-            sock = await self._loop.run_in_executor(self._threads, _reached, url)
+            sock = await self._loop.run_in_executor(self._threads, _connect_to, url)
             return await asyncio.wait_for(grpc_info.call(sock, name, most), GRPC_SECONDS)
 
         router = Router(ROUTER, call, grpc, self._log)
         while True:
             workers = replica.workers
-            if workers:  # before the control plane has said which, none is touched
+            if workers:  # nothing is changed before the control plane has sent a list
                 await router.reconcile(replica.urls)
             if workers and router.clear and replica.cleared != workers:
                 replica.cleared = workers
                 self._changed(replica.task)
-            await asyncio.sleep(EVERY if replica.cleared == replica.workers else SOON)
+            await asyncio.sleep(RECONCILE_EVERY if replica.cleared == replica.workers else CLEARING_EVERY)
 
     async def _count(self, replica: WatchedReplica) -> None:
-        """What waits in its model server, as that says."""
+        """Report the number of requests that wait in a replica's model server."""
         request, gauge = http_request.request("get", "/metrics"), Gauge()
         while True:
             try:
                 found = await asyncio.wait_for(self._metrics(replica, request), QUEUE_SECONDS)
             except (OSError, ValueError, asyncio.TimeoutError):
                 found = None
-            if gauge.take(found, self._loop.time()):
+            if gauge.update(found, self._loop.time()):
                 replica.queue = gauge.reported
                 self._changed(replica.task)
             await asyncio.sleep(QUEUE_EVERY)
 
     async def _metrics(self, replica: WatchedReplica, request: bytes) -> Optional[int]:
-        status, body = await http_request.answer(await self._connected(replica), request, QUEUE_BYTES)
+        status, body = await http_request.fetch(await self._connect(replica), request, QUEUE_BYTES)
         return waiting(body) if status == 200 else None
 
 
-def _reached(url: str) -> socket.socket:
-    """A connection to another replica. Raises OSError, or ValueError if the address is none."""
+def _connect_to(url: str) -> socket.socket:
+    """A connection to another replica. Raises OSError, or ValueError for a malformed address."""
     parts = urlsplit(url)
     if not parts.hostname or not parts.port:
         raise ValueError("%r names no host and port" % url)
-    made = socket.create_connection((parts.hostname, parts.port), ROUTER_SECONDS)
-    made.setblocking(False)
-    return made
+    sock = socket.create_connection((parts.hostname, parts.port), ROUTER_SECONDS)
+    sock.setblocking(False)
+    return sock
 
 
-def _unwanted(connecting: "asyncio.Future[socket.socket]") -> None:
-    """A connection that came after whoever wanted it had left."""
+def _close_late(connecting: "asyncio.Future[socket.socket]") -> None:
+    """Close a connection that was made after its request was cancelled."""
     if not connecting.cancelled() and connecting.exception() is None:
         connecting.result().close()

@@ -1,8 +1,8 @@
-"""The services' replicas on this machine: how each is reached, and what is reported of it.
+"""The services' replicas on this machine: their ports and reports.
 
-What looks after them - whether each listens, how its probes go, what waits inside its model server - is `replica_loop`,
-which starts with the first: most machines have none. Nothing here is on disk: an agent that was restarted looks again,
-and the control plane keeps what was reported.
+`replica_loop` follows them: whether each listens, its probes, its model server's queue. It starts with the first
+replica, because most machines have none. Nothing is on disk: a restarted agent checks again, and the control plane has
+the reports so far.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ else:
 
 
 class WatchedReplicas:
-    """Called on the agent's own thread, but for `port`."""
+    """For the agent's loop, except `port`, which any thread may call."""
 
     def __init__(self, runtime_of: RuntimeOf, changed: Callable[[str], None], log: Callable[[str], None]) -> None:
-        """`changed`: there is something new to tell of this task; called on another thread."""
+        """`changed` is called, on another thread, when there is a new report of a task."""
         self._runtime_of, self._changed, self._log = runtime_of, changed, log
-        self._known: Dict[str, Optional[WatchedReplica]] = {}  # every running task; None: it is no service's
+        self._replicas: Dict[str, Optional[WatchedReplica]] = {}  # by running task; None if it isn't a replica
         self._loop: "Optional[ReplicaLoop]" = None
 
     def watch(self, task: str, launch: Callable[[], Dict[str, Any]]) -> None:
-        """It runs. `launch`: what it was started with, which is asked for once."""
-        if task in self._known:
+        """A task runs. `launch` returns its launch record, and is called once for a task."""
+        if task in self._replicas:
             return
         started = launch()
         spec = started.get("spec") or {}
-        self._known[task] = None
+        self._replicas[task] = None
         if spec.get("service_port"):
             port = started.get("host_port")
             watched_port = watched_replica.WatchedPort(task, int(port or spec["service_port"]), self._runtime_of)
-            self._known[task] = replica = watched_replica.WatchedReplica(task, spec, watched_port, port)
+            self._replicas[task] = replica = watched_replica.WatchedReplica(task, spec, watched_port, port)
             if spec.get("router"):
                 replica.workers = ""
-            self._running().begin(replica)
+            self._started_loop().begin(replica)
 
     def forget(self, task: str) -> None:
-        """It has ended."""
-        replica = self._known.pop(task, None)
+        """A task has ended."""
+        replica = self._replicas.pop(task, None)
         if replica is not None:
             replica.port.close()
-            self._running().end(task)
+            self._started_loop().end(task)
 
     def route(self, task: str, workers: str, urls: List[str]) -> bool:
-        """From now on a router has these workers. False: it doesn't run."""
-        replica = self._known.get(task)
+        """Set the workers of a router. False if it doesn't run."""
+        replica = self._replicas.get(task)
         if replica is None or replica.workers is None:
             return False
         replica.workers, replica.urls = workers, tuple(urls)
         return True
 
     def report(self, task: str) -> Dict[str, Any]:
-        """What its report has besides."""
-        replica = self._known.get(task)
+        """The fields of a task's report that are about a replica."""
+        replica = self._replicas.get(task)
         return {} if replica is None else replica.report()
 
     def port(self, task: str, port: int) -> Optional[WatchedPort]:
-        replica = self._known.get(task)
+        replica = self._replicas.get(task)
         return replica.port if replica is not None and replica.port.port == port else None
 
     def close(self) -> None:
-        for task in list(self._known):
+        for task in list(self._replicas):
             self.forget(task)
         if self._loop is not None:
             self._loop.close()
 
-    def _running(self) -> "ReplicaLoop":
+    def _started_loop(self) -> "ReplicaLoop":
         if self._loop is None:
             from .replica_loop import ReplicaLoop
 

@@ -1,13 +1,13 @@
-"""The workers of a service's router: keeps its program's list of replicas up to date.
+"""The list of workers of a service's router, kept up to date.
 
-The control plane says where the replicas of the service's other groups are; the program that routes to them (smg, once
-SGLang's router) has an HTTP API on this machine for its list of workers. Here the two are brought together: what is
-missing is added, what isn't wanted is removed, and nothing else is touched. A worker is asked first what it is, because
-only it knows whether it was started to prefill, to decode, or for both. One that doesn't speak HTTP is asked by gRPC,
-and the router then reaches it by that.
+The control plane sends the addresses of the replicas in the service's other groups; the program that routes to them
+(smg, formerly SGLang's router) has an HTTP API on this machine for its list of workers. This module adds missing
+workers and removes others. Before a worker is added it is queried for its role, because only the worker knows whether
+it was started to prefill, to decode, or for both. One that doesn't speak HTTP is queried by gRPC, which the router then
+uses, too.
 
-A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't. One that is
-removed stays on the router's list until its requests are over, so one that is off the list may be stopped.
+A worker that doesn't answer yet is retried next time, and so is everything if the router doesn't answer. A removed
+worker stays on the router's list until its requests are over, so one that isn't listed may be stopped.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from urllib.parse import quote
 
 from . import grpc_info
 
-EVERY = 5.0  # seconds
+RECONCILE_EVERY = 5.0  # seconds
 LIST_BYTES, INFO_BYTES, ACK_BYTES = 2 << 20, 256 << 10, 64 << 10
 MOST = 8192  # workers
-AT_ONCE = 8  # of them that are asked what they are
+CONCURRENCY = 8  # workers that are queried at once
 ROLES = ("prefill", "decode")
-INFO = ("/server_info", "/get_server_info")  # SGLang's name for it, and its earlier one
+INFO = ("/server_info", "/get_server_info")  # SGLang's path, and its former one
 
 GRPC_INFO = ((grpc_info.VLLM, grpc_info.of_vllm), (grpc_info.SGLANG, grpc_info.of_sglang))
 
-# method, URL, JSON to send, and how many bytes the answer may have; raises OSError or ValueError
+# method, URL, JSON to send, and the most bytes of the response; raises OSError or ValueError
 Call = Callable[[str, str, Optional[Dict[str, Any]], int], Awaitable[Tuple[int, bytes]]]
-# URL, name of the call, and how many bytes the answer may have; None: no such call. Raises OSError or ValueError
+# URL, name of the call, and the most bytes of the response; None: no such call. Raises OSError or ValueError
 Grpc = Callable[[str, str, int], Awaitable[Optional[bytes]]]
 
 
@@ -41,12 +41,12 @@ class Worker(NamedTuple):
 
 
 def place(url: str) -> str:
-    """The host and port, however it is spoken to."""
+    """The host and port of a URL, without the protocol."""
     return url.rstrip("/").rpartition("://")[2]
 
 
-def listed(body: bytes) -> List[Worker]:
-    """What a router says of its workers. Raises ValueError."""
+def parse_workers(body: bytes) -> List[Worker]:
+    """The workers in a router's response. Raises ValueError."""
     found = json.loads(body)
     rows = found.get("workers") if isinstance(found, dict) else None
     if not isinstance(rows, list) or len(rows) > MOST:
@@ -59,11 +59,11 @@ def listed(body: bytes) -> List[Worker]:
     return workers
 
 
-def described(url: str, said: Any) -> Dict[str, Any]:
-    """A worker as the router is to know it, from what it says of itself. Raises ValueError."""
-    if not isinstance(said, dict):
+def describe(url: str, info: Any) -> Dict[str, Any]:
+    """A worker's description for the router, from the worker's own information. Raises ValueError."""
+    if not isinstance(info, dict):
         raise ValueError("the worker's description of itself isn't one")
-    role, port = said.get("disaggregation_mode"), said.get("disaggregation_bootstrap_port")
+    role, port = info.get("disaggregation_mode"), info.get("disaggregation_bootstrap_port")
     worker: Dict[str, Any] = {"url": url, "worker_type": role if role in ROLES else "regular"}
     if role == "prefill" and isinstance(port, int):
         worker["bootstrap_port"] = port
@@ -71,55 +71,57 @@ def described(url: str, said: Any) -> Dict[str, Any]:
 
 
 class Router:
-    """One router, at `base`."""
+    """A router's API at `base`."""
 
     def __init__(self, base: str, call: Call, grpc: Grpc, log: Callable[[str], None]) -> None:
         self._base, self._call, self._grpc, self._log = base, call, grpc, log
-        self._said = ""
-        self.clear = False  # when it was last asked, it had no worker that isn't wanted, not even for its last requests
+        self._logged = ""  # the last message
+        self.clear = False  # as of the last query, it has no unwanted worker, not even for its last requests
 
     async def reconcile(self, wanted: Iterable[str]) -> bool:
-        """Once. Has the router all that is wanted, and nothing else?"""
+        """Update the list once. Returns whether it was right already."""
         urls = [url.rstrip("/") for url in wanted][:MOST]
         self.clear = False
         try:
-            there = listed(await self._ask("GET", "/workers", None, LIST_BYTES))
+            workers = parse_workers(await self._request("GET", "/workers", None, LIST_BYTES))
             places = set(map(place, urls))
-            strangers = [worker for worker in there if worker.place not in places]
-            self.clear = not strangers
-            gone = [worker for worker in strangers if not worker.leaving]
-            for worker in gone:
-                await self._ask("DELETE", "/workers/" + quote(worker.id, safe=""), None, ACK_BYTES, good=(404,))
-            known = {worker.place for worker in there}
-            missing = [url for url in urls if place(url) not in known]
-            added = await self._add_all(missing)
+            unwanted = [worker for worker in workers if worker.place not in places]
+            self.clear = not unwanted
+            removed = [worker for worker in unwanted if not worker.leaving]
+            for worker in removed:
+                await self._request("DELETE", "/workers/" + quote(worker.id, safe=""), None, ACK_BYTES, good=(404,))
+            listed = {worker.place for worker in workers}
+            missing = [url for url in urls if place(url) not in listed]
+            added = await self._add(missing)
         except (OSError, ValueError, asyncio.TimeoutError) as problem:
-            self._say("the router's list of workers can't be updated: %s" % problem)
+            self._log_change("the router's list of workers can't be updated: %s" % problem)
             return False
         if added < len(missing):
             names = ", ".join(missing[:3])
-            self._say("%d of the router's workers can't be asked what they are: %s" % (len(missing) - added, names))
-        elif gone or added:
-            self._say("the router's workers: %d wanted, %d added, %d removed" % (len(urls), added, len(gone)))
-        return not gone and not missing
+            self._log_change(
+                "%d of the router's workers can't be queried for their role: %s" % (len(missing) - added, names)
+            )
+        elif removed or added:
+            self._log_change("the router's workers: %d wanted, %d added, %d removed" % (len(urls), added, len(removed)))
+        return not removed and not missing
 
-    async def _add_all(self, urls: List[str]) -> int:
-        turns = asyncio.Semaphore(AT_ONCE)
+    async def _add(self, urls: List[str]) -> int:
+        turns = asyncio.Semaphore(CONCURRENCY)
 
         async def add(url: str) -> bool:
             async with turns:
                 worker = await self._description(url)
                 if worker is not None:
-                    await self._ask("POST", "/workers", worker, ACK_BYTES, good=(409,))
+                    await self._request("POST", "/workers", worker, ACK_BYTES, good=(409,))
                 return worker is not None
 
         return sum(await asyncio.gather(*(add(url) for url in urls)))
 
     async def _description(self, url: str) -> Optional[Dict[str, Any]]:
-        """None: it doesn't say yet. A model server that has no word for it does both."""
+        """A worker's description; None if it doesn't answer yet. One without information is for prefill and decode."""
         try:
             return await self._by_http(url)
-        except (ValueError, ConnectionResetError, asyncio.TimeoutError):  # it may speak another language
+        except (ValueError, ConnectionResetError, asyncio.TimeoutError):  # it may use another protocol
             pass
         except OSError:
             return None
@@ -132,19 +134,19 @@ class Router:
         for path in INFO:
             status, body = await self._call("GET", url + path, None, INFO_BYTES)
             if status == 200:
-                return described(url, json.loads(body))
+                return describe(url, json.loads(body))
             if status not in (404, 405):
                 return None
-        return described(url, {})
+        return describe(url, {})
 
     async def _by_grpc(self, url: str) -> Dict[str, Any]:
         for name, read in GRPC_INFO:
             message = await self._grpc(url, name, INFO_BYTES)
             if message is not None:
-                return described(url, read(message))
-        return described(url, {})
+                return describe(url, read(message))
+        return describe(url, {})
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, body: Optional[Dict[str, Any]], most: int, good: Tuple[int, ...] = ()
     ) -> bytes:
         status, answer = await self._call(method, self._base + path, body, most)
@@ -152,7 +154,7 @@ class Router:
             raise ValueError("it answered %s %s with %d" % (method, path, status))
         return answer
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
+    def _log_change(self, text: str) -> None:
+        if text != self._logged:
+            self._logged = text
             self._log(text)

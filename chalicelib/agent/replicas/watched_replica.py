@@ -1,4 +1,4 @@
-"""A replica that is watched: how its port is reached, and what is known of it."""
+"""A replica that the agent follows: connections to its port, and its state."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ RuntimeOf = Callable[[str], Tuple[TaskRuntime, Any]]  # raises OSError for a tas
 
 
 class WatchedPort:
-    """Connections to a replica's port, in its network, which stays open meanwhile. From any thread."""
+    """Connections to a replica's port in its network, whose descriptor stays open. For any thread."""
 
     def __init__(self, task: str, port: int, runtime_of: RuntimeOf) -> None:
         self._task, self.port, self._runtime_of = task, port, runtime_of
         self._lock, self._closed = threading.Lock(), False
-        self._networks: List[Optional[int]] = []  # the one, once it is known; None is the machine's own
+        self._networks: List[Optional[int]] = []  # empty until the network is known; None is the machine's own
 
     def connect(self) -> socket.socket:
-        """Raises OSError."""
+        """A connection to the port. Raises OSError."""
         return self._within(lambda network: networks.connect(network, self.port))
 
     def connecting(self, place: int) -> socket.socket:
-        """One that doesn't block, on its way to a place of `networks.LOOPBACK`. Raises OSError."""
+        """Start a non-blocking connection to an address of `networks.LOOPBACK`, by its index. Raises OSError."""
         return self._within(lambda network: networks.start_connecting(network, self.port, place))
 
     def enter(self) -> None:
-        """Its network is known from now on. May ask the engine, as the first connection does otherwise."""
+        """Find the replica's network, which may query the engine. The first connection does so otherwise."""
         self._within(lambda network: None)
 
     def direct_address(self) -> str:
-        """The address at which this machine itself reaches the port; empty if there is none."""
+        """The address at which this machine reaches the port directly; empty if it doesn't."""
         runtime, folder = self._runtime_of(self._task)
         address, pid = runtime.address(folder), runtime.network(folder)
         if not address or pid is None:
@@ -44,7 +44,7 @@ class WatchedPort:
         try:
             with socket.create_connection((address, self.port), 1.0) as made:
                 return address if networks.has_connection(pid, made.getsockname()) else ""
-        except OSError:  # it listens on its own loopback only, or that network isn't ours
+        except OSError:  # the replica listens on its loopback only, or its network isn't reachable
             return ""
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class WatchedPort:
                 os.close(network)
 
     def _network(self) -> Optional[int]:
-        """A descriptor of the caller's own."""
+        """A descriptor of the network, which the caller closes; None for the machine's own."""
         with self._lock:
             if self._closed:
                 raise OSError("the job has ended")
@@ -84,13 +84,13 @@ class WatchedReplica:
     listens: bool = False
     address: str = ""
     queue: Optional[int] = None
-    streaks: Optional[List[int]] = None  # of its probes, once one had a response
-    workers: Optional[str] = None  # of a router: which list of workers these are
-    cleared: Optional[str] = None  # the last such list beside whose workers the router had no others
+    streaks: Optional[List[int]] = None  # of its probes; None before the first response
+    workers: Optional[str] = None  # of a router: the id of its list of workers
+    cleared: Optional[str] = None  # the last such id for which the router had no other workers
     urls: Tuple[str, ...] = ()
 
     def report(self) -> Dict[str, Any]:
-        said: Dict[str, Any] = {"listens": self.listens, "host_port": self.host_port, "queue": self.queue}
-        said.update(address=self.address or None, probes=self.streaks, workers=self.workers)
-        said.update(cleared=self.cleared)
-        return {name: value for name, value in said.items() if value is not None}
+        report: Dict[str, Any] = {"listens": self.listens, "host_port": self.host_port, "queue": self.queue}
+        report.update(address=self.address or None, probes=self.streaks, workers=self.workers)
+        report.update(cleared=self.cleared)
+        return {name: value for name, value in report.items() if value is not None}

@@ -1,9 +1,8 @@
-"""Which user a plain-process task runs as, and the folders it owns.
+"""The user that a plain process runs as, and its folders.
 
-If root runs the agent, a task gets its own user (`users`), or the one that its spec names if the server permits that,
-with no further rights: no supplementary groups except those of its GPUs, and nothing to gain from a set-uid program.
-Its files are created with its rights, never the agent's, because its user chooses the paths, and a path may lead
-anywhere.
+If root runs the agent, a task gets a user of its own (`users`), or the one that its spec names if the server permits
+that, with no further rights: no supplementary groups except those of its GPUs, and no gain from a set-uid program. Its
+files are created with its rights, never the agent's, because its user chooses the paths, and a path may lead anywhere.
 """
 
 from __future__ import annotations
@@ -22,35 +21,35 @@ from . import users
 from .users import LEAST, MOST, HeldId, Users
 
 OUTSIDE = "/var/lib/dstack-tasks"
-EARLIER = "/var/tmp/dstack-task-"  # and its id: where earlier agents made that folder
-NOBODIES = (65534, 65535)  # what cannot be expressed is theirs
+FORMER_OUTSIDE = "/var/tmp/dstack-task-"  # the prefix of that folder in earlier versions
+NOBODIES = (65534, 65535)  # the overflow ids
 DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/*", "/dev/tenstorrent/*", "/dev/accel/*")
 
 
 class TaskAccount:
     """The user and group a task runs as."""
 
-    def __init__(self, wanted: Any) -> None:
+    def __init__(self, requested: Any) -> None:
         self.uid, self.gid = os.getuid(), os.getgid()
-        self.confined = False  # has only what its user and group have
+        self.confined = False  # True: no rights but those of its user and group
         self.groups: List[int] = []
         self.held: Optional[HeldId] = None
-        user, group = named(wanted)
-        known = self._user(user) if user not in (None, "") else self._entry(self.uid)
-        self.name = known.pw_name if known else str(self.uid)
+        user, group = user_and_group(requested)
+        entry = self._user(user) if user not in (None, "") else self._entry(self.uid)
+        self.name = entry.pw_name if entry else str(self.uid)
         if user not in (None, ""):
-            self.uid = known.pw_uid if known else int(user)
-            self.gid = known.pw_gid if known else self.uid
-            self.name = known.pw_name if known else name_of(self.uid)
-        self.listed, self.primary = known is not None, self.gid
+            self.uid = entry.pw_uid if entry else int(user)
+            self.gid = entry.pw_gid if entry else self.uid
+            self.name = entry.pw_name if entry else name_of(self.uid)
+        self.listed, self.primary = entry is not None, self.gid
         if group not in (None, ""):
             self.gid = self._group(group)
         if self.uid != os.getuid() and os.getuid() != 0:
-            own = self._entry(os.getuid())
+            agent = self._entry(os.getuid())
             raise TaskError(
                 "executor_error",
                 "user %s: the agent here runs as %s, and only root can run a task as somebody else; leave `user` out "
-                "or start the agent as root" % (self.name, own.pw_name if own else os.getuid()),
+                "or start the agent as root" % (self.name, agent.pw_name if agent else os.getuid()),
             )
 
     @staticmethod
@@ -85,7 +84,7 @@ class TaskAccount:
 
     @property
     def group_name(self) -> str:
-        """Of its group in this machine's list; empty if it isn't there."""
+        """The name of its group in this machine's list; empty if the list doesn't have it."""
         try:
             return grp.getgrgid(self.gid).gr_name
         except KeyError:
@@ -123,12 +122,12 @@ class TaskAccount:
 
 
 def server_user() -> str:
-    """Whom the SSH servers of this agent's jobs let in: sessions of jobs begin as its own user."""
+    """The user as whom clients log in to the jobs' SSH servers: the agent's own, as which sessions begin."""
     return "root" if os.getuid() == 0 else listed_user(os.getuid()) or str(os.getuid())
 
 
 def listed_user(uid: int) -> str:
-    """Its name in this host's list of users; empty: it isn't there, as in many containers."""
+    """The name in this host's list of users; empty if the list doesn't have it, as in many containers."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -136,29 +135,29 @@ def listed_user(uid: int) -> str:
 
 
 def name_of(uid: int) -> str:
-    """Of a user whom nobody has given a name."""
+    """A name for a user that the machine doesn't list."""
     return "dstack-%d" % uid
 
 
-def named(wanted: Any) -> Tuple[Any, Any]:
-    """The user and the group that a spec names; empty or None for none."""
-    if not isinstance(wanted, dict):
-        name, _, of_group = str("" if wanted is None else wanted).partition(":")
+def user_and_group(requested: Any) -> Tuple[Any, Any]:
+    """The user and the group that a spec names; each empty or None if it names none."""
+    if not isinstance(requested, dict):
+        name, _, of_group = str("" if requested is None else requested).partition(":")
         return name, of_group
-    user, group = wanted.get("username"), wanted.get("groupname")
-    return wanted.get("uid") if user in (None, "") else user, wanted.get("gid") if group in (None, "") else group
+    user, group = requested.get("username"), requested.get("groupname")
+    return requested.get("uid") if user in (None, "") else user, requested.get("gid") if group in (None, "") else group
 
 
 def account_of(spec: Dict[str, Any], pool: Users, task: str, with_gpus: bool = False) -> TaskAccount:
-    wanted = spec.get("user")
-    chosen = any(part not in (None, "") for part in named(wanted))
+    requested = spec.get("user")
+    chosen = any(part not in (None, "") for part in user_and_group(requested))
     if chosen and not spec.get("user_permitted"):
-        raise refused(wanted, "only admins of the project whose host this is may name one of the host's users")
-    account = TaskAccount(wanted)
+        raise refused(requested, "only admins of the project whose host this is may name one of the host's users")
+    account = TaskAccount(requested)
     if pool.isolation != OWN_USER:
         return account
     if chosen:
-        check_chosen(account, wanted, pool, str(spec.get("host_user") or ""))
+        check_requested(account, requested, pool, str(spec.get("host_user") or ""))
     else:
         account.held = pool.take(task)
         account.uid = account.gid = account.held.uid
@@ -167,29 +166,29 @@ def account_of(spec: Dict[str, Any], pool: Users, task: str, with_gpus: bool = F
     return account
 
 
-def check_chosen(account: TaskAccount, wanted: Any, pool: Users, host_user: str) -> None:
-    """Refuses users by whom a task would come to more than what a person's account has on this machine."""
+def check_requested(account: TaskAccount, requested: Any, pool: Users, host_user: str) -> None:
+    """Raise TaskError for a user with more rights than a person's account on this machine has."""
     if not LEAST <= account.uid <= MOST or account.uid in NOBODIES or account.primary == 0:
-        raise refused(wanted, "plain processes can't be root or another of the system's users here")
+        raise refused(requested, "plain processes can't be root or another of the system's users here")
     if account.uid in pool.ids:
-        raise refused(wanted, "it is one of those that jobs get")
+        raise refused(requested, "it is one of those that jobs get")
     if account.gid != account.primary:
-        raise refused(wanted, "plain processes get no group but their user's own, %d" % account.primary)
+        raise refused(requested, "plain processes get no group but their user's own, %d" % account.primary)
     if not account.listed and account.group_name:
-        raise refused(wanted, "this machine doesn't list it, and group %d is %s" % (account.gid, account.group_name))
+        raise refused(requested, "this machine doesn't list it, and group %d is %s" % (account.gid, account.group_name))
     if account.is_named(host_user):
-        raise refused(wanted, "the server logs in to this machine with that account")
+        raise refused(requested, "the server logs in to this machine with that account")
 
 
-def refused(wanted: Any, why: str) -> TaskError:
-    text = ":".join(str(part) for part in named(wanted) if part not in (None, ""))
+def refused(requested: Any, why: str) -> TaskError:
+    text = ":".join(str(part) for part in user_and_group(requested) if part not in (None, ""))
     return TaskError(
         "executor_error", "user %s: %s; leave `user` out, or use a host with a container engine" % (text, why)
     )
 
 
 def device_groups(patterns: Iterable[str] = DEVICES) -> List[int]:
-    """The groups that may use this machine's GPUs, where not everybody may."""
+    """The groups that may use this machine's GPUs, if not every user may."""
     found = set()
     for path in (path for pattern in patterns for path in glob.glob(pattern)):
         device = os.stat(path)
@@ -199,7 +198,7 @@ def device_groups(patterns: Iterable[str] = DEVICES) -> List[int]:
 
 
 def reachable(path: str, account: TaskAccount) -> bool:
-    """Can this account reach `path`? The agent's data folder may be private to the agent."""
+    """Can this account enter all folders above `path`? The agent's data folder may be private to the agent."""
     parent = os.path.dirname(path)
     while account.uid != 0 and parent != os.path.dirname(parent):
         found = os.stat(parent)
@@ -211,26 +210,27 @@ def reachable(path: str, account: TaskAccount) -> bool:
 
 
 def outside(task: str) -> str:
-    """A folder for a task whose user can't reach the task's own folder. Only root makes folders there, so nobody can
-    have made it before us. It is on disk, unlike many a /tmp, and its path is short, because socket paths must be."""
+    """The folder for a task whose user can't reach the task's own folder. Only root may create folders there, so no
+    other user can have created it before. It is on disk, unlike /tmp on many machines, and its path is short, because
+    those of sockets must be."""
     return os.path.join(OUTSIDE, task)
 
 
 def delete_outside(task: str) -> None:
-    """Also of a task that an earlier agent started: there anybody may have made it, and root alone may delete it."""
+    """Delete a task's outside folder; as root also an earlier version's, which any user may have created."""
     delete_tree(outside(task))
     if os.getuid() == 0:
-        delete_tree(EARLIER + task)
+        delete_tree(FORMER_OUTSIDE + task)
 
 
 def tidy() -> None:
-    """Delete the folder of those folders, unless some task of this machine's agents has one."""
+    """Delete the parent of the outside folders, unless a task of some agent on this machine has one."""
     with contextlib.suppress(OSError):
         os.rmdir(OUTSIDE)
 
 
 def make_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
-    """The task's home, and its folder for temporary files (empty: the machine's), which nobody else may enter."""
+    """Make the task's home and its folder for temporary files (empty: the machine's), which no other user may enter."""
     if not account.foreign:
         os.makedirs(folder.home, mode=0o700, exist_ok=True)
         return folder.home, ""
@@ -244,7 +244,7 @@ def make_home(folder: TaskFolder, account: TaskAccount) -> Tuple[str, str]:
     home = folder.home if reachable(folder.home, account) else os.path.join(base, "home")
     scratch = os.path.join(base, "tmp")
     if account.held is not None:
-        account.held.owns([home, scratch])
+        account.held.set_folders([home, scratch])
     for path in (home, scratch):
         delete_tree(path)  # left by an attempt that didn't start, perhaps as another user
         os.mkdir(path, 0o700)

@@ -1,9 +1,9 @@
-"""What an archive may hold before a byte of it is unpacked: files, folders, and links that stay inside it.
+"""The check of an archive before a byte of it is unpacked: only files, folders, and links that stay inside it.
 
-The server checked each archive at upload (`usecases/runs/archives.py`), but nothing is taken on trust here; the same
-table of tests covers both. No compression, no files with holes, and no file that claims more bytes than the archive
-has: so the unpacked size never exceeds the fetched one. No name changes its kind, and nothing lies below a link or a
-file: so a path that looks as if it were inside can't lead elsewhere.
+The server checked each archive at upload (`usecases/runs/archives.py`), but the agent doesn't rely on that; the same
+table of tests covers both. Compression, sparse files and files that claim more bytes than the archive has are refused,
+so the unpacked size never exceeds the fetched one. No name changes its kind, and nothing lies below a link or a file,
+so a path that seems to be inside the archive can't lead elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..kernel.task_runtime import TaskError
 
 ENTRIES_MOST = 20000
 NAME_MOST = 4096  # the longest path that Linux accepts
-MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # raised for nonsense
+MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # what `tarfile` raises
 
 
 def open_archive(archive: str) -> tarfile.TarFile:
@@ -31,8 +31,8 @@ def unreadable(problem: Exception) -> TaskError:
     return TaskError("executor_error", "files: the archive can't be read: %s" % problem)
 
 
-def checked(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarInfo]]:
-    """The members with cleaned names; TaskError for an archive that isn't only files, folders and inner links."""
+def checked_members(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarInfo]]:
+    """The members with normalised names. Raises TaskError unless all are files, folders or links inside the archive."""
     members: List[Tuple[str, tarfile.TarInfo]] = []
     size = os.path.getsize(archive)
     try:
@@ -59,7 +59,7 @@ def refused(archive: str, name: str, why: str) -> TaskError:
 
 
 def check_member(archive: str, member: tarfile.TarInfo, size: int) -> None:
-    """What is wrong with an entry, judging by its own header."""
+    """Raise TaskError for a member that isn't acceptable by itself."""
     if max(len(member.name), len(member.linkname)) > NAME_MOST:
         raise refused(archive, member.name, "has a name that is too long")
     if leaves(member.name):
@@ -80,21 +80,21 @@ def leaves(path: str) -> bool:
 
 
 def take_place(archive: str, name: str, member: tarfile.TarInfo, kinds: Dict[str, str]) -> None:
-    """Note the entry's name among `kinds`, those so far. Only files and folders may come again, as what they are."""
+    """Add the member's name to `kinds`, those so far. Only files and folders may be repeated, as the same kind."""
     for above in folders_of(name):
         if kinds.setdefault(above, "folder") != "folder":
             raise refused(archive, member.name, "lies below %r, which is a %s" % (above[:200], kinds[above]))
     if member.islnk() and kinds.get(posixpath.normpath(member.linkname)) != "file":
         raise refused(archive, member.name, "is a link to something that isn't a file before it in the archive")
     kind = "folder" if member.isdir() else "link" if member.issym() else "file"
-    known = kinds.setdefault(name, "") or kind
-    if known != kind or (kind == "link" and kinds[name]):
-        raise refused(archive, member.name, "comes twice, as a %s and as a %s" % (known, kind))
+    earlier = kinds.setdefault(name, "") or kind
+    if earlier != kind or (kind == "link" and kinds[name]):
+        raise refused(archive, member.name, "comes twice, as a %s and as a %s" % (earlier, kind))
     kinds[name] = kind
 
 
 def folders_of(name: str) -> Iterator[str]:
-    """The folders that a name lies in, the nearest first."""
+    """The folders above a name, the nearest first."""
     above = posixpath.dirname(name)
     while above:
         yield above
@@ -102,8 +102,8 @@ def folders_of(name: str) -> Iterator[str]:
 
 
 def leads_out(name: str, target: str, links: Set[str]) -> bool:
-    """Does a link leave the archive? `..` behind another link counts as leaving: it leads up from wherever that one
-    points to."""
+    """Does a link leave the archive? `..` after another link counts as leaving, because it is relative to that link's
+    target."""
     if target.startswith("/") or "\0" in target:
         return True
     place, through = [part for part in posixpath.dirname(name).split("/") if part], False

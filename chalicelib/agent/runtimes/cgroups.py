@@ -1,11 +1,11 @@
-"""The control group of a plain-process task, if the machine lets us make one; cgroups version 1, 2 and both at once.
+"""The control group of a plain process, if the machine lets the agent create one: cgroups version 1, 2 or both.
 
-It bounds the task's CPU and memory, and it holds the task's processes together: one that has left the terminal, the
-environment and its parents is still in its group, also after the supervisor was killed. Groups are named after the
-task and found by that name, so any process of the agent can end them.
+The group limits the task's CPU and memory, and identifies its processes: one that has left the terminal, the
+environment and its parents is still in its group, even after the supervisor was killed. A group is named after its
+task, so any process of the agent can end it.
 
-A group that can't be made isn't an error: the process runtime promises no isolation, and the plan says so. Then the
-task's processes are found by their parents, their mark and their user.
+A machine where no group can be created isn't an error: the process runtime promises no isolation, and the plan says so.
+There the task's processes are found by their parents, their mark and their user.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Dict, Iterable, Iterator, List, Optional
 from ..kernel import process_tree
 
 PERIOD = 100_000
-HOLDING = ("unified", "freezer", "pids")  # hierarchies of version 1 that can hold processes together, best first
-ROUNDS = 100  # of killing what forks while it is killed
+HOLDING = ("unified", "freezer", "pids")  # hierarchies of version 1 that can identify processes, best first
+ROUNDS = 100  # of kills, for processes that fork while they are killed
 
 
 class TaskGroup:
@@ -48,16 +48,16 @@ class TaskGroup:
         try:
             os.makedirs(group, exist_ok=True)
         except OSError:
-            return False  # we aren't root, or this part of the tree can't be written
+            return False  # not root, or this part of the tree is read-only
         for name, value in bounds.items():
             try:
                 write(os.path.join(group, name), value)
             except OSError:
-                continue  # a controller that wasn't delegated
+                continue  # the controller wasn't delegated
         return True
 
     def groups(self) -> List[str]:
-        """Those that exist: one in version 2, one a hierarchy in version 1."""
+        """The groups that exist: one in version 2, one for each hierarchy in version 1."""
         places = [os.path.join(self._root, name, self._name) for name in ("", *HOLDING, "memory", "cpu")]
         return [place for place in places if os.path.isdir(place)]
 
@@ -67,35 +67,35 @@ class TaskGroup:
             try:
                 write(os.path.join(group, "cgroup.procs"), "0")
             except OSError:
-                delete(group)  # one that no process may be in
+                delete(group)  # no process may be in it
 
     def processes(self) -> List[int]:
         return sorted({pid for group in self.groups() for below in tree(group) for pid in members(below)})
 
     def kill(self) -> None:
-        """End every process in it, also one that keeps forking."""
+        """Kill every process in the group, even one that keeps forking."""
         for group in self.groups():
-            if accepted(group, "cgroup.kill", "1"):
+            if try_write(group, "cgroup.kill", "1"):
                 continue
-            held = accepted(group, "freezer.state", "FROZEN") or accepted(group, "cgroup.freeze", "1")
-            for _ in range(1 if held else ROUNDS):
+            frozen = try_write(group, "freezer.state", "FROZEN") or try_write(group, "cgroup.freeze", "1")
+            for _ in range(1 if frozen else ROUNDS):
                 found = [pid for below in tree(group) for pid in members(below)]
                 process_tree.send(found, signal.SIGKILL)
                 if not found:
                     break
-            if held:
-                accepted(group, "freezer.state", "THAWED") or accepted(group, "cgroup.freeze", "0")
+            if frozen:
+                try_write(group, "freezer.state", "THAWED") or try_write(group, "cgroup.freeze", "0")
 
     def out_of_memory(self) -> bool:
         return any(map(memory_kills, self.groups()))
 
     def usage(self) -> Dict[str, int]:
-        """What its processes use, those that are gone included: `cpu` in microseconds, `memory` in bytes, and `idle`,
-        the part of that which is cached files that nobody needs. What no group here counts is missing."""
+        """The usage of its processes, ended ones included: `cpu` in microseconds, `memory` in bytes, and `idle`,
+        the part of that which is reclaimable file cache. Values that no group counts are missing."""
         return usage(self.groups())
 
     def delete(self) -> None:
-        """Once it is empty. A process that was just killed is in it until the kernel has taken it apart."""
+        """Delete the group, if it is empty. A process that was just killed stays in it for a moment."""
         for _ in range(ROUNDS):
             for group in self.groups():
                 delete(group)
@@ -159,16 +159,16 @@ class OwnGroup:
 def usage(groups: Iterable[str]) -> Dict[str, int]:
     found: Dict[str, int] = {}
     for group in groups:
-        cpu = figures(group, "cpu.stat").get("usage_usec")
-        nanos = figures(group, "cpuacct.usage").get("")
+        cpu = counters(group, "cpu.stat").get("usage_usec")
+        nanos = counters(group, "cpuacct.usage").get("")
         if cpu is None and nanos is not None:
             cpu = nanos // 1000
         if cpu is not None:
             found["cpu"] = cpu
         for current in ("memory.current", "memory.usage_in_bytes"):
-            memory = figures(group, current).get("")
+            memory = counters(group, current).get("")
             if memory is not None:
-                cached = figures(group, "memory.stat")
+                cached = counters(group, "memory.stat")
                 idle = cached.get("total_inactive_file", cached.get("inactive_file", 0))
                 found.update(memory=memory, idle=idle)
     return found
@@ -177,14 +177,14 @@ def usage(groups: Iterable[str]) -> Dict[str, int]:
 def memory_kills(group: str) -> int:
     """How many of its processes the kernel has killed for want of memory."""
     for name in ("memory.events", "memory.oom_control"):
-        killed = figures(group, name).get("oom_kill")
+        killed = counters(group, name).get("oom_kill")
         if killed is not None:
             return killed
     return 0
 
 
-def figures(group: str, name: str) -> Dict[str, int]:
-    """A file's lines `name figure`, or its only figure under no name; nothing if it isn't there."""
+def counters(group: str, name: str) -> Dict[str, int]:
+    """The numbers in a group's file by name; the only number of a file under the empty name; {} without the file."""
     try:
         with open(os.path.join(group, name)) as file:
             pairs = [line.rpartition(" ") for line in file.read().splitlines()]
@@ -198,29 +198,29 @@ def write(path: str, text: str) -> None:
         file.write(text)
 
 
-def accepted(group: str, name: str, text: str) -> bool:
-    """Whether the kernel took this; not if it knows no such file."""
+def try_write(group: str, name: str, text: str) -> bool:
+    """Write to a group's file; False if the kernel refuses, or has no such file."""
     path = os.path.join(group, name)
     try:
         if os.path.exists(path):
             write(path, text)
             return True
     except OSError:
-        return False  # refused: the caller has another way
+        return False
     return False
 
 
 def tree(group: str) -> Iterator[str]:
-    """A group and those that the task made in it."""
+    """A group and the groups that the task created in it."""
     return (place for place, _, _ in os.walk(group))
 
 
 def members(group: str) -> List[int]:
     try:
         with open(os.path.join(group, "cgroup.procs")) as file:
-            return [int(line) for line in file if int(line)]  # 0: a process that can't be seen from here
+            return [int(line) for line in file if int(line)]  # 0: a process of another pid namespace
     except OSError:
-        return []  # deleted meanwhile, or its processes are counted by thread
+        return []  # deleted meanwhile, or a threaded group
 
 
 def delete(group: str) -> None:
@@ -228,4 +228,4 @@ def delete(group: str) -> None:
         try:
             os.rmdir(place)
         except OSError:
-            return  # gone, or still in use: an empty group costs nothing
+            return  # deleted already, or still in use; an empty group costs nothing

@@ -1,10 +1,9 @@
-"""Containers as a runtime. The supervisor is attached to the container's terminal before it starts, so it sees every
-byte.
+"""The runtime of containers. The supervisor attaches to a container before it starts, so it gets all of its output.
 
-The Docker engine keeps the same output, byte for byte, in its `local` log. When the attachment is lost (the engine or
-the supervisor was restarted), the log is read from the start and what is already spooled is skipped: nothing is lost,
-nothing comes twice. The container has the task's id as its name and label, so a new supervisor finds it; it stays until
-`remove`.
+The Docker engine stores the same output, byte for byte, in its `local` log. When the attachment is lost (the engine or
+the supervisor was restarted), the log is read from its start and the bytes that are spooled already are skipped, so
+nothing is lost or repeated. The container has the task's id as its name and label, by which a new supervisor finds it;
+it stays until `remove`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from urllib.parse import quote
 from ..kernel.lazy import LazyModule
 from ..kernel.task_runtime import COLUMNS, CONTAINER, READ_BYTES, ROWS, TaskContext, TaskError, TaskUsage
 from ..kernel.tasks import TaskFolder
-from .docker_client import DockerAway, DockerClient, DockerError, container_name, registry_header, split_image
+from .docker_client import DockerClient, DockerError, DockerUnreachable, container_name, registry_header, split_image
 from .image_access import ImageAccess
 from .users import Users
 
@@ -48,16 +47,16 @@ else:
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
-AGAIN_EVERY = 1.0
+RETRY_EVERY = 1.0
 FULL_DISK = "no space left on device"
 SHELLS = ("/bin/sh", "/bin/bash")
 DOCKER_SECONDS = 120.0  # how long a new task waits for an unreachable engine
 REPORT_EVERY = 1.0
-STORAGE_SECONDS = 600.0  # that an engine keeps its folder: whoever moves it starts it anew
+STORAGE_SECONDS = 600.0  # for which the engine's folder is cached; changing it takes a restart of the engine
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 PROCESSES_MOST = 16384
-INNER_LAYERS = "/var/lib/docker"  # of an engine in the container; they can't lie on the container's own layers
-WORKFLOW = "/workflow"  # where a task with a repository works if its image would have it work in `/`, which isn't empty
+INNER_LAYERS = "/var/lib/docker"  # of an engine in the container; can't be on the container's own layers
+WORKFLOW = "/workflow"  # the working folder of a task with a repository if its image's is `/`, which isn't empty
 FILES_MOST, FILES_HARD = 65536, 524288
 
 
@@ -66,8 +65,8 @@ class DockerRuntime:
     isolation = CONTAINER
 
     def __init__(self, data: str, path: str, user_ids: str = "", clock: Callable[[], float] = time.monotonic) -> None:
-        self._docker, self._owner, self._clock = DockerClient(path), data, clock  # an agent is known by its folder
-        self._users = Users(user_ids)  # git runs as one of them, if root runs the agent
+        self._docker, self._owner, self._clock = DockerClient(path), data, clock  # the folder identifies an agent
+        self._users = Users(user_ids)  # for git on the host, if root runs the agent
         self._access = ImageAccess(data)
         self._storage, self._storage_until = "", 0.0
 
@@ -75,7 +74,7 @@ class DockerRuntime:
         return self._docker.ping()
 
     def storage(self) -> str:
-        """Health asks every few seconds, and an engine starts processes to answer that."""
+        """Cached, because the health check calls this every few seconds, and an engine starts processes to answer."""
         now = self._clock()
         if not self._storage or now >= self._storage_until:
             try:
@@ -86,7 +85,8 @@ class DockerRuntime:
         return self._storage
 
     def begin(self, context: TaskContext) -> "DockerWork":
-        """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""
+        """Start or adopt the container. Waits for an engine that is restarting: a new task for a while, a running one
+        without limit."""
         name = container_name(context.folder.task)
         ran = context.state.get("state") == "running"
         patience = time.monotonic() + DOCKER_SECONDS
@@ -97,28 +97,28 @@ class DockerRuntime:
                     return DockerWork(self._docker, name, context.spooled, rebooted=context.rebooted)
                 if ran:
                     raise TaskError("executor_error", "the task's container was removed by someone else")
-                return self._fresh(context, name)
+                return self._create(context, name)
             except DockerError as problem:
-                if not isinstance(problem, DockerAway) or (not ran and time.monotonic() > patience):
+                if not isinstance(problem, DockerUnreachable) or (not ran and time.monotonic() > patience):
                     raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
             if ran:
-                time.sleep(AGAIN_EVERY)
+                time.sleep(RETRY_EVERY)
             else:
-                context.pause(AGAIN_EVERY)
+                context.pause(RETRY_EVERY)
 
-    def _fresh(self, context: TaskContext, name: str) -> "DockerWork":
+    def _create(self, context: TaskContext, name: str) -> "DockerWork":
         image = context.spec.get("image")
         if not image:
             raise TaskError("creating_container_error", "the task names no image to run in")
-        self._provide(context, image)
+        self._ensure_image(context, image)
         if context.spec.get("network") == "host":
             listening.check(context.spec)
         details = self._docker.image(image) or {}
-        where = working_dir(context.spec, details)
+        working_dir = working_dir_of(context.spec, details)
         self._docker.remove(name)
         labels = {LABEL: context.folder.task, OWNER: self._owner}
         body = container_body(
-            context.spec, where, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
+            context.spec, working_dir, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
         )
         body["HostConfig"]["Mounts"] = context.volumes.for_container()
         self._docker.call("POST", "/containers/create", {"name": name}, body)
@@ -130,57 +130,56 @@ class DockerRuntime:
         docker_repositories.add_home(self._docker, put, name, context.spec.get("home_dir"), user)
         home, shell = container_users.home_of_user(context.spec, details, user), context.spec.get("shell") or "/bin/sh"
         container_users.give_name(self._docker, put, name, user, home, shell)
-        code = files.code_dir(context.spec, where, home_of(context.spec))
+        code = files.code_dir(context.spec, working_dir, home_of(context.spec))
         docker_repositories.bring(self._docker, put, context, name, code, user, self._users)
-        self._bring_files(context, name, where)
+        self._bring_files(context, name, working_dir)
         problem = self._equip(context, name, user)
         work = DockerWork(self._docker, name, context.spooled, attach=True)
         self._docker.call("POST", "/containers/%s/start" % name)
         work.resize()
-        context.report("running", username=user, working_dir=where, message=problem)
+        context.report("running", username=user, working_dir=working_dir, message=problem)
         return work
 
-    def _provide(self, context: TaskContext, image: str) -> None:
-        """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`, and for this
-        project."""
+    def _ensure_image(self, context: TaskContext, image: str) -> None:
+        """Pull the image, unless the machine has it under a tag that isn't `latest` and the project may use it."""
         name, tag = split_image(image)
         project, task = str(context.spec.get("project_id") or ""), context.folder.task
-        there = self._image_id(image)
-        allowed = bool(there) and self._access.allows(project, there) and not self._unrecorded(there)
+        image_id = self._image_id(image)
+        allowed = bool(image_id) and self._access.allows(project, image_id) and not self._unrecorded(image_id)
         if allowed and tag != "latest":
             return
-        before = self._access.begin_pull(task, image, there)
+        before = self._access.begin_pull(task, image, image_id)
         context.report("pulling", pull=Pull().progress())
         try:
             self._pull(context, name, tag)
         except DockerError as problem:
-            if isinstance(problem, DockerAway):
+            if isinstance(problem, DockerUnreachable):
                 raise
             self._record(project, image, before, allowed)
             self._access.end_pull(task)
             if not allowed:
-                raise TaskError("creating_container_error", unpulled(image, problem.message)) from None
+                raise TaskError("creating_container_error", pull_failure(image, problem.message)) from None
         else:
             self._record(project, image, before, True)
             self._access.end_pull(task)
 
     def _unrecorded(self, image_id: str) -> bool:
-        """Did a pull bring it of which nothing is recorded yet?"""
+        """Did a pull bring this image that isn't recorded yet?"""
         return any(image_id != was and self._image_id(image) == image_id for image, was in self._access.pulls())
 
     def _record(self, project: str, image: str, before: str, allowed: bool) -> None:
         now = self._image_id(image)
         if not now:
             return
-        with self._access.alone():
+        with self._access.locked():
             if now != before:
                 self._access.restrict(now)
             if allowed:
                 self._access.allow(project, now)
-                self._access.forget_all_but([now, *self._docker.image_ids()])
+                self._access.retain([now, *self._docker.image_ids()])
 
     def _image_id(self, image: str) -> str:
-        """Empty if the engine has none of that name."""
+        """The id of the engine's image with this name; empty if there is none."""
         return str((self._docker.image(image) or {}).get("Id") or "")
 
     def _pull(self, context: TaskContext, name: str, tag: str) -> None:
@@ -197,23 +196,23 @@ class DockerRuntime:
                 context.report("pulling", pull=pull.progress())
         context.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
 
-    def _bring_files(self, context: TaskContext, name: str, where: str) -> None:
+    def _bring_files(self, context: TaskContext, name: str, working_dir: str) -> None:
         home = home_of(context.spec)
         for number, mapping in enumerate(context.spec.get("files") or ()):
-            target = files.resolve(mapping["path"], where, home)
+            target = files.resolve(mapping["path"], working_dir, home)
             with tempfile.TemporaryFile(dir=context.folder.path) as packed:
                 archive = os.path.join(context.folder.files, str(number))
                 files.repack(archive, target, files.is_place(mapping["path"]), packed)
                 self._put(name, packed)
         with tempfile.TemporaryFile(dir=context.folder.path) as packed:
-            ours = {files.HOSTFILE: (context.spec.get("hostfile") or "", 0o644)}
+            texts = {files.HOSTFILE: (context.spec.get("hostfile") or "", 0o644)}
             if context.spec.get("steps"):
-                ours[steps.PLACE] = ("", 0o666)  # whoever the job becomes writes to it
-            files.lone_files(ours, packed)
+                texts[steps.PLACE] = ("", 0o666)  # writable for any user that the job may become
+            files.pack_texts(texts, packed)
             self._put(name, packed)
 
     def _equip(self, context: TaskContext, name: str, user: str) -> str:
-        """For a job on several nodes, so that it can log in to the others; returns why it can't."""
+        """Give a job on several nodes the means to log in to the others; returns why it can't."""
         if not context.spec.get("node_ssh"):
             return ""
         with tempfile.TemporaryFile(dir=context.folder.path) as packed:
@@ -257,7 +256,7 @@ class DockerRuntime:
 
     def remove(self, folder: TaskFolder) -> None:
         pull = self._access.pull(folder.task)
-        if pull is not None:  # it ended in its pull, and the engine may have been faster
+        if pull is not None:  # the task ended during its pull, which the engine may have completed
             self._record("", *pull, allowed=False)
         docker_repositories.remove(folder.task)
         self._docker.remove(container_name(folder.task))
@@ -268,13 +267,13 @@ class DockerRuntime:
                 self._docker.remove(found["Id"])
 
 
-def unpulled(image: str, words: str) -> str:
-    full = "the disk of this machine's Docker engine is full (%s); free some, or ask for more `disk`" % words
-    return "image %s can't be pulled: %s" % (image, full if FULL_DISK in words.lower() else words)
+def pull_failure(image: str, message: str) -> str:
+    full = "the disk of this machine's Docker engine is full (%s); free some, or ask for more `disk`" % message
+    return "image %s can't be pulled: %s" % (image, full if FULL_DISK in message.lower() else message)
 
 
 class Pull:
-    """A pull's progress, summed over the layers."""
+    """The progress of a pull, summed over the image's layers."""
 
     def __init__(self) -> None:
         self._layers: Dict[str, List[int]] = {}  # downloaded, extracted, total
@@ -283,14 +282,14 @@ class Pull:
         layer, status, detail = line.get("id"), line.get("status"), line.get("progressDetail") or {}
         if not layer or status not in ("Downloading", "Extracting", "Download complete", "Pull complete"):
             return
-        seen = self._layers.setdefault(layer, [0, 0, 0])
+        counts = self._layers.setdefault(layer, [0, 0, 0])
         if status == "Downloading":
-            seen[0], seen[2] = detail.get("current", seen[0]), max(seen[2], detail.get("total", 0))
+            counts[0], counts[2] = detail.get("current", counts[0]), max(counts[2], detail.get("total", 0))
         elif status == "Extracting":
-            seen[0], seen[1] = seen[2], detail.get("current", seen[1])
+            counts[0], counts[1] = counts[2], detail.get("current", counts[1])
         else:
-            seen[0] = seen[2]
-            seen[1] = seen[2] if status == "Pull complete" else seen[1]
+            counts[0] = counts[2]
+            counts[1] = counts[2] if status == "Pull complete" else counts[1]
 
     def progress(self) -> Dict[str, Any]:
         sums = [sum(layer[column] for layer in self._layers.values()) for column in range(3)]
@@ -312,12 +311,12 @@ def user_text(user: Any) -> str:
 
 
 def home_of(spec: Dict[str, Any]) -> str:
-    """Where `~` is in the container, by convention: its list of users isn't read."""
+    """The folder for `~` in the container, by convention: the container's list of users isn't read."""
     user = user_text(spec.get("user") or "").partition(":")[0]
     return str(spec.get("home_dir") or ("/root" if user in ("", "0", "root") else "/home/" + user))
 
 
-def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
+def working_dir_of(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
     base = (image.get("Config") or {}).get("WorkingDir") or "/"
     if base == "/" and spec.get("repo"):
         base = WORKFLOW
@@ -325,14 +324,14 @@ def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
 
 
 def venv_dir(image: Dict[str, Any]) -> str:
-    """The image's Python environment: the one it declares, or where the official Python images have it. Empty if the
-    image mentions no Python."""
-    known = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
-    return known.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in known else "")
+    """The image's Python environment: the one that it declares, or the prefix of the official Python images. Empty if
+    the image mentions no Python."""
+    variables = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
+    return variables.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in variables else "")
 
 
 def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
-    """The commands' shell must be in the image: else the container would end with status 127 and a riddle."""
+    """Raise TaskError if the image lacks the commands' shell: the container would only end with status 127."""
     shell = spec.get("shell")
     if not shell or docker.holds(name, shell):
         return
@@ -347,15 +346,15 @@ def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
 
 
 def container_body(
-    spec: Dict[str, Any], where: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
+    spec: Dict[str, Any], working_dir: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
-    given, told = visibility.in_container(cards, bool(spec.get("privileged")))
-    advice = visibility.in_process(cards) if spec.get("privileged") else {}  # which sees all nodes of its host
-    places = {**advice, **files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv), **told}
-    places.update(steps.variable(spec, "/" + steps.PLACE))
+    gpu_settings, gpu_variables = visibility.container_settings(cards, bool(spec.get("privileged")))
+    defaults = visibility.process_variables(cards) if spec.get("privileged") else {}  # it sees all nodes of its host
+    paths = files.with_places(spec, working_dir, home_of(spec), "/" + files.HOSTFILE, venv)
+    variables = {**defaults, **paths, **gpu_variables, **steps.variable(spec, "/" + steps.PLACE)}
     if spec.get("home_dir"):
-        places.setdefault("HOME", spec["home_dir"])
+        variables.setdefault("HOME", spec["home_dir"])
     files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
@@ -371,17 +370,17 @@ def container_body(
     if spec.get("cpu"):
         host["NanoCpus"] = int(float(spec["cpu"]) * 1e9)
     if spec.get("network") == "host":
-        host["CapDrop"] = ["NET_RAW"]  # with it, its root would read the packets of the host's other programs
-    host.update(given)
-    fabric.give(spec, host)
+        host["CapDrop"] = ["NET_RAW"]  # it would let the container's root read other programs' packets
+    host.update(gpu_settings)
+    fabric.add_to_host_config(spec, host)
     if spec.get("shm_bytes") and host.get("IpcMode") != "host":  # not every engine takes both
         host["ShmSize"] = int(spec["shm_bytes"])
     body: Dict[str, Any] = {
         "Image": spec["image"],
-        "Env": ["%s=%s" % item for item in sorted(places.items())],
+        "Env": ["%s=%s" % item for item in sorted(variables.items())],
         "Tty": True,
         "Labels": labels,
-        "WorkingDir": where,
+        "WorkingDir": working_dir,
         "HostConfig": host,
     }
     if spec.get("docker"):
@@ -394,8 +393,8 @@ def container_body(
 
 
 def open_files(hard: int) -> Tuple[int, int]:
-    """The soft and hard limits of open files, given the agent's own hard limit (-1: none): an engine in a container
-    can't give more than it has."""
+    """The soft and hard limits of open files. `hard` is the agent's own hard limit (-1: none), since an engine in a
+    container can't give more than it has."""
     most = FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, FILES_HARD)
     return min(FILES_MOST, most), most
 
@@ -417,15 +416,15 @@ class DockerWork:
     def __init__(
         self, client: DockerClient, name: str, spooled: int, attach: bool = False, rebooted: bool = False
     ) -> None:
-        self._docker, self._name, self._seen = client, name, spooled
+        self._docker, self._name, self._position = client, name, spooled
         self._rebooted = rebooted
-        self._told_to_end = False
+        self._signalled = False
         self._socket: Optional[socket.socket] = None
         self._buffer = b""
         self._skip = 0
-        self._again_at = 0.0
+        self._retry_at = 0.0
         self._status: Optional[int] = None
-        self._lost = False  # the output stopped short; the rest is in the engine's log
+        self._lost = False  # the output broke off; its remainder is in the engine's log
         self._out_of_memory = False
         self._connect(attach)
 
@@ -434,20 +433,20 @@ class DockerWork:
         if attach:
             upgrade = {"Upgrade": "tcp", "Connection": "Upgrade"}
             path = "/containers/%s/attach" % quote(self._name)
-            self._socket, rest = self._docker.stream("POST", path, dict(query, stream=1), upgrade)
+            self._socket, first = self._docker.stream("POST", path, dict(query, stream=1), upgrade)
             self._skip = 0
         else:
             path = "/containers/%s/logs" % quote(self._name)
-            self._socket, rest = self._docker.stream("GET", path, dict(query, follow=1))
-            self._skip = self._seen
+            self._socket, first = self._docker.stream("GET", path, dict(query, follow=1))
+            self._skip = self._position
         self._socket.setblocking(False)
-        self._buffer = self._new(rest)
+        self._buffer = self._new(first)
 
     def _new(self, data: bytes) -> bytes:
-        """What of `data` isn't in the spool yet."""
+        """The part of `data` that isn't spooled yet."""
         skipped = min(self._skip, len(data))
         self._skip -= skipped
-        self._seen += len(data) - skipped
+        self._position += len(data) - skipped
         return data[skipped:]
 
     def resize(self) -> None:
@@ -460,8 +459,8 @@ class DockerWork:
         return self._socket.fileno() if self._socket is not None else -1
 
     def wake_at(self) -> float:
-        """When to call `ended` even though nothing can be read."""
-        return self._again_at if self._socket is None and self._status is None else float("inf")
+        """The time to call `ended` although nothing can be read."""
+        return self._retry_at if self._socket is None and self._status is None else float("inf")
 
     def read(self) -> bytes:
         data, self._buffer = self._buffer, b""
@@ -471,7 +470,7 @@ class DockerWork:
             except BlockingIOError:
                 break
             except OSError:
-                part = b""  # the engine is gone: `ended` finds out what became of the container
+                part = b""  # the engine is unreachable; `ended` finds out the container's state
             if not part:
                 self._socket.close()
                 self._socket = None
@@ -480,23 +479,23 @@ class DockerWork:
         return data
 
     def ended(self) -> Optional[int]:
-        """Checks only once the output has ended: the container has exited, or the connection is lost and reopened."""
-        if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._again_at:
+        """Check the container once its output has ended: it has exited, or the connection is lost and is reopened."""
+        if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._retry_at:
             return self._status
         try:
-            self._look()
-        except DockerAway:  # it is restarting: the container carries on, or its end shows later
-            self._lost, self._again_at = True, time.monotonic() + AGAIN_EVERY
+            self._check_state()
+        except DockerUnreachable:  # it is restarting: the container goes on, or its end shows later
+            self._lost, self._retry_at = True, time.monotonic() + RETRY_EVERY
         return self._status
 
-    def _look(self) -> None:
+    def _check_state(self) -> None:
         found = self._docker.container(self._name)
         if found is None:
             raise TaskError("executor_error", "the task's container was removed by someone else")
         if found["State"]["Running"]:  # often still true for a moment after the last output
             try:
                 self._docker.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
-            except DockerAway:
+            except DockerUnreachable:
                 self._lost = True
             found = self._docker.container(self._name) or found
         state = found["State"]
@@ -504,14 +503,14 @@ class DockerWork:
             self._lost = False
             self._connect(attach=False)
         elif not state["Running"]:
-            self._check_who_ended_it(state)
+            self._check_cause(state)
             self._status, self._out_of_memory = int(state["ExitCode"]), bool(state.get("OOMKilled"))
 
-    def _check_who_ended_it(self, state: Dict[str, Any]) -> None:
-        """Its exit status isn't its own if the machine or the engine was shut down around it."""
+    def _check_cause(self, state: Dict[str, Any]) -> None:
+        """Raise TaskError if the machine or the engine was shut down: then the exit status isn't the task's own."""
         if self._rebooted:
             raise TaskError("executor_error", "the machine restarted; the task ended with it")
-        if not self._told_to_end and self._docker.ended_by_engine(self._name, state.get("StartedAt") or ""):
+        if not self._signalled and self._docker.ended_by_engine(self._name, state.get("StartedAt") or ""):
             raise TaskError(
                 "executor_error",
                 "the container was stopped from outside, by the Docker engine when it was stopped or by `docker stop`; "
@@ -525,8 +524,8 @@ class DockerWork:
         self._signal(lambda pids: process_tree.send(pids, signal.SIGTERM), "SIGTERM")
 
     def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
-        """To each process in the container, by its pid on the host; if that isn't allowed, to the first one."""
-        self._told_to_end = True
+        """Signal each process in the container by its pid on the host; if that isn't allowed, the first one."""
+        self._signalled = True
         try:
             found = self._docker.container(self._name)
             first = found["State"]["Pid"] if found else 0
@@ -540,11 +539,11 @@ class DockerWork:
             return  # just ended, or the engine is unreachable: the kill that follows is repeated until it works
 
     def kill(self) -> None:
-        self._told_to_end = True
+        self._signalled = True
         try:
             self._docker.call("POST", "/containers/%s/kill" % self._name)
         except DockerError:
-            return  # as above
+            return  # it has just ended, or the supervisor repeats the kill
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory
@@ -553,7 +552,7 @@ class DockerWork:
         try:
             return docker_repositories.text_of(self._docker, self._name, "/" + steps.PLACE)
         except (DockerError, OSError, tarfile.TarError):
-            return ""  # the engine is restarting: the job has ended all the same
+            return ""  # the engine is restarting
 
     def finish(self) -> bytes:
-        return b""  # the container has ended, and its output was read to the end
+        return b""  # the output was read to its end before

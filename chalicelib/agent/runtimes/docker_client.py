@@ -1,4 +1,4 @@
-"""The Docker Engine's HTTP API over its unix socket: what a task needs and no more, with the standard library."""
+"""A client of the Docker Engine's HTTP API over its unix socket, with the few calls that tasks need."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class DockerError(Exception):
         self.status, self.message = status, message
 
 
-class DockerAway(DockerError):
-    """Nothing answers on the socket (the engine is restarting, or there is none)."""
+class DockerUnreachable(DockerError):
+    """Nothing answers on the socket: the engine is restarting, or there is none."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, message)
@@ -45,7 +45,7 @@ class UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        # A long path doesn't fit into a socket address; the folder's descriptor shortens it.
+        # A long path doesn't fit into a socket address, so it is shortened through the folder's descriptor.
         folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.sock.connect("/proc/self/fd/%d/%s" % (folder, os.path.basename(self._path)))
@@ -70,12 +70,12 @@ class DockerClient:
         headers: Optional[Dict[str, str]] = None,
         timeout: Optional[float] = 60.0,
     ) -> Any:
-        """The JSON response to a request (None if empty); DockerError with the engine's message otherwise."""
+        """The JSON response to a request; None if it is empty. Raises DockerError with the engine's message."""
         response = self._open(method, path, query, body, headers, timeout)
         try:
             text = response.read()
         except (OSError, http.client.HTTPException) as problem:
-            raise DockerAway(str(problem)) from None
+            raise DockerUnreachable(str(problem)) from None
         kind = response.headers.get("Content-Type") or ""
         return json.loads(text) if text and kind.startswith("application/json") else None
 
@@ -86,8 +86,8 @@ class DockerClient:
         sock, buffer = self.stream(method, path, query, headers, idle=idle)
         with sock:
             while True:
-                *whole, buffer = buffer.split(b"\n")
-                for line in whole:
+                *lines, buffer = buffer.split(b"\n")
+                for line in lines:
                     if line.strip():
                         yield json.loads(line)
                 part = self._receive(sock, idle)
@@ -104,7 +104,7 @@ class DockerClient:
         idle: Callable[[], None] = lambda: None,
         body: Optional[Dict[str, Any]] = None,
     ) -> Tuple[socket.socket, bytes]:
-        """A raw connection, and the bytes that came with the response's head. HTTP/1.0 has no chunks."""
+        """A raw connection, and the bytes that arrived with the response's head. HTTP/1.0 has no chunked bodies."""
         connection = UnixConnection(self.path, STREAM_SECONDS)
         data = b"" if body is None else json.dumps(body).encode("utf-8")
         lines = ["%s %s?%s HTTP/1.0" % (method, path, urlencode(query)), "Host: docker"]
@@ -116,24 +116,24 @@ class DockerClient:
             sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
         except OSError as problem:
             connection.close()
-            raise DockerAway("%s: %s" % (self.path, problem)) from None
+            raise DockerUnreachable("%s: %s" % (self.path, problem)) from None
         buffer = b""
         while b"\r\n\r\n" not in buffer:
             part = self._receive(sock, idle)
             if not part:
                 sock.close()
-                raise DockerAway("the engine closed the connection")
+                raise DockerUnreachable("the engine closed the connection")
             buffer += part
-        head, _, rest = buffer.partition(b"\r\n\r\n")
+        head, _, body_start = buffer.partition(b"\r\n\r\n")
         status = int(head.split(None, 2)[1])
         if status in (101, 200):
-            return sock, rest
+            return sock, body_start
         with sock:
-            part = rest
+            text = part = body_start
             while part:
                 part = self._receive(sock, idle)
-                rest += part
-        raise DockerError(status, words(rest.decode("utf-8", "replace")))
+                text += part
+        raise DockerError(status, message_of(text.decode("utf-8", "replace")))
 
     @staticmethod
     def _receive(sock: socket.socket, idle: Callable[[], None]) -> bytes:
@@ -143,7 +143,7 @@ class DockerClient:
             return sock.recv(65536)
         except OSError as problem:
             sock.close()
-            raise DockerAway(str(problem)) from None
+            raise DockerUnreachable(str(problem)) from None
         except BaseException:
             sock.close()  # `idle` gave up
             raise
@@ -158,25 +158,25 @@ class DockerClient:
         timeout: Optional[float],
     ) -> http.client.HTTPResponse:
         connection = UnixConnection(self.path, timeout)
-        sent = dict(headers or {})
+        fields = dict(headers or {})
         data: Any = body
         if isinstance(body, dict):
             data = json.dumps(body).encode("utf-8")
-            sent["Content-Type"] = "application/json"
+            fields["Content-Type"] = "application/json"
         target = path + ("?" + urlencode(query) if query else "")
         try:
-            connection.request(method, target, data, sent)
+            connection.request(method, target, data, fields)
             response = connection.getresponse()
             if response.status < 400:
                 return response
             text = response.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as problem:
             connection.close()
-            raise DockerAway("%s: %s" % (self.path, problem)) from None
+            raise DockerUnreachable("%s: %s" % (self.path, problem)) from None
         connection.close()
-        raise DockerError(response.status, words(text))
+        raise DockerError(response.status, message_of(text))
 
-    # What tasks need --------------------------------------------------------------------------------------------
+    # Calls ------------------------------------------------------------------------------------------------------
 
     def ping(self) -> str:
         """Why the engine can't be used; empty if it can."""
@@ -192,20 +192,20 @@ class DockerClient:
         return self._found("/containers/%s/json" % quote(name))
 
     def ended_by_engine(self, name: str, started: str) -> bool:
-        """Was a container that has ended stopped through the engine, or by a shutdown of the engine? One that is still
-        shutting down tells in its events. One that has restarted forgets them; it made its own network anew, though,
-        unless it lets containers live on."""
+        """Was a container that has ended stopped through the engine, or by a shutdown of the engine? An engine that is
+        still shutting down has that in its events. One that has restarted has lost them, but has recreated its default
+        network, unless containers outlive it."""
         if (self.call("GET", "/info") or {}).get("LiveRestoreEnabled"):
             restarted = False
         else:
             network = self._found("/networks/bridge") or {}
-            restarted = moment(network.get("Created") or "") > moment(started)
+            restarted = timestamp(network.get("Created") or "") > timestamp(started)
         filters = json.dumps({"container": [name], "event": ["kill"]})
-        query = {"since": "%.6f" % moment(started), "until": "%.6f" % time.time(), "filters": filters}
+        query = {"since": "%.6f" % timestamp(started), "until": "%.6f" % time.time(), "filters": filters}
         return restarted or any(True for _ in self.lines("GET", "/events", query, {}, lambda: None))
 
     def holds(self, name: str, path: str) -> bool:
-        """Is there such a file in this container?"""
+        """Does this container have the file?"""
         try:
             self.call("HEAD", "/containers/%s/archive" % quote(name), {"path": path})
         except DockerError as problem:
@@ -215,7 +215,7 @@ class DockerClient:
         return True
 
     def mode(self, name: str, path: str) -> Optional[int]:
-        """The mode of a file in this container, if there is one."""
+        """The mode of a file in this container; None if there is no such file."""
         try:
             response = self._open("HEAD", "/containers/%s/archive" % quote(name), {"path": path}, None, None, 60.0)
         except DockerError as problem:
@@ -223,8 +223,8 @@ class DockerClient:
                 raise
             return None
         response.read()
-        said = response.headers.get("X-Docker-Container-Path-Stat") or ""
-        return int(json.loads(base64.b64decode(said))["mode"]) if said else None
+        encoded = response.headers.get("X-Docker-Container-Path-Stat") or ""
+        return int(json.loads(base64.b64decode(encoded))["mode"]) if encoded else None
 
     def image(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/images/%s/json" % quote(name, safe="/:@"))
@@ -254,17 +254,17 @@ class DockerClient:
         return found if isinstance(found, list) else []
 
 
-def moment(text: str) -> float:
-    """Seconds since 1970 of a time as the engine writes it, in any zone and to the nanosecond; 0 if it is none."""
+def timestamp(text: str) -> float:
+    """Seconds since 1970 of a time in the engine's form, in any zone and to the nanosecond; 0 if it isn't one."""
     found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
     if not found:
         return 0.0
-    whole, fraction, zone = found.groups()
+    seconds, fraction, zone = found.groups()
     east = 0 if zone == "Z" else int(zone[:3]) * 60 + int(zone[0] + zone[4:])
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(fraction or 0) - 60 * east
+    return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) + float(fraction or 0) - 60 * east
 
 
-def words(text: str) -> str:
+def message_of(text: str) -> str:
     """The engine's error message."""
     try:
         return str(json.loads(text)["message"])
@@ -273,7 +273,7 @@ def words(text: str) -> str:
 
 
 def split_image(image: str) -> Tuple[str, str]:
-    """Name and tag (or digest); the tag defaults to `latest`, and a registry's port isn't one."""
+    """Name and tag (or digest). The tag defaults to `latest`; a registry's port isn't taken for one."""
     if "@" in image:
         name, _, digest = image.partition("@")
         return name, digest

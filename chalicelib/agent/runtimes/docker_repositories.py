@@ -1,8 +1,8 @@
-"""A task's repository in a container that hasn't started: cloned on the host (`repositories`), packed, and put there as
-the property of the container's user.
+"""A task's repository in a container that hasn't started: cloned on the host (`repositories`), packed, and unpacked
+there with the container's user as its owner.
 
-The packed clone stays in the task's folder until the container has it, so an engine that restarts meanwhile costs no
-second clone; and git's credentials are erased as soon as it is packed.
+The packed clone stays in the task's folder until the container has it, so a restart of the engine doesn't cause a
+second clone. git's credentials are erased as soon as the clone is packed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Put = Callable[[BinaryIO], None]
 
 
 def bring(docker: DockerClient, put: Put, context: TaskContext, name: str, target: str, user: str, pool: Users) -> None:
-    """`user` is who runs in the container; `pool` has the users that may run git on the host."""
+    """Put the task's repository into a container. `user` is the container's; git runs as one of `pool` on the host."""
     repo = context.spec.get("repo")
     if not repo:
         return
-    if not repositories.wanted(repo, target, taken(docker, name, target)):
+    if not repositories.must_bring(repo, target, is_occupied(docker, name, target)):
         repositories.erase(context.folder)
         return
     owner = owner_of(docker, name, user)
@@ -54,14 +54,14 @@ def bring(docker: DockerClient, put: Put, context: TaskContext, name: str, targe
 
 
 def add_home(docker: DockerClient, put: Put, name: str, home: Optional[str], user: str) -> None:
-    """The home that a job names instead of its user's, if the image doesn't have it."""
+    """Add the home that a job names to the container, if the image doesn't have it."""
     if not home or docker.holds(name, home):
         return
     with tempfile.TemporaryFile() as packed:
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
             member = tarfile.TarInfo(home.strip("/"))
             member.type, member.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(owned(member, owner_of(docker, name, user)))
+            tar.addfile(with_owner(member, owner_of(docker, name, user)))
         put(packed)
 
 
@@ -74,12 +74,12 @@ def pack(
     account = account_of({}, pool, context.folder.task)
     try:
         _, scratch = make_home(context.folder, account)
-        seen = name_service.lists_for(context.folder, account, scratch, "/bin/sh")
-        tree = repositories.clone(context, account, scratch, seen)
+        bound_files = name_service.bound_files_for(context.folder, account, scratch, "/bin/sh")
+        tree = repositories.clone(context, account, scratch, bound_files)
         if account.held is not None:
-            account.held.clear()  # nothing runs that could change it now
+            account.held.clear()  # no process is left that could change the clone
         with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
-            packed.add(tree, target.strip("/") or ".", filter=lambda member: owned(member, owner))
+            packed.add(tree, target.strip("/") or ".", filter=lambda member: with_owner(member, owner))
         delete_tree(os.path.dirname(tree))
     finally:
         if account.held is not None:
@@ -88,27 +88,27 @@ def pack(
 
 
 def remove(task: str) -> None:
-    """What a killed supervisor's clone left."""
+    """Delete what a killed supervisor's clone left."""
     process_tree.send(process_tree.marked(task), signal.SIGKILL)
     delete_outside(task)
 
 
-def owned(member: tarfile.TarInfo, owner: Tuple[int, int]) -> tarfile.TarInfo:
+def with_owner(member: tarfile.TarInfo, owner: Tuple[int, int]) -> tarfile.TarInfo:
     member.uid, member.gid = owner
     member.uname = member.gname = ""
     return member
 
 
-# What the container has -----------------------------------------------------------------------------------------------
+# The container's files ------------------------------------------------------------------------------------------------
 
 
-def taken(docker: DockerClient, name: str, target: str) -> bool:
-    """Is there more at the target than an empty folder?"""
+def is_occupied(docker: DockerClient, name: str, target: str) -> bool:
+    """Is the target anything but missing or an empty folder?"""
     try:
         with archive_of(docker, name, target.rstrip("/") + "/.") as tar:
             members = iter(tar)
             next(members, None)  # the folder itself
-            return any(repositories.NOT_THERE not in member.name.split("/") for member in members)
+            return any(repositories.LOST_AND_FOUND not in member.name.split("/") for member in members)
     except DockerError as problem:
         if problem.status == 404:
             return False
@@ -118,29 +118,29 @@ def taken(docker: DockerClient, name: str, target: str) -> bool:
 
 
 def owner_of(docker: DockerClient, name: str, user: str) -> Tuple[int, int]:
-    """The ids of a user as the container's own lists have them; a number needs no entry."""
-    wanted, _, group = user.partition(":")
+    """The ids of a user and its group from the container's own lists; a number needs no entry."""
+    name_or_id, _, group = user.partition(":")
     uid, gid = 0, 0
-    if wanted not in ("", "0", "root"):
-        entry = listed(docker, name, "/etc/passwd", wanted)
-        if entry is None and not wanted.isdecimal():
-            raise TaskError("creating_container_error", "user %s: the image has no such user" % wanted)
-        uid, gid = (int(entry[2]), int(entry[3] or 0)) if entry else (int(wanted), 0)
+    if name_or_id not in ("", "0", "root"):
+        entry = find_entry(docker, name, "/etc/passwd", name_or_id)
+        if entry is None and not name_or_id.isdecimal():
+            raise TaskError("creating_container_error", "user %s: the image has no such user" % name_or_id)
+        uid, gid = (int(entry[2]), int(entry[3] or 0)) if entry else (int(name_or_id), 0)
     if group and not group.isdecimal():
-        found = listed(docker, name, "/etc/group", group)
+        found = find_entry(docker, name, "/etc/group", group)
         if found is None:
             raise TaskError("creating_container_error", "group %s: the image has no such group" % group)
         return uid, int(found[2])
     return uid, int(group) if group else gid
 
 
-def listed(docker: DockerClient, name: str, path: str, wanted: str) -> Optional[List[str]]:
-    """The entry with this name, or this number, in one of the container's lists. Broken ones are skipped."""
+def find_entry(docker: DockerClient, name: str, path: str, name_or_id: str) -> Optional[List[str]]:
+    """The entry with this name or number in one of the container's lists. Malformed entries are skipped."""
     for line in text_of(docker, name, path).splitlines():
         fields = line.split(":")
-        if len(fields) < 4 or fields[2 if wanted.isdecimal() else 0] != wanted:
+        if len(fields) < 4 or fields[2 if name_or_id.isdecimal() else 0] != name_or_id:
             continue
-        group = fields[3] if path == "/etc/passwd" else ""  # engines take none as root's
+        group = fields[3] if path == "/etc/passwd" else ""  # empty: root's, as engines read it
         if _is_id(fields[2]) and _is_id(group or "0"):
             return fields
     return None
@@ -151,12 +151,12 @@ def _is_id(text: str) -> bool:
 
 
 def text_of(docker: DockerClient, name: str, path: str) -> str:
-    """A file of the container; empty if it has no such file."""
+    """The text of a container's file; empty if there is no such file."""
     return file_of(docker, name, path)[1].decode("utf-8", "replace")
 
 
 def file_of(docker: DockerClient, name: str, path: str) -> Tuple[Optional[tarfile.TarInfo], bytes]:
-    """What lies at a path of the container, and the beginning of its content if it is a file."""
+    """The tar member for a path of the container (None: nothing is there), and the beginning of a file's content."""
     try:
         with archive_of(docker, name, path) as tar:
             member = tar.next()
@@ -170,18 +170,18 @@ def file_of(docker: DockerClient, name: str, path: str) -> Tuple[Optional[tarfil
 
 @contextlib.contextmanager
 def archive_of(docker: DockerClient, name: str, path: str) -> Iterator[tarfile.TarFile]:
-    """What lies at a path of the container, read only as far as the caller goes on."""
-    sock, rest = docker.stream("GET", "/containers/%s/archive" % quote(name), {"path": path})
-    with contextlib.closing(sock), tarfile.open(fileobj=cast(Any, BodyReader(sock, rest)), mode="r|") as tar:
+    """A path of the container as a tar stream, of which only as much is read as the caller reads."""
+    sock, first = docker.stream("GET", "/containers/%s/archive" % quote(name), {"path": path})
+    with contextlib.closing(sock), tarfile.open(fileobj=cast(Any, BodyReader(sock, first)), mode="r|") as tar:
         yield tar
 
 
 class BodyReader:
-    """A response's body as a file: what came with its head, then the rest of the connection."""
+    """A response's body as a file: the bytes that came with its head, then those of the connection."""
 
-    def __init__(self, sock: socket.socket, rest: bytes) -> None:
-        self._sock, self._rest = sock, rest
+    def __init__(self, sock: socket.socket, first: bytes) -> None:
+        self._sock, self._first = sock, first
 
     def read(self, size: int) -> bytes:
-        found, self._rest = self._rest[:size], self._rest[size:]
+        found, self._first = self._first[:size], self._first[size:]
         return found or self._sock.recv(size)

@@ -1,5 +1,5 @@
-"""What jobs on several nodes need of a fast network between them: its devices, and memory that may be locked, because
-network cards write to it directly."""
+"""The fast network between the nodes of a job: its devices, and memory that may be locked, because network cards write
+to it directly."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ def needed(spec: Dict[str, Any], place: str = INFINIBAND) -> bool:
     return bool(spec.get("node_ssh")) and (bool(spec.get("gpus")) or os.path.isdir(place))
 
 
-def give(spec: Dict[str, Any], host: Dict[str, Any], place: str = INFINIBAND) -> None:
-    """Adds to the engine's HostConfig of a container."""
+def add_to_host_config(spec: Dict[str, Any], host: Dict[str, Any], place: str = INFINIBAND) -> None:
+    """Add the devices and limits to the engine's HostConfig of a container."""
     if not needed(spec, place):
         return
     soft, hard = locked_memory()
     host["Ulimits"] = [*host["Ulimits"], {"Name": "memlock", "Soft": soft, "Hard": hard}]
     if os.path.isdir(place):
-        own = {"PathOnHost": place, "PathInContainer": place, "CgroupPermissions": "rwm"}
-        host["Devices"] = [*(host.get("Devices") or ()), own]
+        device = {"PathOnHost": place, "PathInContainer": place, "CgroupPermissions": "rwm"}
+        host["Devices"] = [*(host.get("Devices") or ()), device]
 
 
 def locked_memory() -> Limit:
-    """As much as this machine lets anybody have: what its root may not raise, its engine may not either."""
+    """The most that this machine allows: if its root may not raise the limit, its engine may not either."""
     with open("/proc/self/status") as file:
-        of_root = next((int(line.split()[1], 16) for line in file if line.startswith("CapBnd")), 0)
-    return (resource.RLIM_INFINITY, resource.RLIM_INFINITY) if of_root >> CAP_SYS_RESOURCE & 1 else _own_most()
+        bounding = next((int(line.split()[1], 16) for line in file if line.startswith("CapBnd")), 0)
+    return (resource.RLIM_INFINITY, resource.RLIM_INFINITY) if bounding >> CAP_SYS_RESOURCE & 1 else _own_limit()
 
 
-def lift(spec: Dict[str, Any]) -> None:
-    """For this process and its children."""
+def raise_limit(spec: Dict[str, Any]) -> None:
+    """Raise the limit of locked memory for this process and its children."""
     if needed(spec):
         try:
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         except (ValueError, OSError):  # only root may raise it, and not everywhere
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, _own_most())
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, _own_limit())
 
 
-def _own_most() -> Limit:
+def _own_limit() -> Limit:
     hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     return hard, hard

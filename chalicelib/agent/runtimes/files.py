@@ -1,9 +1,9 @@
-"""A run's archives: fetched with the agent's credential, unpacked without trusting their contents.
+"""A run's files: archives that are fetched with the agent's credential and unpacked without trusting their contents.
 
-An archive holds one top-level entry, the file or folder that the user named, and that entry becomes `path`. An
-archive whose names begin with `./`, or that holds several entries, is the content of the folder `path`. Where `path`
-itself is a place to put things (`.`, `~`, `dir/`), a lone file goes into it. Files replace what is there; folders are
-merged, because `path` may well be a folder that holds other things. What an archive may hold is in `archives`.
+An archive has one top-level entry, the file or folder that the user named, and that entry becomes `path`. An archive
+whose names begin with `./`, or that has several entries, is the content of the folder `path`. If `path` itself names a
+folder to put things into (`.`, `~`, `dir/`), a single file goes into it. Files replace what is there; folders are
+merged, because `path` may well be a folder with other contents. `archives` checks what an archive contains.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from contextlib import nullcontext
 from typing import Any, BinaryIO, Callable, ContextManager, Dict, List, Tuple
 
 from ..kernel.task_runtime import TaskError
-from .archives import checked, open_archive
+from .archives import checked_members, open_archive
 
 Acting = Callable[[], ContextManager[None]]
 
 HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; without one, in a hidden folder of the home
 
 
-def with_places(spec: Dict[str, Any], where: str, home: str, hostfile: str, venv: str = "") -> Dict[str, str]:
-    """The paths that only the task's machine knows, overridden by the task's variables."""
-    code = code_dir(spec, where, home)
-    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": code, "DSTACK_MPI_HOSTFILE": hostfile}
+def with_places(spec: Dict[str, Any], working_dir: str, home: str, hostfile: str, venv: str = "") -> Dict[str, str]:
+    """Variables with paths that only the task's machine knows; the task's own variables override them."""
+    code = code_dir(spec, working_dir, home)
+    places = {"DSTACK_WORKING_DIR": working_dir, "DSTACK_REPO_DIR": code, "DSTACK_MPI_HOSTFILE": hostfile}
     if venv:
         places["DSTACK_VENV_DIR"] = venv
     return dict(places, **{name: str(value) for name, value in (spec.get("env") or {}).items()})
 
 
 def resolve(path: str, working_dir: str, home: str) -> str:
-    """A path as the user wrote it: `~` is the home, a relative path is below the working directory."""
+    """The absolute path for a user's path: `~` is the home, a relative path is below the working directory."""
     if path == "~" or path.startswith("~/"):
         return posixpath.normpath(posixpath.join(home, path[2:]))
     return posixpath.normpath(posixpath.join(working_dir, path))
 
 
-def code_dir(spec: Dict[str, Any], where: str, home: str) -> str:
-    """Where the task's code is: its repository, or the working directory."""
+def code_dir(spec: Dict[str, Any], working_dir: str, home: str) -> str:
+    """The folder with the task's code: its repository, or the working directory."""
     repo = spec.get("repo")
-    return resolve(repo.get("path") or ".", where, home) if repo else where
+    return resolve(repo.get("path") or ".", working_dir, home) if repo else working_dir
 
 
 def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple[str, tarfile.TarInfo]]:
-    """The members by their path below the target; an empty path is the target itself."""
+    """The members with their path below the target; an empty path is the target itself."""
     inner = [(name, member) for name, member in members if name != "."]
     tops = {name.split("/")[0] for name, _ in inner}
     dotted = any(member.name.startswith("./") or member.name == "." for _, member in members)
@@ -65,21 +65,21 @@ def is_place(path: str) -> bool:
     return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
 
 
-def bring(spec: Dict[str, Any], archives: str, where: str, home: str, acting: Acting) -> None:
+def bring(spec: Dict[str, Any], archives: str, working_dir: str, home: str, acting: Acting) -> None:
     """The task's files, beside a process whose rights are `acting`. `archives`: the folder with those that were
     fetched, by number."""
     for number, mapping in enumerate(spec.get("files") or ()):
-        target = resolve(mapping["path"], where, home)
+        target = resolve(mapping["path"], working_dir, home)
         with acting():
             into = is_place(mapping["path"]) or os.path.isdir(target)
         unpack(os.path.join(archives, str(number)), target, into, acting)
 
 
 def unpack(archive: str, target: str, into: bool, acting: Acting = nullcontext) -> None:
-    """`acting`: whose rights to write with; the archive itself is read with the agent's."""
+    """Unpack an archive with the rights of `acting`; the archive itself is read with the agent's."""
     try:
         with open_archive(archive) as tar:
-            members = checked(archive, tar)
+            members = checked_members(archive, tar)
             with acting():
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 extract(tar, layout(members, into), target)
@@ -112,22 +112,22 @@ def put(tar: tarfile.TarFile, member: tarfile.TarInfo, place: str, root: str) ->
         os.link(os.path.join(root, posixpath.normpath(member.linkname)), place, follow_symlinks=False)
     else:
         source = tar.extractfile(member)
-        assert source is not None  # `checked` let regular files through only
+        assert source is not None  # `checked_members` lets only regular files through
         with source, open(place, "wb") as file:
             shutil.copyfileobj(source, file)
         os.chmod(place, (member.mode & 0o777) | 0o600)
 
 
 def clear(path: str) -> None:
-    """Make room for a file. A folder in its place isn't deleted: there may be too much in it."""
+    """Make room for a file. A folder in its place isn't deleted, because of what may be in it."""
     if os.path.lexists(path):
         os.unlink(path)
 
 
-def lone_files(found: Dict[str, Tuple[str, int]], out: BinaryIO) -> None:
-    """A tar stream that, unpacked at `/`, puts each text at its path, with its mode."""
+def pack_texts(texts: Dict[str, Tuple[str, int]], out: BinaryIO) -> None:
+    """Write a tar stream that, unpacked at `/`, puts each text at its path with its mode."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
-        for path, (text, mode) in found.items():
+        for path, (text, mode) in texts.items():
             data = text.encode()
             member = tarfile.TarInfo(path.strip("/"))
             member.size, member.mode = len(data), mode
@@ -137,15 +137,15 @@ def lone_files(found: Dict[str, Tuple[str, int]], out: BinaryIO) -> None:
 def repack(
     archive: str, target: str, into: bool, out: BinaryIO, owner: Tuple[int, int] = (0, 0), folder: bool = False
 ) -> None:
-    """The archive as a tar stream that, unpacked at `/`, puts it at `target`, with this owner: for a container.
-    `folder`: the target itself is the owner's too."""
+    """Write an archive as a tar stream for a container: unpacked at `/`, it puts the archive at `target`, with this
+    owner. `folder`: the target itself gets that owner, too."""
     with open_archive(archive) as tar, tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
         prefix = target.strip("/")
         if folder and prefix:
             top = tarfile.TarInfo(prefix)
             top.type, top.mode, (top.uid, top.gid) = tarfile.DIRTYPE, 0o755, owner
             packed.addfile(top)
-        for name, member in layout(checked(archive, tar), into):
+        for name, member in layout(checked_members(archive, tar), into):
             source = tar.extractfile(member) if member.isfile() else None
             member.name = posixpath.join(prefix, name) if name else prefix
             if member.islnk():

@@ -1,8 +1,8 @@
-"""The host's `git`, run on repositories that nobody here wrote, with credentials that nobody else may see.
+"""The host's `git`, run on untrusted repositories with secret credentials.
 
-Nothing of the host's own settings counts: git's home is a private folder whose configuration is ours. No hook and no
-credential helper of the host runs, and only https and ssh are spoken, whatever an address or a submodule asks for. A
-token or a key is in a file of that folder, closed to everybody else: never in an argument, a variable or the checkout.
+The host's settings aren't used: git's home is a private folder with a configuration of the agent's. No hook and no
+credential helper of the host runs, and only https and ssh are allowed, whatever an address or a submodule names. Tokens
+and keys are in files of that folder, which no other user may read: never in an argument, a variable or the checkout.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..kernel.tasks import delete_tree, read_text
 from .accounts import TaskAccount
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SAID_MOST = 1 << 16  # bytes of git's own words that are kept from the beginning, and as many from the end
-# What tells a host the way to the outside; the rest of the agent's environment is its own.
+OUTPUT_MOST = 1 << 16  # bytes of git's output that are kept of its beginning, and as many of its end
+# The variables that configure a host's access to the internet, which git gets of the agent's environment.
 PASSED: Tuple[str, ...] = ("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY")
 PASSED += ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 CONFIG = """\
@@ -43,7 +43,7 @@ CONFIG = """\
 [credential]
 	helper =
 """
-# Only for the host that the token is for: a redirection or a submodule elsewhere gets none.
+# The token is for one host; a redirection or a submodule elsewhere gets none.
 HELPER = """\
 [credential "%s"]
 	helper = "!f() { cat %s; }; f"
@@ -53,7 +53,7 @@ SSH = (
     "-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o StrictHostKeyChecking=accept-new -o HashKnownHosts=no "
     "-o UpdateHostKeys=no -o LogLevel=ERROR"
 )
-# What stands before a path is written into git's configuration and handed to ssh: nothing that means more there.
+# The host goes into git's configuration and ssh's arguments, so it must not have characters with a meaning there.
 HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"
 OVER_HTTPS = re.compile(r"https://(?:\w[\w.~+%-]*@)?(?P<host>" + HOST + r"(?::[0-9]{1,5})?)/\S+")
 OVER_SSH = re.compile(r"ssh://(?:\w[\w.~+%-]*@)?" + HOST + r"(?::[0-9]{1,5})?/\S+|\w[\w.-]*@" + HOST + r":[^\s-]\S*")
@@ -63,11 +63,11 @@ PASSWORD = re.compile(r"\w+://[^/\s@]*:[^/\s@]*@")
 
 class GitOutput(NamedTuple):
     status: int
-    text: str  # output and errors together, in git's words
+    text: str  # standard output and errors together
 
 
-class TooLate(Exception):
-    """git didn't end in time."""
+class GitTimeout(Exception):
+    """git took too long."""
 
 
 def over_ssh(url: str) -> bool:
@@ -75,20 +75,20 @@ def over_ssh(url: str) -> bool:
 
 
 def ssh_host(url: str) -> Tuple[str, str]:
-    """The host of an ssh address, and the port if it isn't the usual one."""
+    """The host of an ssh address, and the port unless it is 22."""
     found = SSH_HOST.match(url)
-    assert found is not None  # what isn't an ssh address isn't asked about
+    assert found is not None  # callers pass ssh addresses only
     port = (found.group("port") or "") if url.startswith("ssh://") else ""
     return found.group("host").strip("[]").lower(), "" if port in ("", "22") else port
 
 
-def is_of(line: str, host: str, port: str) -> bool:
-    """Is this a key of that host, in a list of known hosts?"""
+def is_key_of(line: str, host: str, port: str) -> bool:
+    """Is this line of a list of known hosts a key of that host?"""
     return ("[%s]:%s" % (host, port) if port else host) in line.partition(" ")[0].split(",")
 
 
 def check_url(url: str) -> None:
-    """Refuse an address that git would take for another transport or an option, or that holds a password."""
+    """Refuse an address that git would take for another transport or an option, or that contains a password."""
     if PASSWORD.match(url):
         raise TaskError("executor_error", "the repository's address holds a password: store it with `dstack init -t`")
     if not url.isprintable() or not (over_ssh(url) or OVER_HTTPS.fullmatch(url)):
@@ -96,9 +96,9 @@ def check_url(url: str) -> None:
 
 
 class Git:
-    """git in one private folder, until a moment (monotonic). `account` is who runs it, and who does all else there: the
-    folder above may be one where the account's other processes put links. `seen`: which files git sees in the places
-    of which (`name_service`)."""
+    """git with a private folder, until a deadline (monotonic). The folder is used with the rights of `account` only,
+    which git runs as: the account's other processes may put links above it. `bound_files`: the files to mount for git
+    (`name_service`)."""
 
     def __init__(
         self,
@@ -107,24 +107,24 @@ class Git:
         task: str,
         pause: Callable[[float], None],
         until: float,
-        seen: Optional[Dict[str, str]] = None,
+        bound_files: Optional[Dict[str, str]] = None,
     ) -> None:
-        self._private, self._account, self._task, self._seen = private, account, task, seen or {}
+        self._private, self._account, self._task, self._bound_files = private, account, task, bound_files or {}
         self._pause, self._until = pause, until
         self._ssh = ""
         self.known_hosts = os.path.join(private, "known_hosts")
 
-    def settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
-        """Make the private folder, with what git may know. `known_hosts`: the keys of hosts this machine has seen."""
+    def prepare(self, url: str, token: str, key: str, known_hosts: str) -> None:
+        """Make the private folder with git's configuration and credentials. `known_hosts`: the host keys so far."""
         with self._account.acting():
-            self._settle(url, token, key, known_hosts)
+            self._prepare(url, token, key, known_hosts)
 
-    def _settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
+    def _prepare(self, url: str, token: str, key: str, known_hosts: str) -> None:
         os.mkdir(self._private, 0o700)
         config, found = CONFIG, OVER_HTTPS.fullmatch(url)
         if token and token.isprintable() and found:
-            kept = self._write("token", "username=oauth2\npassword=%s\n" % token)
-            config += HELPER % ("https://" + found.group("host"), shlex.quote(kept))
+            path = self._write("token", "username=oauth2\npassword=%s\n" % token)
+            config += HELPER % ("https://" + found.group("host"), shlex.quote(path))
         self._write(".gitconfig", config)
         self._write("known_hosts", known_hosts)
         self._ssh = "%s -o UserKnownHostsFile=%s" % (SSH, shlex.quote(self.known_hosts))
@@ -140,39 +140,39 @@ class Git:
         return path
 
     def forget(self) -> None:
-        """Erase the credentials, and the rest of the private folder."""
+        """Delete the private folder with the credentials."""
         with self._account.acting():
             delete_tree(self._private)
 
-    def hosts_seen(self) -> str:
+    def read_known_hosts(self) -> str:
         with self._account.acting():
             return read_text(self.known_hosts) or ""
 
-    def greet(self, host: str, port: str) -> str:
-        """The key of an ssh host, as a line of known hosts: learned before anything of a repository is here, which
-        might write there what it likes. Empty if the host doesn't answer; git will say so."""
-        words = shlex.split(self._ssh)
-        if shutil.which(words[0]) is None:
+    def learn_host_key(self, host: str, port: str) -> str:
+        """Connect to an ssh host for its key, as a line of known hosts: before the clone, since a repository's content
+        might change that list. Empty if the host doesn't answer, which git will report."""
+        ssh = shlex.split(self._ssh)
+        if shutil.which(ssh[0]) is None:
             return ""
         options = ["-o", "PreferredAuthentications=none", "-p", port or "22"]
-        self._wait_for([*words, *options, host, "exit"], self._private, None)
-        return "".join(line for line in self.hosts_seen().splitlines(True) if is_of(line, host, port))
+        self._wait_for([*ssh, *options, host, "exit"], self._private, None)
+        return "".join(line for line in self.read_known_hosts().splitlines(True) if is_key_of(line, host, port))
 
-    def run(self, *words: str, folder: str, given: Optional[BinaryIO] = None) -> GitOutput:
-        """Wait for one command. Raises Interrupted when the task should end, TooLate when it takes too long."""
-        return self._wait_for(["git", *words], folder, given)
+    def run(self, *arguments: str, folder: str, stdin: Optional[BinaryIO] = None) -> GitOutput:
+        """Run one command. Raises Interrupted when the task should end, GitTimeout when it takes too long."""
+        return self._wait_for(["git", *arguments], folder, stdin)
 
-    def _wait_for(self, words: List[str], folder: str, given: Optional[BinaryIO]) -> GitOutput:
+    def _wait_for(self, argv: List[str], folder: str, stdin: Optional[BinaryIO]) -> GitOutput:
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         child: Optional[subprocess.Popen[bytes]] = None
         try:
             try:
                 child = subprocess.Popen(
-                    words,
+                    argv,
                     cwd=folder,
                     env=self._environment(),
-                    stdin=given if given is not None else subprocess.DEVNULL,
+                    stdin=stdin if stdin is not None else subprocess.DEVNULL,
                     stdout=writing,
                     stderr=writing,
                     start_new_session=True,
@@ -195,8 +195,8 @@ class Git:
 
     def _become(self) -> None:
         os.umask(0o022)
-        if self._seen:
-            namespaces.bind_over(self._seen)
+        if self._bound_files:
+            namespaces.bind_over(self._bound_files)
         self._account.become()
 
     def _environment(self) -> Dict[str, str]:
@@ -215,24 +215,24 @@ class Git:
         }
 
     def _follow(self, child: "subprocess.Popen[bytes]", reading: int) -> GitOutput:
-        said, wait = b"", 0.002
+        output, wait = b"", 0.002
         while True:
             ended = child.poll() is not None
-            said = excerpt(said + read_all(reading))
+            output = excerpt(output + read_all(reading))
             if ended:
-                return GitOutput(child.returncode, said.decode("utf-8", "replace"))
+                return GitOutput(child.returncode, output.decode("utf-8", "replace"))
             if time.monotonic() > self._until:
-                raise TooLate()
+                raise GitTimeout()
             self._pause(wait)
             wait = min(0.05, wait * 1.5)
 
 
 def read_all(fd: int) -> bytes:
-    """What there is now, of which there may be more than anybody wants to keep."""
+    """Read the output that is ready, up to 64 times `OUTPUT_MOST` bytes."""
     parts: List[bytes] = []
     while len(parts) < 64:
         try:
-            part = os.read(fd, SAID_MOST)
+            part = os.read(fd, OUTPUT_MOST)
         except BlockingIOError:
             break
         if not part:
@@ -241,5 +241,5 @@ def read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def excerpt(said: bytes) -> bytes:
-    return said if len(said) <= 2 * SAID_MOST else said[:SAID_MOST] + said[-SAID_MOST:]
+def excerpt(output: bytes) -> bytes:
+    return output if len(output) <= 2 * OUTPUT_MOST else output[:OUTPUT_MOST] + output[-OUTPUT_MOST:]

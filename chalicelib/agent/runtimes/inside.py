@@ -61,7 +61,7 @@ class InsideRuntime:
         home = str(spec.get("home_dir") or self._home(account))
         where = files.resolve(spec.get("working_dir") or "", os.getcwd(), home)
         accounts.make_folder(where, account)
-        equipped = node_ssh.Equipped()
+        equipped = node_ssh.ProcessSetup()
         if spec.get("node_ssh"):
             equipped = node_ssh.equip_process(spec, account, home, accounts.server_user())
         scratch = self._scratch(folder, account)

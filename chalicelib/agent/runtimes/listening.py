@@ -1,9 +1,9 @@
-"""A job's ports where jobs share their host's network: each must be free when the job starts.
+"""The check of a job's ports in a shared network of its host: each must be free when the job starts.
 
 A container has a network of its own, unless its job runs on several nodes. So its ports can't collide, and none is
 published on the host: they are reached through the job's SSH server or a stream. A job in its host's network would
-notice a taken port only after its preparations, and say so in its own words; here it ends before it starts, and the
-reason says why.
+notice a port in use only after its preparations, with an error of its own; here it ends before it starts, with a clear
+reason.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ..kernel.task_runtime import TaskError
 def check(spec: Dict[str, Any]) -> None:
     taken = [str(port) for port in spec.get("ports") or () if not free(int(port))]
     if taken:
-        alone = "" if spec.get("node_ssh") else ", or run the job in a container, which has a network of its own"
+        advice = "" if spec.get("node_ssh") else ", or run the job in a container, which has a network of its own"
         raise TaskError(
             "ports_binding_failed",
-            "in use on this host, whose network its jobs share: port %s; choose another%s" % (", ".join(taken), alone),
+            "in use on this host, whose network its jobs share: port %s; choose another%s" % (", ".join(taken), advice),
         )
 
 
 def free(port: int) -> bool:
-    """On all addresses: who listens on one of them only is in the way as well."""
+    """Is the port free on all addresses?"""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are ending take no port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are closing don't occupy a port
         try:
             probe.bind(("", port))
         except OSError as problem:
-            return problem.errno != errno.EADDRINUSE  # whether it may listen there is for the job to find out
+            return problem.errno != errno.EADDRINUSE  # whether the job may listen there is its own matter
     return True

@@ -1,11 +1,11 @@
-"""SSH from one node of a job to the others: what a client needs, so that `ssh ADDRESS` and `ssh NAME` ask nothing.
+"""SSH from one node of a job to the others: the client's files, with which `ssh ADDRESS` and `ssh NAME` just work.
 
-All nodes of an attempt have one key pair, which only their own SSH servers let in (`logins`), and which goes with the
-job. The servers have one host key, too, which jobs don't get; so clients know whom they talk to from the start.
+All nodes of an attempt share one key pair, which only their own SSH servers accept (`logins`), and which is deleted
+with the job. The servers share one host key, which jobs don't get, so clients can verify the servers from the start.
 
-The files are in `.ssh` of the job's home. OpenSSH looks there only in the home that the list of users names, so a plain
-process also has an `ssh`, `scp` and `sftp` ahead of those on its PATH, which name the configuration. For them its user
-must have a name (`name_service`), because ssh runs for nobody else.
+The files are in `.ssh` of the job's home. OpenSSH reads that folder only in the home that the list of users names, so a
+plain process also has an `ssh`, `scp` and `sftp` at the front of its PATH, which name the configuration. Their user
+must have a name (`name_service`), because ssh doesn't run without one.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from ..kernel import namespaces
 from ..kernel.tasks import write_atomic
 from .accounts import TaskAccount
 from .docker_client import DockerClient
-from .docker_repositories import listed, owner_of, text_of
+from .docker_repositories import find_entry, owner_of, text_of
 
-KEY, KNOWN, CONFIGURATION = "dstack_job", "dstack_known_hosts", "config"
-ALIAS = "dstack-nodes"  # the name under which the one host key of all nodes is known
+KEY, KNOWN_HOSTS, CONFIGURATION = "dstack_job", "dstack_known_hosts", "config"
+ALIAS = "dstack-nodes"  # the name of all nodes in the list of known hosts
 PROGRAMS = ("ssh", "scp", "sftp")
 PLACES = "/usr/bin:/usr/local/bin:/bin"
 UNREACHED = "ssh and mpirun don't reach the other nodes from here: "
 
 
 def configuration(node_ssh: Dict[str, Any], folder: str, user: str) -> str:
-    """`folder`: where the files will be. `user`: whom the nodes' SSH servers let in. Of several nodes with one address,
-    the address means the first; each has its name."""
+    """The client's configuration. `folder`: that of the files; `user`: the user of the nodes' SSH servers. If several
+    nodes have one address, the address stands for the first of them."""
     lines: List[str] = []
-    known = set()
-    for node in node_ssh["nodes"]:  # all of it for each: older clients don't read lines that name hundreds of hosts
-        names = [node["name"]] if node["address"] in known else [node["name"], node["address"]]
-        known.add(node["address"])
+    addresses = set()
+    for node in node_ssh["nodes"]:  # a full block each: older clients don't read lines that name hundreds of hosts
+        names = [node["name"]] if node["address"] in addresses else [node["name"], node["address"]]
+        addresses.add(node["address"])
         lines += [
             "Host " + " ".join(names),
             "  HostName " + node["address"],
@@ -44,7 +44,7 @@ def configuration(node_ssh: Dict[str, Any], folder: str, user: str) -> str:
             "  User " + user,
             '  IdentityFile "%s/%s"' % (folder, KEY),
             "  IdentitiesOnly yes",
-            '  UserKnownHostsFile "%s/%s"' % (folder, KNOWN),
+            '  UserKnownHostsFile "%s/%s"' % (folder, KNOWN_HOSTS),
             "  GlobalKnownHostsFile /dev/null",
             "  HostKeyAlias " + ALIAS,
             "  StrictHostKeyChecking yes",
@@ -54,10 +54,10 @@ def configuration(node_ssh: Dict[str, Any], folder: str, user: str) -> str:
 
 
 def client_files(node_ssh: Dict[str, Any], folder: str, user: str) -> Dict[str, str]:
-    """By name; all are for the job's user only."""
+    """The client's files by name. All of them are for the job's user only."""
     return {
         KEY: node_ssh["private_key"],
-        KNOWN: "%s %s\n" % (ALIAS, node_ssh["host_public_key"]),
+        KNOWN_HOSTS: "%s %s\n" % (ALIAS, node_ssh["host_public_key"]),
         CONFIGURATION: configuration(node_ssh, folder, user),
     }
 
@@ -65,15 +65,15 @@ def client_files(node_ssh: Dict[str, Any], folder: str, user: str) -> Dict[str, 
 # Beside a plain process -----------------------------------------------------------------------------------------------
 
 
-class Equipped(NamedTuple):
-    """For a plain process: what it needs to reach the other nodes, or why it doesn't."""
+class ProcessSetup(NamedTuple):
+    """A plain process's means to reach the other nodes, or the reason why it can't."""
 
     path: str = ""  # the folder to put first on its PATH
     problem: str = ""
 
 
-def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> Equipped:
-    """`home`: the task's own. `server`: whom the nodes' SSH servers let in."""
+def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> ProcessSetup:
+    """Write the client's files to the task's `home`. `server`: the user of the nodes' SSH servers."""
     node_ssh = spec["node_ssh"]
     place = os.path.join(home, ".ssh")
     programs = os.path.join(place, "bin")
@@ -88,13 +88,11 @@ def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server:
                 text = "#!/bin/sh\nexec %s -F '%s/%s' \"$@\"\n" % (program, place, CONFIGURATION)
                 write_atomic(os.path.join(programs, name), text, 0o700)
     if not found["ssh"]:
-        return Equipped(programs, UNREACHED + "this host has no ssh client; install the package openssh-client")
-    nameless = "" if account.listed else namespaces.bind_over_problem()
-    if nameless:
-        nameless = (
-            UNREACHED + "ssh runs for users of the host's list only, and giving the job another fails: " + nameless
-        )
-    return Equipped(programs, nameless)
+        return ProcessSetup(programs, UNREACHED + "this host has no ssh client; install the package openssh-client")
+    problem = "" if account.listed else namespaces.bind_over_problem()
+    if problem:
+        problem = UNREACHED + "ssh runs for users of the host's list only, and giving the job another fails: " + problem
+    return ProcessSetup(programs, problem)
 
 
 # In a container -------------------------------------------------------------------------------------------------------
@@ -103,18 +101,18 @@ def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server:
 def equip_container(
     docker: DockerClient, name: str, spec: Dict[str, Any], user: str, server: str, out: BinaryIO
 ) -> str:
-    """A tar stream with the files, for a container that hasn't started; returns what is in the way of reaching the
-    other nodes, if anything, and then the stream is empty. `user`: the container's; `server`: whom the nodes let in."""
+    """Write a tar stream with the client's files, for a container that hasn't started. Returns what prevents reaching
+    the other nodes; then the stream is empty. `user`: the container's; `server`: that of the nodes' SSH servers."""
     image = spec["image"]
     if not any(docker.holds(name, "%s/ssh" % place) for place in PLACES.split(":")):
         return UNREACHED + "image %s has no ssh client; install OpenSSH's in it" % image
-    wanted = user.partition(":")[0]
-    entry = listed(docker, name, "/etc/passwd", "0" if wanted in ("", "root") else wanted)
+    name_or_id = user.partition(":")[0]
+    entry = find_entry(docker, name, "/etc/passwd", "0" if name_or_id in ("", "root") else name_or_id)
     if entry is None or len(entry) < 6:
-        return UNREACHED + "image %s has no user %s in its list, and ssh runs for nobody else" % (image, wanted)
+        return UNREACHED + "image %s has no user %s in its list, and ssh runs for nobody else" % (image, name_or_id)
     place = os.path.join(entry[5] or "/", ".ssh")
     files = client_files(spec["node_ssh"], place, server)
-    files[CONFIGURATION] += text_of(docker, name, "%s/%s" % (place, CONFIGURATION))  # the image's own counts as well
+    files[CONFIGURATION] += text_of(docker, name, "%s/%s" % (place, CONFIGURATION))  # followed by the image's own
     uid, gid = owner_of(docker, name, user)
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
         for path, text in [(place, None), *((os.path.join(place, each), text) for each, text in files.items())]:

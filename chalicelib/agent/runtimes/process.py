@@ -99,13 +99,13 @@ class ProcessRuntime:
     def _start(self, context: TaskContext, account: TaskAccount) -> "ProcessWork":
         spec, folder = context.spec, context.folder
         home, scratch = accounts.make_home(folder, account)
-        equipped = node_ssh.Equipped()
+        equipped = node_ssh.ProcessSetup()
         if spec.get("node_ssh"):
             equipped = node_ssh.equip_process(spec, account, home, accounts.server_user())
         if spec.get("home_dir"):
             home = str(spec["home_dir"])
             accounts.make_folder(home, account, "home_dir")
-        bound_files = name_service.lists_for(folder, account, home, shell_of(spec))
+        bound_files = name_service.bound_files_for(folder, account, home, shell_of(spec))
         working_dir = files.resolve(spec.get("working_dir") or "", home, home)
         accounts.make_folder(working_dir, account)
         repositories.bring(context, account, scratch, files.code_dir(spec, working_dir, home), bound_files)
@@ -216,7 +216,7 @@ def task_environment(
     }
     if scratch:
         environment["TMPDIR"] = scratch
-    environment.update(visibility.in_process(cards))
+    environment.update(visibility.process_variables(cards))
     environment.update({name: str(value) for name, value in (spec.get("env") or {}).items()})
     environment[process_tree.MARK] = task
     return environment
@@ -293,7 +293,7 @@ class ProcessWork:
             self._group.join()
             if self._held is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES_MOST, PROCESSES_MOST))
-            fabric.lift(spec)
+            fabric.raise_limit(spec)
             if bound_files:
                 namespaces.bind_over(bound_files)
             account.become()
@@ -353,7 +353,7 @@ class ProcessWork:
         self._group.kill()
         process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
         if self._held is not None:
-            users.kill_all(self._held.uid)
+            users.kill_user(self._held.uid)
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory

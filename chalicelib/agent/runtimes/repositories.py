@@ -1,8 +1,8 @@
-"""A task's repository: cloned on the host before the task starts, then put where its spec says.
+"""A task's repository: cloned on the host before the task starts, then moved to the path that its spec names.
 
-The clone, at the wanted commit and with the user's patch, is made in a folder of its own and handed over whole: to a
-plain process by moving it, to a container by packing it. So an image needs no git, and a clone that fails leaves
-nothing behind. git runs as the task's own user, which has no process yet. The credentials lie in a file of the task's
+The clone, at the requested commit and with the user's patch, is made in a folder of its own. A complete clone is moved
+into place for a plain process, and packed for a container. So an image needs no git, and a clone that fails leaves
+nothing behind. git runs as the task's own user, which has no process yet. The credentials are in a file of the task's
 folder until they are used, never in its spec.
 """
 
@@ -15,20 +15,20 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, BinaryIO, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ..kernel import process_tree
 from ..kernel.task_runtime import TaskContext, TaskError
 from ..kernel.tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 from . import files
 from .accounts import TaskAccount
-from .git import Git, GitOutput, TooLate, check_url, is_of, over_ssh, ssh_host
+from .git import Git, GitOutput, GitTimeout, check_url, is_key_of, over_ssh, ssh_host
 
 SECONDS = 900.0  # for a clone and all its submodules
 CREDENTIALS = ("oauth_token", "private_key")
-WORDS_MOST = 300
-HOSTS_MOST = 1000  # whose keys are remembered
-NOT_THERE = "lost+found"  # a fresh volume has this
+LINE_MOST = 300  # characters of a line of git's output in a message
+HOSTS_MOST = 1000  # the most host keys to store
+LOST_AND_FOUND = "lost+found"  # in a fresh volume
 BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x20\x7f][^\s~^:?*\[\\\x00-\x20\x7f]*")
 COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 NO_BRANCH = re.compile(r"Remote branch .* not found")
@@ -46,16 +46,16 @@ FULL_DISK = "the disk of this machine is full"
 NO_SSH = re.compile(r"cannot run ssh|ssh: not found|ssh: command not found")
 NO_ACCOUNT = re.compile(r"No user exists for uid")
 TRANSPORT = re.compile(r"transport '.*' not allowed")
-LOST = (
+CREDENTIALS_LOST = (
     "the preparation of this task was interrupted after its repository's credentials were erased: apply the run again"
 )
 
 
-# What a task's folder has ---------------------------------------------------------------------------------------------
+# Files in the task's folder -------------------------------------------------------------------------------------------
 
 
 def store_credentials(folder: TaskFolder, spec: Dict[str, Any]) -> Dict[str, Any]:
-    """The spec without the credentials of its repository, which go into a file that can be erased."""
+    """Store the credentials of the spec's repository in a file that can be erased; returns the spec without them."""
     repo = spec.get("repo")
     if not isinstance(repo, dict):
         return spec
@@ -78,43 +78,43 @@ def code_path(folder: TaskFolder) -> str:
     return os.path.join(folder.files, "code")
 
 
-# What is at the target ------------------------------------------------------------------------------------------------
+# The target ----------------------------------------------------------------------------------------------------------
 
 
-def wanted(repo: Dict[str, Any], target: str, taken: bool) -> bool:
-    """Is the repository to be brought to a target that is `taken`?"""
-    if taken and repo.get("if_exists") != "skip":
+def must_bring(repo: Dict[str, Any], target: str, occupied: bool) -> bool:
+    """Must the repository be brought to this target? Raises TaskError if an occupied target isn't to be skipped."""
+    if occupied and repo.get("if_exists") != "skip":
         raise TaskError(
             "executor_error",
             "repository: %s exists and isn't empty: choose another `path`, or keep what is there with "
             "`if_exists: skip`" % target,
         )
-    return not taken
+    return not occupied
 
 
-def taken(target: str) -> bool:
+def is_occupied(target: str) -> bool:
     try:
-        return any(name != NOT_THERE for name in os.listdir(target))
+        return any(name != LOST_AND_FOUND for name in os.listdir(target))
     except FileNotFoundError:
         return False
     except OSError as problem:
         raise TaskError("executor_error", "repository: %s: %s" % (target, problem.strerror)) from None
 
 
-def bring(context: TaskContext, account: TaskAccount, scratch: str, target: str, seen: Dict[str, str]) -> None:
-    """The task's repository, if it has one, for a plain process: made and put there with the task's own rights."""
+def bring(context: TaskContext, account: TaskAccount, scratch: str, target: str, bound_files: Dict[str, str]) -> None:
+    """Clone the task's repository, if it has one, to `target`, with the task's own rights: for a plain process."""
     repo = context.spec.get("repo")
     if not repo:
         return
     try:
         with account.acting():
-            occupied = taken(target)
-        if not wanted(repo, target, occupied):
+            occupied = is_occupied(target)
+        if not must_bring(repo, target, occupied):
             return
         if not repo.get("url"):
             files.unpack(code_path(context.folder), target, True, account.acting)
             return
-        tree = clone(context, account, scratch, seen)
+        tree = clone(context, account, scratch, bound_files)
         with account.acting():
             place(tree, target)
             delete_tree(os.path.dirname(tree))
@@ -125,7 +125,7 @@ def bring(context: TaskContext, account: TaskAccount, scratch: str, target: str,
 
 
 def place(tree: str, target: str) -> None:
-    """All of the tree, or nothing."""
+    """Move all of the tree's entries to the target, or none."""
     os.makedirs(target, exist_ok=True)
     names = os.listdir(tree)
     try:
@@ -151,42 +151,42 @@ def unwritable(place: str, problem: OSError) -> TaskError:
 
 
 def clone(
-    context: TaskContext, account: TaskAccount, scratch: str, seen: Dict[str, str], seconds: float = SECONDS
+    context: TaskContext, account: TaskAccount, scratch: str, bound_files: Dict[str, str], seconds: float = SECONDS
 ) -> str:
-    """The folder with the checkout, which belongs to the account. The caller deletes the folder above it. `seen`: which
-    files git sees in the places of which (`name_service`)."""
+    """Clone the repository; returns the folder with the checkout, which belongs to the account. The caller deletes the
+    folder above it. `bound_files`: the files to mount for git (`name_service`)."""
     repo, folder = context.spec["repo"], context.folder
     check_url(repo["url"])
     secret = read_json(secret_path(folder)) or {}
     if repo.get("secret") and not secret:
-        raise TaskError("executor_error", LOST)
+        raise TaskError("executor_error", CREDENTIALS_LOST)
     context.report("pulling")
     process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)  # a killed supervisor's git
     stage = os.path.join(scratch or folder.path, "repository")
     with account.acting():
         delete_tree(stage)
         os.mkdir(stage, 0o700)
-    git = Git(os.path.join(stage, "git"), account, folder.task, context.pause, time.monotonic() + seconds, seen)
-    known = KnownHosts(folder.data)
+    git = Git(os.path.join(stage, "git"), account, folder.task, context.pause, time.monotonic() + seconds, bound_files)
+    hosts = KnownHosts(folder.data)
     try:
-        git.settle(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), known.read())
-        if over_ssh(repo["url"]) and not known.has(*ssh_host(repo["url"])):
-            known.add(git.greet(*ssh_host(repo["url"])))
-        tree = Cloning(git, repo, stage, secret).whole(code_path(folder) if repo.get("code") else "")
+        git.prepare(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), hosts.read())
+        if over_ssh(repo["url"]) and not hosts.has(*ssh_host(repo["url"])):
+            hosts.add(git.learn_host_key(*ssh_host(repo["url"])))
+        tree = Clone(git, repo, stage, secret).run(code_path(folder) if repo.get("code") else "")
         git.forget()
     except BaseException as problem:
         with account.acting():
             delete_tree(stage)
-        if isinstance(problem, TooLate):
-            words = "repository %s: it wasn't cloned in %d minutes" % (repo["url"], seconds // 60)
-            raise TaskError("executor_error", words) from None
+        if isinstance(problem, GitTimeout):
+            message = "repository %s: it wasn't cloned in %d minutes" % (repo["url"], seconds // 60)
+            raise TaskError("executor_error", message) from None
         raise
     return tree
 
 
 class KnownHosts:
-    """The keys of ssh hosts, as this machine saw them first. A host whose key is another one later isn't trusted. Of
-    very many, the oldest are forgotten."""
+    """The keys of ssh hosts from their first connection. A host that presents another key later isn't trusted. At most
+    `HOSTS_MOST` keys are stored, the newest."""
 
     def __init__(self, data: str) -> None:
         self._data, self._path = data, os.path.join(data, "known_hosts")
@@ -198,7 +198,7 @@ class KnownHosts:
             return file.read()
 
     def has(self, host: str, port: str) -> bool:
-        return any(is_of(line, host, port) for line in self.read().splitlines())
+        return any(is_key_of(line, host, port) for line in self.read().splitlines())
 
     def add(self, text: str) -> None:
         with open(self._path + ".lock", "w") as lock:
@@ -209,15 +209,15 @@ class KnownHosts:
                 write_atomic(self._path, "".join(line + "\n" for line in (before + new)[-HOSTS_MOST:]))
 
 
-class Cloning:
-    """The steps from an address to a checkout; each can fail with a reason for the task's user."""
+class Clone:
+    """The steps from an address to a checkout. Each can fail with a TaskError for the task's user."""
 
     def __init__(self, git: Git, repo: Dict[str, Any], stage: str, secret: Dict[str, Any]) -> None:
         self._git, self._repo, self._stage, self._secret = git, repo, stage, secret
         self._url, self._branch, self._commit = repo["url"], repo.get("branch") or "", repo.get("hash") or ""
         self._tree = os.path.join(stage, "tree")
 
-    def whole(self, patch: str) -> str:
+    def run(self, patch: str) -> str:
         if self._branch and not BRANCH.fullmatch(self._branch):
             raise self._failed("`%s` can't be the name of a branch" % self._branch)
         if self._commit and not COMMIT.fullmatch(self._commit):
@@ -225,83 +225,80 @@ class Cloning:
         self._fetch()
         if self._commit:
             self._find_commit()
-        if self._has(self._commit or "HEAD"):  # else it is empty
-            self._must("reset", "--quiet", "--hard", self._commit or "HEAD")
+        if self._has(self._commit or "HEAD"):  # else the repository is empty
+            self._git_or_fail("reset", "--quiet", "--hard", self._commit or "HEAD")
         if os.path.lexists(os.path.join(self._tree, ".gitmodules")):
-            self._must("submodule", "--quiet", "update", "--init", "--recursive", what="a submodule: ")
+            self._git_or_fail("submodule", "--quiet", "update", "--init", "--recursive", subject="a submodule: ")
         for key, name in (("user.name", "user_name"), ("user.email", "user_email")):
             value = "".join(each for each in self._repo.get(name) or "" if each.isprintable())
             if value:
-                self._must("config", key, value)
+                self._git_or_fail("config", key, value)
         if patch:
             self._apply(patch)
         return self._tree
 
     def _fetch(self) -> None:
         scope = "--single-branch" if self._repo.get("single_branch") else "--no-single-branch"
-        words = ["clone", "--quiet", "--no-checkout", "--template=", scope]
-        words += ["--branch", self._branch] if self._branch else []
-        said = self._git.run(*words, "--", self._url, self._tree, folder=self._stage)
-        if said.status:
-            raise self._why(said)
+        arguments = ["clone", "--quiet", "--no-checkout", "--template=", scope]
+        arguments += ["--branch", self._branch] if self._branch else []
+        result = self._git.run(*arguments, "--", self._url, self._tree, folder=self._stage)
+        if result.status:
+            raise self._error_of(result)
 
     def _find_commit(self) -> None:
-        """A commit that no fetched branch has is asked for by itself, which many hosts allow."""
+        """Fetch the commit by itself if no fetched branch has it, which many hosts allow."""
         if self._has(self._commit):
             return
         if len(self._commit) >= 40:
-            said = self._git.run("fetch", "--quiet", "--no-tags", "origin", self._commit, folder=self._tree)
-            if said.status == 0 and self._has(self._commit):
+            result = self._git.run("fetch", "--quiet", "--no-tags", "origin", self._commit, folder=self._tree)
+            if result.status == 0 and self._has(self._commit):
                 return
-        where = " on the branch `%s`" % self._branch if self._branch and self._repo.get("single_branch") else ""
-        raise self._failed("it has no commit %s%s (was it pushed?)" % (self._commit, where))
+        scope = " on the branch `%s`" % self._branch if self._branch and self._repo.get("single_branch") else ""
+        raise self._failed("it has no commit %s%s (was it pushed?)" % (self._commit, scope))
 
     def _has(self, commit: str) -> bool:
-        words = ("rev-parse", "--verify", "--quiet", commit + "^{commit}")
-        return self._git.run(*words, folder=self._tree).status == 0
+        arguments = ("rev-parse", "--verify", "--quiet", commit + "^{commit}")
+        return self._git.run(*arguments, folder=self._tree).status == 0
 
-    def _must(self, *words: str, what: str = "") -> None:
-        said = self._git.run(*words, folder=self._tree)
-        if said.status:
-            raise self._why(said, what)
+    def _git_or_fail(self, *arguments: str, subject: str = "") -> None:
+        result = self._git.run(*arguments, folder=self._tree)
+        if result.status:
+            raise self._error_of(result, subject)
 
     def _apply(self, patch: str) -> None:
-        with open(patch, "rb") as given:
-            said = self._patched(given)
-        if said.status == 0:
+        with open(patch, "rb") as source:
+            result = self._git.run("apply", "--whitespace=nowarn", "-", folder=self._tree, stdin=source)
+        if result.status == 0:
             return
-        if DISK.search(said.text):
-            raise self._why(said)
-        lines = self._lines(said)
+        if DISK.search(result.text):
+            raise self._error_of(result)
+        lines = self._lines(result)
         found = [line[len("error: ") :] for line in lines if line.startswith("error: ")] or lines or ["no reason given"]
         at = re.match(r"patch failed: (.+):(\d+)$", found[0])
         first = "%s, line %s" % (at.group(1), at.group(2)) if at else found[0]
         raise self._failed("the patch with the uncommitted changes doesn't fit: %s" % first)
 
-    def _patched(self, given: BinaryIO) -> GitOutput:
-        return self._git.run("apply", "--whitespace=nowarn", "-", folder=self._tree, given=given)
-
-    # Reasons ----------------------------------------------------------------------------------------------------
+    # Errors -----------------------------------------------------------------------------------------------------
 
     def _failed(self, why: str) -> TaskError:
         return TaskError("executor_error", "repository %s: %s" % (self._url, why))
 
-    def _why(self, said: GitOutput, what: str = "") -> TaskError:
-        lines = self._lines(said)
-        for pattern, words in self._reasons():
+    def _error_of(self, result: GitOutput, subject: str = "") -> TaskError:
+        lines = self._lines(result)
+        for pattern, text in self._reasons():
             line = next((line for line in lines if pattern.search(line)), None)
             if line is not None:
-                return self._failed(what + words.replace("{git}", line))
-        said_last = (lines or ["no reason given"])[-1]
-        first = next((line for line in lines if line.startswith(("fatal:", "error:"))), said_last)
-        return self._failed("%sgit failed: %s" % (what, first))
+                return self._failed(subject + text.replace("{git}", line))
+        last = (lines or ["no reason given"])[-1]
+        first = next((line for line in lines if line.startswith(("fatal:", "error:"))), last)
+        return self._failed("%sgit failed: %s" % (subject, first))
 
     def _reasons(self) -> List[Tuple["re.Pattern[str]", str]]:
         if not self._secret:
             denied = "it can't be read without credentials ({git}): if it is private, store some with `dstack init`"
         else:
-            what = "key" if self._secret.get("private_key") else "token"
-            denied = "the stored %s can't read it ({git}): store another with `dstack init`" % what
+            kind = "key" if self._secret.get("private_key") else "token"
+            denied = "the stored %s can't read it ({git}): store another with `dstack init`" % kind
         return [
             (NO_BRANCH, "it has no branch `%s`" % self._branch),
             (DISK, FULL_DISK + " ({git})"),
@@ -315,11 +312,11 @@ class Cloning:
             (DENIED, denied),
         ]  # fmt: skip
 
-    def _lines(self, said: GitOutput) -> List[str]:
-        """git's words, printable, and without the credentials, should a server repeat them. No semicolon: it would part
-        one reason from the next."""
-        text = said.text
+    def _lines(self, result: GitOutput) -> List[str]:
+        """The printable lines of git's output, without the credentials, in case a server repeats them, and without
+        semicolons, which separate the reasons of a task's end."""
+        text = result.text
         for value in self._secret.values():
             text = text.replace(value, "(hidden)")
         lines = ("".join(each if each.isprintable() else " " for each in line) for line in text.splitlines())
-        return [line.strip()[:WORDS_MOST].replace("; ", ", ") for line in lines if line.strip()]
+        return [line.strip()[:LINE_MOST].replace("; ", ", ") for line in lines if line.strip()]

@@ -1,6 +1,6 @@
-"""What the sessions of a plain process take on: its user and limits, its environment and its view of the files.
+"""The record of what sessions of a plain process take over from it: user, limits, environment and mounted files.
 
-`process` writes it when the job runs and deletes it when the job ends; `session_command` reads it.
+The runtime writes it when the job runs and deletes it when the job ends; `session_command` reads it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ PROCESSES_MOST = 16384
 
 
 def admit(
-    folder: TaskFolder, account: TaskAccount, environment: Dict[str, str], where: str, seen: Dict[str, str]
+    folder: TaskFolder, account: TaskAccount, environment: Dict[str, str], working_dir: str, bound_files: Dict[str, str]
 ) -> None:
-    """From now on there can be sessions of this plain process. `seen`: which files they see in the places of which."""
+    """Allow sessions of this plain process. `bound_files`: the files to mount for them, `{place: file}`."""
     rights = {"uid": account.uid, "gid": account.gid, "groups": account.groups, "confined": account.confined}
-    entry = dict(rights, own_user=account.held is not None, environment=environment, where=where, seen=seen)
-    write_atomic(os.path.join(folder.path, FILE), json.dumps(entry))
+    entry = dict(rights, own_user=account.held is not None, environment=environment)
+    write_atomic(os.path.join(folder.path, FILE), json.dumps(dict(entry, where=working_dir, seen=bound_files)))
 
 
 def refuse(folder: TaskFolder) -> None:
-    """No session begins from now on. One that is about to become the job's user looks again when it has."""
+    """Allow no further sessions. One that is becoming the job's user checks again afterwards."""
     try:
         os.unlink(os.path.join(folder.path, FILE))
     except FileNotFoundError:
@@ -36,20 +36,20 @@ def refuse(folder: TaskFolder) -> None:
 
 
 def of(folder: TaskFolder) -> Optional[Dict[str, Any]]:
-    """None if there can be no session: the job hasn't begun, or it has ended."""
+    """The record; None if there can be no session, because the job hasn't begun or has ended."""
     return read_json(os.path.join(folder.path, FILE))
 
 
-def seen_of(entry: Dict[str, Any]) -> Dict[str, str]:
-    """Which files the job sees in the places of which. A supervisor of an earlier agent, which may still run, named at
-    most a list of users."""
+def bound_files_of(entry: Dict[str, Any]) -> Dict[str, str]:
+    """The files mounted for the job, `{place: file}`. A supervisor of an earlier agent, which may still run, recorded
+    at most a list of users."""
     if "seen" in entry:
         return dict(entry["seen"])
     return {os.path.realpath(USERS): entry["users"]} if entry.get("users") else {}
 
 
 def take_on(entry: Dict[str, Any]) -> None:
-    """The job's limits and rights, for good."""
+    """Take on the job's limits and rights, irrevocably."""
     account = TaskAccount({"uid": entry["uid"], "gid": entry["gid"]})
     account.confined, account.groups = entry["confined"], entry["groups"]
     if account.foreign and os.isatty(0):

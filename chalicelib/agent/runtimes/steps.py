@@ -1,7 +1,6 @@
-"""In which of its commands a job ended: its shell adds the number of each to a file, before it begins.
+"""The command in which a job ended: the job's shell appends the number of each command to a file before it begins.
 
-The task's spec has a name for each number. The job may write to the file what it likes, so anything that isn't one of
-these numbers says nothing.
+The task's spec has a name for each number. The job can write anything to the file, so other contents are ignored.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import os
 import re
 from typing import Any, Dict
 
-VARIABLE = "DSTACK_COMMAND_FILE"  # the shell takes it out of its environment
+VARIABLE = "DSTACK_COMMAND_FILE"  # the shell removes it from its environment
 PLACE = "dstack/command"  # below `/` in a container
 MOST = 32  # bytes of the file's end that are read
 
@@ -20,9 +19,9 @@ def variable(spec: Dict[str, Any], path: str) -> Dict[str, str]:
 
 
 def make(path: str, uid: int, gid: int) -> None:
-    """`path` is in a folder of the agent's."""
+    """Create the file at `path`, in a folder of the agent's."""
     if os.path.lexists(path):
-        os.unlink(path)  # of an attempt that didn't start
+        os.unlink(path)  # left by an attempt that didn't start
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if uid != os.getuid():
@@ -41,11 +40,11 @@ def read(path: str) -> str:
         finally:
             os.close(file)
     except OSError:
-        return ""  # the job has put something else in its place
+        return ""  # the job has replaced the file
 
 
 def name(spec: Dict[str, Any], text: str) -> str:
-    """What to call the command whose number comes last; empty if nobody knows."""
+    """The name of the command whose number comes last; empty if it has none."""
     names, lines = spec.get("steps") or [], text.split()
     last = lines[-1] if lines else ""
     number = int(last) if re.match(r"[0-9]{1,6}$", last) else 0

@@ -1,8 +1,8 @@
 """A separate user for each task: numeric ids without an account, each held by one living task at a time.
 
-An id is held by a lock on a file, in one folder for the machine, which several agents may share. The lock lasts exactly
-as long as the supervisor, however that ends; so a new holder first ends what the previous one left. The file lists the
-holder's folders: they are closed before the id is reused, or the next holder could read them.
+A task holds an id by a lock on a file, in one folder for the machine, which several agents may share. The lock ends
+with the supervisor, even if that is killed; so a new holder first ends what the previous one left. The file lists the
+holder's folders, which are closed before the id is reused, because the next holder could read them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ else:
     process_tree = LazyModule(".kernel.process_tree")
 
 DEFAULT = "61000-61999"
-TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as the one they name
+TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as the one that they name
 LEAST = 1000  # ids below are the system's own
 MOST = (1 << 31) - 1
-CLEAR_SECONDS = 5.0  # for killed processes to go
-LEFT = ("/tmp", "/var/tmp", "/dev/shm")  # where everybody may leave files
+CLEAR_SECONDS = 5.0  # for killed processes to end
+SHARED_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # where every user may leave files
 
 
 def id_range(text: str) -> range:
-    """`61000-61999` as a range. Raises ValueError, saying what is wrong."""
+    """Parse a range such as `61000-61999`. Raises ValueError with a message for the user."""
     first, _, last = text.partition("-")
     if not (text.isascii() and first.isdigit() and last.isdigit() and LEAST <= int(first) <= int(last) <= MOST):
         raise ValueError("%r isn't a range of user ids from %d on, such as %s" % (text, LEAST, DEFAULT))
@@ -58,37 +58,37 @@ class HeldId:
     uid: int
     lock: int
 
-    def owns(self, folders: List[str]) -> None:
+    def set_folders(self, folders: List[str]) -> None:
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, json.dumps(folders).encode(), 0)
 
     def folders(self) -> List[str]:
-        said = os.pread(self.lock, 1 << 16, 0)
-        return list(json.loads(said)) if said else []
+        text = os.pread(self.lock, 1 << 16, 0)
+        return list(json.loads(text)) if text else []
 
     def inherit(self) -> bool:
-        """Clear what a killed holder left: nothing else is certain to delete its folders."""
-        left = self.folders()
+        """Clear what a killed holder left, and delete its folders. False if one of its processes can't be ended."""
+        folders = self.folders()
         if not self.clear():
             return False
-        for folder in left:
+        for folder in folders:
             delete_tree(folder)
         return True
 
     def clear(self) -> bool:
-        """End its processes, close its folders, delete its files where everybody may write. False if a process stays:
-        one that the kernel can't end."""
+        """End the user's processes, close its folders, delete its files in shared folders. False if a process can't be
+        ended."""
         until = time.monotonic() + CLEAR_SECONDS
         while process_tree.of_user(self.uid):
             if time.monotonic() > until:
                 return False
-            kill_all(self.uid)
+            kill_user(self.uid)
             time.sleep(0.005)
         for folder in self.folders():
             close_folder(folder)
-        for place in LEFT:
+        for place in SHARED_FOLDERS:
             sweep(place, self.uid)
-        self.owns([])
+        self.set_folders([])
         return True
 
     def release(self) -> None:
@@ -104,10 +104,10 @@ class Users:
 
     @property
     def isolation(self) -> str:
-        return OWN_USER if self.ids and os.getuid() == 0 and may_become(self.ids[0]) else NO_ISOLATION
+        return OWN_USER if self.ids and os.getuid() == 0 and can_become(self.ids[0]) else NO_ISOLATION
 
     def take(self, task: str) -> HeldId:
-        """A free id, with nothing left of whoever had it before."""
+        """A free id, cleared of what its previous holder left. Raises TaskError if none is free."""
         start = zlib.crc32(task.encode()) % len(self.ids)  # spread out, so that an id isn't reused soon
         for number in range(len(self.ids)):
             held = self.hold(self.ids[(start + number) % len(self.ids)])
@@ -135,8 +135,8 @@ class Users:
 
 
 @functools.lru_cache(maxsize=None)
-def may_become(uid: int) -> bool:
-    """Root may become anybody, but not within every user namespace. Asked once, before there are threads."""
+def can_become(uid: int) -> bool:
+    """Can this process take on a user id? Root may, except in some user namespaces. Tried once, before any thread."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -149,8 +149,8 @@ def may_become(uid: int) -> bool:
 
 
 def become(uid: int, gid: int, groups: List[int]) -> None:
-    """For good, and for all that this process starts."""
-    prctl = process_tree.prctl  # imported while we may read it
+    """Take on a user's ids, irrevocably, for this process and its children."""
+    prctl = process_tree.prctl  # imported while the sources are readable
     _take_ids(uid, gid, groups)
     prctl(process_tree.PR_SET_NO_NEW_PRIVS)
 
@@ -161,8 +161,8 @@ def _take_ids(uid: int, gid: int, groups: List[int]) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def kill_all(uid: int) -> None:
-    """Kill every process of a user at once, from inside: one that keeps forking can't outrun it."""
+def kill_user(uid: int) -> None:
+    """Kill every process of a user at once, as that user: a process that keeps forking can't escape that."""
     child = os.fork()
     if child == 0:
         try:
@@ -175,7 +175,7 @@ def kill_all(uid: int) -> None:
 
 
 def close_folder(path: str) -> None:
-    """Its parent is root's, so nobody has put a link in its place."""
+    """Give a folder to root only. Its parent is root's, so no user can have put a link in its place."""
     try:
         os.chown(path, 0, 0, follow_symlinks=False)
         os.chmod(path, 0o700)
@@ -187,7 +187,7 @@ def sweep(place: str, uid: int) -> None:
     try:
         entries = list(os.scandir(place))
     except OSError:
-        return  # not on this machine
+        return  # the machine has no such folder
     for entry in entries:
         try:
             if entry.stat(follow_symlinks=False).st_uid != uid:

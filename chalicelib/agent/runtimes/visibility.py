@@ -1,10 +1,10 @@
-"""Which of a machine's GPUs a task sees: its own and no other, by vendor.
+"""The GPUs that a task sees: its own and no other, by vendor.
 
 A container gets device nodes, directly or through the vendor's container runtime. A plain process gets the variables
-that the vendor's libraries obey; a process that ignores them still sees all that its user may open.
+that the vendor's libraries obey; a process that ignores them still sees every card that its user may open.
 
-A card is found by its PCI address, under which the kernel lists the device nodes it made for it. The numbers of nodes
-and of tools need not agree (a machine's first card may be its display), so no node is guessed.
+A card is found by its PCI address, under which the kernel lists the card's device nodes. The numbers of nodes and those
+of tools need not agree (a machine's first card may be its display), so no node is guessed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ..kernel.records import record
 from ..kernel.task_runtime import TaskError
 
 NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
-SHARED_MEMORY = 16 << 30  # at most; GPU libraries communicate through it, and it counts as the container's memory
+SHARED_MEMORY = 16 << 30  # an upper limit; GPU libraries communicate through it, and it is the container's memory
 HUGE_PAGES = "/dev/hugepages-1G"
 KFD = "/dev/kfd"
 NONE = "-1"  # no card has this number, so a list that starts with it is empty
 
-# vendor → where the kernel lists a card's node, below its PCI device, and where that node is
+# vendor → the pattern of a card's node below its PCI device in /sys, and the node's path
 NODES = {
     "amd": ("drm/renderD*", "/dev/dri/%s"),
     "intel": ("accel/accel*", "/dev/accel/%s"),
@@ -32,7 +32,7 @@ NODES = {
 
 @record(frozen=True)
 class TaskCards:
-    """A task's cards: what it was given on a machine whose cards are `vendor`'s. Empty vendor: the machine has none."""
+    """The cards given to a task. `vendor` is that of the machine's cards, empty if it has none."""
 
     vendor: str
     ids: List[str]
@@ -42,43 +42,43 @@ class TaskCards:
     def nodes(self) -> List[str]:
         below, place = NODES[self.vendor]
         if len(self.buses) != len(self.ids) or not all(self.buses):
-            raise lost("the PCI address of each card isn't known", self.vendor)
+            raise not_found("the PCI address of each card isn't known", self.vendor)
         return [place % self._listed(bus, below).replace("!", "/") for bus in self.buses]
 
     def numbers(self) -> List[str]:
-        """The numbers of the nodes, by which the vendor's libraries count."""
+        """The numbers of the nodes, which the vendor's libraries use."""
         return [node[len(node.rstrip("0123456789")) :] for node in self.nodes()]
 
     def _listed(self, bus: str, below: str) -> str:
         device = os.path.join(self.root, "sys/bus/pci/devices", bus.lower())
         found = sorted(glob.glob(os.path.join(glob.escape(device), below)))
         if not found:
-            raise lost("%s has no %s" % (device, below), self.vendor)
+            raise not_found("%s has no %s" % (device, below), self.vendor)
         return os.path.basename(found[0])
 
     def groups(self, nodes: List[str]) -> List[str]:
-        """The groups that may open these nodes, by number: an image needn't know `render` or `video`."""
-        found = {os.stat(os.path.join(self.root, node.lstrip("/"))).st_gid for node in nodes if self._there(node)}
+        """The groups that may open these nodes, as numbers, because an image need not have `render` or `video`."""
+        found = {os.stat(os.path.join(self.root, node.lstrip("/"))).st_gid for node in nodes if self._exists(node)}
         return [str(gid) for gid in sorted(found - {0})]
 
-    def _there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         return os.path.exists(os.path.join(self.root, path.lstrip("/")))
 
 
 def cards_of(spec: Dict[str, Any], ids: Sequence[str]) -> TaskCards:
-    """As the agent wrote them down when it chose them."""
+    """A task's cards, from its spec and the ids that the agent chose."""
     return TaskCards(spec.get("gpu_vendor") or ("nvidia" if ids else ""), list(ids), spec.get("gpu_buses") or [])
 
 
-def lost(what: str, vendor: str) -> TaskError:
+def not_found(reason: str, vendor: str) -> TaskError:
     return TaskError(
-        "executor_error", "the %s cards of this job can't be found: %s; is the driver loaded?" % (vendor, what)
+        "executor_error", "the %s cards of this job can't be found: %s; is the driver loaded?" % (vendor, reason)
     )
 
 
-def in_container(cards: TaskCards, privileged: bool) -> Tuple[Dict[str, Any], Dict[str, str]]:
-    """Parts of the engine's HostConfig, and the variables that decide what the vendor's runtime gives: images and users
-    may set those too, so they are always said, for no cards as well."""
+def container_settings(cards: TaskCards, privileged: bool) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Parts of the engine's HostConfig, and the variables that control the vendor's container runtime. Images and users
+    may set those, too, so they are always set, even without cards."""
     if cards.vendor == "nvidia":
         if not cards.ids:
             return {}, {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -93,13 +93,13 @@ def in_container(cards: TaskCards, privileged: bool) -> Tuple[Dict[str, Any], Di
 def _vendors(cards: TaskCards) -> Dict[str, Any]:
     if cards.vendor == "amd":
         nodes = [KFD, *cards.nodes()]
-        own = {"Devices": devices(nodes), "CapAdd": ["SYS_PTRACE"], "SecurityOpt": ["seccomp=unconfined"]}
-        return dict(own, GroupAdd=cards.groups(nodes))
+        settings = {"Devices": devices(nodes), "CapAdd": ["SYS_PTRACE"], "SecurityOpt": ["seccomp=unconfined"]}
+        return dict(settings, GroupAdd=cards.groups(nodes))
     if cards.vendor == "intel":
         return {"Runtime": "habana", "CapAdd": ["SYS_NICE"]}
     if cards.vendor == "tenstorrent":
         nodes = cards.nodes()
-        pages = {"Binds": ["%s:%s" % (HUGE_PAGES, HUGE_PAGES)]} if cards._there(HUGE_PAGES) else {}
+        pages = {"Binds": ["%s:%s" % (HUGE_PAGES, HUGE_PAGES)]} if cards._exists(HUGE_PAGES) else {}
         return dict(pages, Devices=devices(nodes), GroupAdd=cards.groups(nodes))
     raise TaskError("executor_error", "containers can't be given cards of %s" % cards.vendor)
 
@@ -108,25 +108,25 @@ def devices(nodes: List[str]) -> List[Dict[str, str]]:
     return [{"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rwm"} for node in nodes]
 
 
-def in_process(cards: TaskCards) -> Dict[str, str]:
-    """The variables of a plain process. Users may override them: among the cards that they may open anyway."""
+def process_variables(cards: TaskCards) -> Dict[str, str]:
+    """The variables of a plain process. Users may override them, among the cards that their processes may open."""
     if cards.vendor == "nvidia":
         return {"CUDA_VISIBLE_DEVICES": ",".join(cards.ids) or NONE}
-    if cards.vendor == "amd":  # HIP counts what ROCR has left
-        left = ",".join(str(number) for number in range(len(cards.ids)))
-        return {"ROCR_VISIBLE_DEVICES": ",".join(cards.ids) or NONE, "HIP_VISIBLE_DEVICES": left or NONE}
+    if cards.vendor == "amd":  # HIP numbers the cards that ROCR shows
+        indices = ",".join(str(number) for number in range(len(cards.ids)))
+        return {"ROCR_VISIBLE_DEVICES": ",".join(cards.ids) or NONE, "HIP_VISIBLE_DEVICES": indices or NONE}
     if cards.vendor == "intel":
         numbers = cards.numbers() if cards.ids else []
-        seen = {"HABANA_VISIBLE_DEVICES": ",".join(numbers) or NONE}
+        variables = {"HABANA_VISIBLE_DEVICES": ",".join(numbers) or NONE}
         modules = [module_of(cards.root, number) for number in numbers]
-        return dict(seen, HABANA_VISIBLE_MODULES=",".join(modules)) if modules and all(modules) else seen
+        return dict(variables, HABANA_VISIBLE_MODULES=",".join(modules)) if modules and all(modules) else variables
     if cards.vendor == "tenstorrent":
         return {"TT_VISIBLE_DEVICES": ",".join(cards.numbers() if cards.ids else []) or NONE}
     return {}
 
 
 def module_of(root: str, number: str) -> str:
-    """A Gaudi's place on its board, by which its library counts outside containers; empty if the driver is too old."""
+    """A Gaudi's number on its board, which its library uses outside containers; empty if the driver is too old."""
     try:
         with open(os.path.join(root, "sys/class/accel", "accel" + number, "device/module_id")) as file:
             return file.read().strip()
@@ -135,6 +135,6 @@ def module_of(root: str, number: str) -> str:
 
 
 def buses_of(ids: List[str], gpus: List[Dict[str, Any]]) -> List[str]:
-    """The PCI addresses of the machine's cards with these ids; empty where one isn't known."""
-    known = {gpu["id"]: str(gpu.get("bus") or "") for gpu in gpus}
-    return [known.get(name, "") for name in ids]
+    """The PCI addresses of the machine's cards with these ids; an empty text for one that isn't known."""
+    buses = {gpu["id"]: str(gpu.get("bus") or "") for gpu in gpus}
+    return [buses.get(name, "") for name in ids]

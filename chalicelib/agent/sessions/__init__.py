@@ -1,1 +1,1 @@
-"""SSH into a job: its server, who may log in, and what a session becomes."""
+"""SSH into a job: its server, the keys that may log in, and the sessions."""

@@ -1,8 +1,8 @@
-"""A job's keys on its host: users come through the host's own SSH server, which lets them reach their jobs' ports for
-sessions and nothing else.
+"""A job's public keys on its host: users come through the host's own SSH server, which lets them reach the ports of
+their jobs' SSH servers and nothing else.
 
-Each key has one line, because sshd obeys the first line that matches. The line lists the ports of all jobs that the key
-is for, and its comment names those jobs, so each can be removed by itself; the line goes with the last one.
+Each key has one line, because sshd obeys the first line that matches. The line lists the ports of all jobs of the key,
+and its comment names those jobs, so that each can be removed by itself. The line is deleted with the last job.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LOCK_TRIES, LOCK_PAUSE = 50, 0.1  # seconds
 Pause = Callable[[float], None]
 EntryOf = Callable[[str], "pwd.struct_passwd"]  # by name; KeyError
 MARK = "dstack-jobs"
-OURS = "restrict,port-forwarding,"  # how each line of ours begins
-NO_LISTENING = 'permitlisten="localhost:1"'  # which is as little as can be said: else `-R` might take any port here
+PREFIX = "restrict,port-forwarding,"  # of each line for jobs
+NO_LISTENING = 'permitlisten="localhost:1"'  # the least that can be permitted; without it, `-R` could take any port
 KEY = re.compile(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+$")
 JOB = re.compile(r"([A-Za-z0-9._-]+)=(\d{1,5})")
 
@@ -32,40 +32,40 @@ JOB = re.compile(r"([A-Za-z0-9._-]+)=(\d{1,5})")
 def allow(
     user: str, keys: List[str], task: str, port: int, entry_of: EntryOf = pwd.getpwnam, pause: Pause = time.sleep
 ) -> None:
-    """Lets these keys log in as `user` to the task, for this port only, and no other keys. Raises OSError; KeyError if
-    there is no such user."""
-    with _changing(entry_of(user), pause, True) as lines:
-        known = _jobs(lines)
-        for jobs in known.values():
+    """Let these keys, and no others, log in as `user` for this port of the task. Raises OSError; KeyError if there is
+    no such user."""
+    with _editing(entry_of(user), pause, True) as lines:
+        jobs_of = _jobs(lines)
+        for jobs in jobs_of.values():
             jobs.pop(task, None)
-        for key in filter(None, (bare(key) for key in keys)):
-            known.setdefault(key, {})[task] = port
-        _put(lines, known)
+        for key in filter(None, (plain_key(key) for key in keys)):
+            jobs_of.setdefault(key, {})[task] = port
+        _replace(lines, jobs_of)
 
 
 def withdraw(user: str, task: str, entry_of: EntryOf = pwd.getpwnam, pause: Pause = time.sleep) -> None:
-    """Takes a job's keys out again, whoever locks them: none may stay."""
+    """Remove a job's keys, even if the user holds the lock, because none may stay."""
     try:
         entry = entry_of(user)
     except KeyError:
-        return  # and with the user everything that was let in
+        return  # the user is deleted, and its keys with it
     if not os.path.isdir(os.path.join(entry.pw_dir, ".ssh")):
-        return  # and with it the keys
-    with _changing(entry, pause, False) as lines:
-        known = _jobs(lines)
-        for jobs in known.values():
+        return  # the folder is deleted, and the keys with it
+    with _editing(entry, pause, False) as lines:
+        jobs_of = _jobs(lines)
+        for jobs in jobs_of.values():
             jobs.pop(task, None)
-        _put(lines, known)
+        _replace(lines, jobs_of)
 
 
-def bare(key: str) -> str:
+def plain_key(key: str) -> str:
     """The type and the data of a public key; empty if it isn't one."""
-    words = key.split()
-    return " ".join(words[:2]) if KEY.match(" ".join(words[:2])) else ""
+    plain = " ".join(key.split()[:2])
+    return plain if KEY.match(plain) else ""
 
 
 def fingerprint(key: str) -> str:
-    """Of a bare key, as sshd writes it; empty for data that are none, with which nobody logs in."""
+    """The fingerprint of a plain key, in sshd's form; empty for malformed data, with which no login succeeds."""
     try:
         digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     except ValueError:
@@ -74,24 +74,24 @@ def fingerprint(key: str) -> str:
 
 
 def _jobs(lines: List[str]) -> Dict[str, Dict[str, int]]:
-    """Which jobs each key is for: task and port."""
+    """The jobs of each key: port by task."""
     found: Dict[str, Dict[str, int]] = {}
     for line in lines:
-        if _is_ours(line):
+        if _is_job_line(line):
             before, _, jobs = line.partition(" %s " % MARK)
             key = " ".join(before.split()[-2:])
             found[key] = {task: int(port) for task, port in JOB.findall(jobs)}
     return found
 
 
-def _is_ours(line: str) -> bool:
-    return line.startswith(OURS) and " %s " % MARK in line
+def _is_job_line(line: str) -> bool:
+    return line.startswith(PREFIX) and " %s " % MARK in line
 
 
-def _put(lines: List[str], known: Dict[str, Dict[str, int]]) -> None:
-    """Ours go last: a key that its owner may use for more stays as it is."""
-    lines[:] = [line for line in lines if not _is_ours(line)]
-    lines += [_line(key, jobs) for key, jobs in known.items() if jobs]
+def _replace(lines: List[str], jobs_of: Dict[str, Dict[str, int]]) -> None:
+    """Replace the lines for jobs. They come last, so that an unrestricted line of the same key takes precedence."""
+    lines[:] = [line for line in lines if not _is_job_line(line)]
+    lines += [_line(key, jobs) for key, jobs in jobs_of.items() if jobs]
 
 
 def _line(key: str, jobs: Dict[str, int]) -> str:
@@ -99,36 +99,36 @@ def _line(key: str, jobs: Dict[str, int]) -> str:
     opens = ",".join('permitopen="%s:%d"' % (host, port) for port in ports for host in ("localhost", "127.0.0.1"))
     named = " ".join("%s=%d" % item for item in sorted(jobs.items()))
     refused = 'command="echo This key only leads to the sessions of jobs. >&2; exit 1"'
-    return "%s%s,%s,%s %s %s %s" % (OURS, NO_LISTENING, opens, refused, key, MARK, named)
+    return "%s%s,%s,%s %s %s %s" % (PREFIX, NO_LISTENING, opens, refused, key, MARK, named)
 
 
 @contextlib.contextmanager
-def _changing(entry: "pwd.struct_passwd", pause: Pause, alone: bool) -> Iterator[List[str]]:
-    """The lines of the user's authorized_keys, written back if they change; one process at a time. The folder is the
-    user's, so its links aren't followed, and its lock is one that the user may keep for ever: we wait for some seconds,
-    and go on if it needn't be `alone`."""
+def _editing(entry: "pwd.struct_passwd", pause: Pause, exclusive: bool) -> Iterator[List[str]]:
+    """The lines of the user's authorized_keys, written back if they change. The folder is the user's, so its links
+    aren't followed, and the user may hold its lock for ever: after some seconds, this goes on without the lock unless
+    `exclusive`."""
     path = os.path.join(entry.pw_dir, ".ssh")
     folder = _folder(entry, path)
     try:
-        if not _locked(folder, pause) and alone:
+        if not _try_lock(folder, pause) and exclusive:
             seconds = round(LOCK_TRIES * LOCK_PAUSE)
             raise BlockingIOError(errno.EAGAIN, "another process has locked %s for %d s" % (path, seconds))
         text, mode = _read(folder)
-        lines = (text or "").split("\n")  # nothing else ends a line: its owner's are kept as they are
+        lines = (text or "").split("\n")  # not splitlines, which would change its owner's lines
         if not lines[-1]:
             lines.pop()
         before = list(lines)
         yield lines
         after = "".join(line + "\n" for line in lines)
         if not after and text:
-            os.unlink("authorized_keys", dir_fd=folder)  # it had nothing but ours
+            os.unlink("authorized_keys", dir_fd=folder)  # it had only lines for jobs
         elif lines != before:
             _write(folder, after, entry, mode)
     finally:
         os.close(folder)
 
 
-def _locked(folder: int, pause: Pause) -> bool:
+def _try_lock(folder: int, pause: Pause) -> bool:
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

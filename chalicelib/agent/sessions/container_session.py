@@ -1,7 +1,7 @@
-"""A session in a container, by the engine's exec: it has the container's user, environment, limits and terminal.
+"""A session in a container, through the engine's exec: with the container's user, environment, limits and terminal.
 
-Bytes are passed on both ways by one poll: a session that prints without reading, or reads without printing, never waits
-for itself.
+One poll passes bytes on in both directions, so that a session which prints without reading, or reads without printing,
+never blocks itself.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ FAILED, NOT_FOUND = 255, 127
 SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; fi; exec "${SHELL:-/bin/sh}"'
 
 
-def run(folder: TaskFolder, launch: Dict[str, Any], command: Optional[str], passed_on: Dict[str, str]) -> int:
+def run(folder: TaskFolder, launch: Dict[str, Any], command: Optional[str], passed_variables: Dict[str, str]) -> int:
     engine, name = DockerClient(launch["socket"]), container_name(folder.task)
     try:
         if command == SFTP:
             return serve_files(engine, name, folder.state())
-        return ContainerSession(engine, name, launch["spec"].get("shell") or "/bin/sh", command, passed_on).run()
+        return ContainerSession(engine, name, launch["spec"].get("shell") or "/bin/sh", command, passed_variables).run()
     except DockerError as problem:
         print("dstack: %s" % problem.message.strip(), file=sys.stderr)
         return FAILED
@@ -49,20 +49,20 @@ def run(folder: TaskFolder, launch: Dict[str, Any], command: Optional[str], pass
 
 
 def serve_files(engine: DockerClient, name: str, state: Dict[str, Any]) -> int:
-    """SFTP with the rights of the container's user, among the container's files. Its image need not have a server."""
+    """Serve the container's files by SFTP, with the rights of its user. The image needs no SFTP server."""
     pid = process_of(engine, name)
     uid, gid = docker_repositories.owner_of(engine, name, state.get("username") or "root")
     rights = capabilities(pid)
-    time.localtime()  # reads the time zone's file before it is out of reach
+    time.localtime()  # loads the time zone, whose file isn't in the container
     server = sftp.SftpServer()
     held = namespaces.open_namespaces(pid, ["user", "mnt"])
     if process_of(engine, name) != pid or namespaces.is_current(held["mnt"], "mnt"):
-        raise OSError("the job has ended")  # and its number may be that of a process of the machine by now
+        raise OSError("the job has ended")  # and its pid may have been reused by a process of the machine
     namespaces.enter_open(held)
-    sys.meta_path.clear()  # from here on modules would be the container's: whatever isn't loaded stays so
+    sys.meta_path.clear()  # prevents the import of modules, which would be the container's
     become(uid, gid, rights & FILE_RIGHTS)
-    where = state.get("working_dir") or "/"
-    os.chdir(where if os.path.isdir(where) else "/")
+    working_dir = state.get("working_dir") or "/"
+    os.chdir(working_dir if os.path.isdir(working_dir) else "/")
     sftp.serve(server, 0, 1)
     return 0
 
@@ -75,10 +75,10 @@ def process_of(engine: DockerClient, name: str) -> int:
 
 
 def become(uid: int, gid: int, rights: int) -> None:
-    """A user of the user namespace that this process is in. `rights`: the capabilities that its root keeps."""
+    """Become a user of this process's user namespace. `rights`: the capabilities that its root keeps."""
     os.setgroups([])
     os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)  # root, too: in a namespace of its own it is another than the machine's
+    os.setresuid(uid, uid, uid)  # even for root, which may be another in a user namespace
     if not uid:
         namespaces.limit_capabilities(rights)
     process_tree.prctl(process_tree.PR_SET_NO_NEW_PRIVS)
@@ -86,7 +86,7 @@ def become(uid: int, gid: int, rights: int) -> None:
 
 
 def capabilities(pid: int) -> int:
-    """What a process and its children may at most have."""
+    """The capability bounding set of a process."""
     with open("/proc/%d/status" % pid) as file:
         return next((int(line.split()[1], 16) for line in file if line.startswith("CapBnd")), 0)
 
@@ -96,7 +96,7 @@ def capabilities(pid: int) -> int:
 
 class ContainerSession:
     def __init__(
-        self, engine: DockerClient, name: str, shell: str, command: Optional[str], passed_on: Dict[str, str]
+        self, engine: DockerClient, name: str, shell: str, command: Optional[str], passed_variables: Dict[str, str]
     ) -> None:
         self._engine, self._tty, self._cut = engine, os.isatty(0), False
         argv = ["/bin/sh", "-c", SHELL] if command is None else [shell, "-c", command]
@@ -106,29 +106,29 @@ class ContainerSession:
             "AttachStderr": True,
             "Tty": self._tty,
             "Cmd": argv,
-            "Env": ["%s=%s" % item for item in passed_on.items()],
+            "Env": ["%s=%s" % item for item in passed_variables.items()],
         }
         self._id: str = engine.call("POST", "/containers/%s/exec" % name, body=body)["Id"]
 
     def run(self) -> int:
-        noticed, wakeup = os.pipe()
-        for fd in (noticed, wakeup):
+        signals, wakeup = os.pipe()
+        for fd in (signals, wakeup):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGWINCH, signal.SIGHUP, CUT, *PASSED_SIGNALS):
             signal.signal(number, lambda *_: None)
         if self._tty:
-            tty.setraw(
-                0, termios.TCSANOW
-            )  # keeping what is typed already; the container's terminal does what a terminal does
+            tty.setraw(0, termios.TCSANOW)  # without dropping typed input; the container's terminal processes it
         upgrade = {"Upgrade": "tcp", "Connection": "Upgrade"}
         start = {"Detach": False, "Tty": self._tty}
         sock, first = self._engine.stream("POST", "/exec/%s/start" % self._id, {}, upgrade, body=start)
         self._resize()
-        pump = Pump(0, 1, 2, sock, first, self._tty, noticed, self._signalled)
+        pump = Pump(0, 1, 2, sock, first, self._tty, signals, self._signalled)
         if pump.run():
             return self._exit_status()
-        self._send(signal.SIGKILL if self._cut or CUT in _noticed(noticed) else signal.SIGHUP)  # the client has gone
+        self._send(
+            signal.SIGKILL if self._cut or CUT in _pending_signals(signals) else signal.SIGHUP
+        )  # the client has gone
         return FAILED
 
     def _signalled(self, numbers: bytes) -> None:
@@ -157,7 +157,7 @@ class ContainerSession:
         try:
             return self._engine.call(method, path, query)
         except DockerError:
-            return None  # it has just ended, or the engine is restarting: the session goes on without
+            return None  # the command has just ended, or the engine is restarting; the session goes on
 
     def _exit_status(self) -> int:
         until = time.monotonic() + EXIT_SECONDS
@@ -169,8 +169,8 @@ class ContainerSession:
         return FAILED
 
 
-def _noticed(fd: int) -> bytes:
-    """Signals that nobody has looked at yet."""
+def _pending_signals(fd: int) -> bytes:
+    """The numbers of signals that haven't been handled yet."""
     try:
         return os.read(fd, 4096)
     except BlockingIOError:
@@ -178,12 +178,12 @@ def _noticed(fd: int) -> bytes:
 
 
 class HungUp(Exception):
-    """The client's terminal is gone."""
+    """The client has disconnected."""
 
 
 class Pump:
-    """Passes bytes on between a session's descriptors and the engine's connection. Without a terminal the engine marks
-    which bytes are output and which are errors: 8 bytes of head, then so many of either."""
+    """Passes bytes on between a session's descriptors and the engine's connection. Without a terminal, the engine sends
+    standard output and errors as frames: a head of 8 bytes with the kind and the length, then the bytes."""
 
     def __init__(
         self,
@@ -193,55 +193,55 @@ class Pump:
         sock: socket.socket,
         first: bytes,
         raw: bool,
-        noticed: int = -1,
+        signals: int = -1,
         signalled: Callable[[bytes], None] = lambda numbers: None,
     ) -> None:
         self._stdin, self._sock, self._raw = stdin, sock, raw
-        self._noticed, self._signalled = noticed, signalled
+        self._signals, self._signalled = signals, signalled
         self._stdout, self._stderr = stdout, stderr
-        self._given = bytearray()  # by the client, not yet with the engine
-        self._marked = bytearray(first)  # from the engine, not yet taken apart
-        self._to, self._left = stdout, 0  # where the part goes of which so much is still to come
-        self._wanted: Dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
+        self._input = bytearray()  # from the client, not sent to the engine yet
+        self._received = bytearray(first)  # from the engine, not split into frames yet
+        self._target, self._remaining = stdout, 0  # of the current frame: its descriptor, bytes to come
+        self._output: Dict[int, bytearray] = {stdout: bytearray(), stderr: bytearray()}
         self._reading, self._open, self._shut = True, True, False
         for fd in (stdin, stdout, stderr):
             os.set_blocking(fd, False)
         sock.setblocking(False)
 
     def run(self) -> bool:
-        """True when the command has ended and all it said is passed on; False if the client went first."""
-        self._take_apart()
+        """True when the command has ended and all its output is passed on; False if the client disconnected first."""
+        self._split_frames()
         try:
-            while self._open or any(self._wanted.values()):
+            while self._open or any(self._output.values()):
                 self._pass_on(self._ready())
-        except (OSError, HungUp):  # what it was to get can't be written
+        except (OSError, HungUp):  # the output can't be written
             return False
         finally:
             self._sock.close()
         return True
 
     def _full(self) -> bool:
-        return sum(len(part) for part in self._wanted.values()) >= BUFFER
+        return sum(len(part) for part in self._output.values()) >= BUFFER
 
     def _ready(self) -> Dict[int, int]:
         poll = select.poll()
-        if self._noticed >= 0:
-            poll.register(self._noticed, select.POLLIN)
-        if self._reading and len(self._given) < BUFFER:
+        if self._signals >= 0:
+            poll.register(self._signals, select.POLLIN)
+        if self._reading and len(self._input) < BUFFER:
             poll.register(self._stdin, select.POLLIN)
         if self._open:
             events = 0 if self._full() else select.POLLIN
-            events |= select.POLLOUT if self._given else 0
+            events |= select.POLLOUT if self._input else 0
             if events:
                 poll.register(self._sock.fileno(), events)
-        for fd, waiting in self._wanted.items():
-            poll.register(fd, select.POLLOUT if waiting else 0)  # even then poll says that nobody reads any more
+        for fd, waiting in self._output.items():
+            poll.register(fd, select.POLLOUT if waiting else 0)  # without events, poll still reports a closed reader
         return dict(poll.poll())
 
     def _pass_on(self, ready: Dict[int, int]) -> None:
-        if self._noticed in ready:
-            self._signalled(os.read(self._noticed, 4096))
-        for fd, waiting in self._wanted.items():
+        if self._signals in ready:
+            self._signalled(os.read(self._signals, 4096))
+        for fd, waiting in self._output.items():
             if waiting and fd in ready:
                 del waiting[: _written(functools.partial(os.write, fd, waiting))]
             elif ready.get(fd, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):  # a pipe, or a socket
@@ -257,21 +257,21 @@ class Pump:
         except BlockingIOError:
             return
         except OSError:
-            part = b""  # a terminal that was hung up
+            part = b""  # the terminal was hung up
             if self._raw:
                 raise HungUp() from None
         self._reading = bool(part)
-        self._given += part
-        self._shut_if_done()
+        self._input += part
+        self._shut_input_at_end()
 
     def _exchange(self, events: int) -> None:
-        if self._given and events & (select.POLLOUT | select.POLLERR | select.POLLHUP):
+        if self._input and events & (select.POLLOUT | select.POLLERR | select.POLLHUP):
             try:
-                del self._given[: _written(lambda: self._sock.send(self._given))]
-            except OSError:  # the command reads no more; what it says still comes
-                self._given.clear()
+                del self._input[: _written(lambda: self._sock.send(self._input))]
+            except OSError:  # the command has closed its input; its output is still passed on
+                self._input.clear()
                 self._reading = False
-            self._shut_if_done()
+            self._shut_input_at_end()
         if events & (select.POLLIN | select.POLLERR | select.POLLHUP) and not self._full():
             try:
                 part = self._sock.recv(65536)
@@ -280,32 +280,32 @@ class Pump:
             except ConnectionError:
                 part = b""
             self._open = bool(part)
-            self._marked += part
-            self._take_apart()
+            self._received += part
+            self._split_frames()
 
-    def _shut_if_done(self) -> None:
-        if not self._reading and not self._given and not self._shut:
+    def _shut_input_at_end(self) -> None:
+        if not self._reading and not self._input and not self._shut:
             self._shut = True
             try:
                 self._sock.shutdown(socket.SHUT_WR)
             except OSError:
                 return  # the command has ended
 
-    def _take_apart(self) -> None:
-        """Passes on what came, also of a part that isn't here whole: it may be larger than any buffer."""
+    def _split_frames(self) -> None:
+        """Move received bytes to the outputs, even of an incomplete frame, which may be larger than any buffer."""
         if self._raw:
-            self._left = len(self._marked)
-        while self._marked:
-            if not self._left:
-                if len(self._marked) < 8:
+            self._remaining = len(self._received)
+        while self._received:
+            if not self._remaining:
+                if len(self._received) < 8:
                     return
-                self._to = self._stderr if self._marked[0] == 2 else self._stdout
-                self._left = int.from_bytes(self._marked[4:8], "big")
-                del self._marked[:8]
-            here = self._marked[: self._left]
-            self._wanted[self._to] += here
-            self._left -= len(here)
-            del self._marked[: len(here)]
+                self._target = self._stderr if self._received[0] == 2 else self._stdout
+                self._remaining = int.from_bytes(self._received[4:8], "big")
+                del self._received[:8]
+            part = self._received[: self._remaining]
+            self._output[self._target] += part
+            self._remaining -= len(part)
+            del self._received[: len(part)]
 
 
 def _written(write: Callable[[], int]) -> int:

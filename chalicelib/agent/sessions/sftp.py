@@ -1,10 +1,10 @@
-"""A small SFTP server, version 3 (draft-ietf-secsh-filexfer-02), for jobs whose image or machine has none.
+"""A small SFTP server of version 3 (draft-ietf-secsh-filexfer-02), for jobs whose image or machine has none.
 
-It runs with the job's rights where the job's files are, which may be inside a container; so once it has begun it loads
-no module and follows no path outside. Paths are bytes: nobody says that they are text.
+It runs with the job's rights where the job's files are, which may be in a container; so after its start it imports no
+module and follows no path outside. Paths are bytes, because they need not be text.
 
-Rule 1. Only regular files are opened. A container's user may make device nodes, and this process isn't under the
-        container's device rules; so a path is looked at first, and what was looked at is what is opened.
+Rule 1. Only regular files are opened. A container's user may create device nodes, and this process isn't subject to the
+        container's device rules; so a path is checked first, and exactly the file that was checked is opened.
 Rule 2. Reading never waits for writing, nor writing for reading: a client sends many requests before it reads a reply.
 """
 
@@ -32,9 +32,9 @@ EXTENSIONS = ((b"posix-rename@openssh.com", b"1"), (b"hardlink@openssh.com", b"1
 
 PACKET_MOST = 256 * 1024
 READ_MOST = 128 * 1024
-WAITING_MOST = 512 * 1024  # of replies; beyond that requests wait
+WAITING_MOST = 512 * 1024  # bytes of replies, beyond which requests wait
 HANDLES_MOST = 512
-NAMES_AT_ONCE = 100
+NAMES_A_REPLY = 100
 
 
 class Malformed(Exception):
@@ -42,7 +42,7 @@ class Malformed(Exception):
 
 
 class Fields:
-    """What a request holds, taken from the front."""
+    """The fields of a request, read one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -92,7 +92,7 @@ def attributes(found: os.stat_result) -> bytes:
 
 
 def long_name(name: bytes, found: os.stat_result) -> bytes:
-    """A line like `ls -l` prints, which clients show."""
+    """A line in the form of `ls -l`, which clients show."""
     day = time.strftime(
         "%b %d  %Y" if abs(time.time() - found.st_mtime) > 180 * 86400 else "%b %d %H:%M",
         time.localtime(found.st_mtime),
@@ -109,7 +109,7 @@ def long_name(name: bytes, found: os.stat_result) -> bytes:
 
 
 class FolderListing:
-    """An open folder: what of it hasn't been sent. It is read as it is asked for: nobody bounds how long it is."""
+    """An open folder with the names that haven't been sent yet. It is read on demand, because it may be very large."""
 
     def __init__(self, path: bytes) -> None:
         self.path, self._entries = path, os.scandir(path)
@@ -119,7 +119,7 @@ class FolderListing:
         self._entries.close()
 
 
-def closed(what: Union[int, FolderListing]) -> None:
+def close_handle(what: Union[int, FolderListing]) -> None:
     if isinstance(what, int):
         os.close(what)
     else:
@@ -130,7 +130,7 @@ class SftpServer:
     """Replies to one request after another."""
 
     def __init__(self, proc: Optional[int] = None) -> None:
-        """`proc`: a descriptor of the /proc in which this process lives, opened before it changed its mounts."""
+        """`proc`: a descriptor of this process's own /proc, opened before it changed its mounts."""
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if proc is None else proc
         self._open: Dict[bytes, Union[int, FolderListing]] = {}
         self._count = 0
@@ -146,21 +146,21 @@ class SftpServer:
             FSETSTAT: self._set_open,
             OPENDIR: lambda fields: self._handle(FolderListing(fields.path())),
             READDIR: self._list,
-            REMOVE: lambda fields: done(os.unlink, fields.path()),
-            MKDIR: lambda fields: done(os.mkdir, fields.path(), fields.attributes().get("mode", 0o777) & 0o7777),
-            RMDIR: lambda fields: done(os.rmdir, fields.path()),
-            REALPATH: lambda fields: named([(os.path.realpath(fields.path()), None)]),
+            REMOVE: lambda fields: completed(os.unlink, fields.path()),
+            MKDIR: lambda fields: completed(os.mkdir, fields.path(), fields.attributes().get("mode", 0o777) & 0o7777),
+            RMDIR: lambda fields: completed(os.rmdir, fields.path()),
+            REALPATH: lambda fields: name_reply([(os.path.realpath(fields.path()), None)]),
             RENAME: self._rename,
-            READLINK: lambda fields: named([(os.readlink(fields.path()), None)]),
-            SYMLINK: self._symlink,  # OpenSSH sends the target first, unlike the draft, and everybody follows it
+            READLINK: lambda fields: name_reply([(os.readlink(fields.path()), None)]),
+            SYMLINK: self._symlink,  # as in OpenSSH, the target comes first, unlike in the draft
             EXTENDED: self._extended,
         }
 
     def reply(self, packet: bytes) -> bytes:
-        """The reply to a request, each without its length. Raises Malformed."""
+        """The reply to a request, both without their length. Raises Malformed."""
         if packet[:1] == bytes([INIT]):
-            said = b"".join(text(name) + text(version) for name, version in EXTENSIONS)
-            return bytes([VERSION]) + struct.pack(">I", 3) + said
+            extensions = b"".join(text(name) + text(version) for name, version in EXTENSIONS)
+            return bytes([VERSION]) + struct.pack(">I", 3) + extensions
         fields = Fields(packet[1:])
         number = fields.u32()
         try:
@@ -176,7 +176,7 @@ class SftpServer:
 
     def _handle(self, what: Union[int, FolderListing]) -> Tuple[int, bytes]:
         if len(self._open) >= HANDLES_MOST:
-            closed(what)
+            close_handle(what)
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._count += 1
         name = b"%d" % self._count
@@ -190,32 +190,32 @@ class SftpServer:
         return found
 
     def _open_file(self, fields: Fields) -> Tuple[int, bytes]:
-        path, wanted, attributes_ = fields.path(), fields.u32(), fields.attributes()
-        both = wanted & (FXF_READ | FXF_WRITE) == FXF_READ | FXF_WRITE
-        flags = os.O_RDWR if both else os.O_WRONLY if wanted & FXF_WRITE else os.O_RDONLY
+        path, access, attributes_ = fields.path(), fields.u32(), fields.attributes()
+        read_write = access & (FXF_READ | FXF_WRITE) == FXF_READ | FXF_WRITE
+        flags = os.O_RDWR if read_write else os.O_WRONLY if access & FXF_WRITE else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-        flags |= os.O_APPEND if wanted & FXF_APPEND else 0
-        if wanted & FXF_CREAT and not os.path.exists(path):
+        flags |= os.O_APPEND if access & FXF_APPEND else 0
+        if access & FXF_CREAT and not os.path.exists(path):
             mode = attributes_.get("mode", 0o666) & 0o7777
             return self._handle(os.open(path, flags | os.O_CREAT | os.O_EXCL, mode))
-        if wanted & FXF_CREAT and wanted & FXF_EXCL:
+        if access & FXF_CREAT and access & FXF_EXCL:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return self._handle(self._regular(path, flags | (os.O_TRUNC if wanted & FXF_TRUNC else 0)))
+        return self._handle(self._regular(path, flags | (os.O_TRUNC if access & FXF_TRUNC else 0)))
 
     def _regular(self, path: bytes, flags: int) -> int:
-        seen = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        checked = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            if not stat.S_ISREG(os.fstat(seen).st_mode):
+            if not stat.S_ISREG(os.fstat(checked).st_mode):
                 raise OSError(errno.EPERM, "not a regular file")
-            return os.open("self/fd/%d" % seen, flags, dir_fd=self._proc)
+            return os.open("self/fd/%d" % checked, flags, dir_fd=self._proc)
         finally:
-            os.close(seen)
+            os.close(checked)
 
     def _close(self, fields: Fields) -> Tuple[int, bytes]:
         found = self._open.pop(fields.text(), None)
         if found is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        closed(found)
+        close_handle(found)
         return status(OK, "")
 
     def _read(self, fields: Fields) -> Tuple[int, bytes]:
@@ -231,16 +231,16 @@ class SftpServer:
         return status(OK, "")
 
     def _set(self, fields: Fields) -> Tuple[int, bytes]:
-        path, wanted = fields.path(), fields.attributes()
-        if "size" in wanted:
-            os.truncate(path, wanted["size"])
-        return change(path, wanted)
+        path, changes = fields.path(), fields.attributes()
+        if "size" in changes:
+            os.truncate(path, changes["size"])
+        return change(path, changes)
 
     def _set_open(self, fields: Fields) -> Tuple[int, bytes]:
-        file, wanted = self._file(fields), fields.attributes()
-        if "size" in wanted:
-            os.ftruncate(file, wanted["size"])
-        return change(file, wanted)
+        file, changes = self._file(fields), fields.attributes()
+        if "size" in changes:
+            os.ftruncate(file, changes["size"])
+        return change(file, changes)
 
     def _list(self, fields: Fields) -> Tuple[int, bytes]:
         listing = self._open.get(fields.text())
@@ -252,57 +252,57 @@ class SftpServer:
                 found.append((name, os.lstat(os.path.join(listing.path, name))))
             except OSError:
                 continue  # deleted since the folder was read
-            if len(found) == NAMES_AT_ONCE:
+            if len(found) == NAMES_A_REPLY:
                 break
-        return named(found) if found else status(EOF, "no more names")
+        return name_reply(found) if found else status(EOF, "no more names")
 
     def _rename(self, fields: Fields) -> Tuple[int, bytes]:
-        old, new = fields.path(), fields.path()
-        if os.path.lexists(new):
+        source, target = fields.path(), fields.path()
+        if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        return done(os.rename, old, new)
+        return completed(os.rename, source, target)
 
     def _symlink(self, fields: Fields) -> Tuple[int, bytes]:
         target, link = fields.path(), fields.path()
-        return done(os.symlink, target, link)
+        return completed(os.symlink, target, link)
 
     def _extended(self, fields: Fields) -> Tuple[int, bytes]:
         name = fields.text()
         if name == b"posix-rename@openssh.com":
-            old, new = fields.path(), fields.path()
-            return done(os.rename, old, new)
+            source, target = fields.path(), fields.path()
+            return completed(os.rename, source, target)
         if name == b"hardlink@openssh.com":
-            old, new = fields.path(), fields.path()
-            os.link(old, new, follow_symlinks=False)
+            source, target = fields.path(), fields.path()
+            os.link(source, target, follow_symlinks=False)
             return status(OK, "")
         if name == b"fsync@openssh.com":
-            return done(os.fsync, self._file(fields))
+            return completed(os.fsync, self._file(fields))
         return status(UNSUPPORTED, "not supported")
 
 
-def change(what: Union[bytes, int], wanted: Dict[str, Any]) -> Tuple[int, bytes]:
-    if "mode" in wanted:
-        os.chmod(what, wanted["mode"] & 0o7777)
-    if "times" in wanted:
-        os.utime(what, wanted["times"])
-    if "owner" in wanted:
-        os.chown(what, *wanted["owner"])
+def change(what: Union[bytes, int], changes: Dict[str, Any]) -> Tuple[int, bytes]:
+    if "mode" in changes:
+        os.chmod(what, changes["mode"] & 0o7777)
+    if "times" in changes:
+        os.utime(what, changes["times"])
+    if "owner" in changes:
+        os.chown(what, *changes["owner"])
     return status(OK, "")
 
 
-def named(found: List[Tuple[bytes, Optional[os.stat_result]]]) -> Tuple[int, bytes]:
+def name_reply(found: List[Tuple[bytes, Optional[os.stat_result]]]) -> Tuple[int, bytes]:
     parts = [struct.pack(">I", len(found))]
-    for name, seen in found:
-        parts += [text(name), text(name if seen is None else long_name(name, seen))]
-        parts.append(struct.pack(">I", 0) if seen is None else attributes(seen))
+    for name, result in found:
+        parts += [text(name), text(name if result is None else long_name(name, result))]
+        parts.append(struct.pack(">I", 0) if result is None else attributes(result))
     return NAME, b"".join(parts)
 
 
-def status(code: int, words: str) -> Tuple[int, bytes]:
-    return STATUS, struct.pack(">I", code) + text(words.encode("utf-8", "replace")) + text(b"en")
+def status(code: int, message: str) -> Tuple[int, bytes]:
+    return STATUS, struct.pack(">I", code) + text(message.encode("utf-8", "replace")) + text(b"en")
 
 
-def done(action: Callable[..., None], *arguments: Any) -> Tuple[int, bytes]:
+def completed(action: Callable[..., None], *arguments: Any) -> Tuple[int, bytes]:
     action(*arguments)
     return status(OK, "")
 
@@ -314,38 +314,38 @@ def refusal(problem: OSError) -> Tuple[int, bytes]:
 
 
 def serve(server: SftpServer, source: int, target: int) -> None:
-    """Until the client has gone. Raises Malformed."""
+    """Serve until the client disconnects. Raises Malformed."""
     for fd in (source, target):
         os.set_blocking(fd, False)
-    asked, said = bytearray(), bytearray()
+    requests, replies = bytearray(), bytearray()
     ended = False
-    while not ended or said:
-        wanted = {target: select.POLLOUT if said else 0}
-        if not ended and len(asked) <= PACKET_MOST + 4:
-            wanted[source] = wanted.get(source, 0) | select.POLLIN
+    while not ended or replies:
+        interests = {target: select.POLLOUT if replies else 0}
+        if not ended and len(requests) <= PACKET_MOST + 4:
+            interests[source] = interests.get(source, 0) | select.POLLIN
         poll = select.poll()
-        for fd, events in wanted.items():
+        for fd, events in interests.items():
             poll.register(fd, events)
         ready = dict(poll.poll())
-        if ready.get(target, 0) & (select.POLLERR | select.POLLHUP) or not _sent(target, said):
+        if ready.get(target, 0) & (select.POLLERR | select.POLLHUP) or not _send(target, replies):
             return
         if ready.get(source, 0) & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            part = _received(source)
+            part = _receive(source)
             ended = part == b""
-            asked += part or b""
-        while len(said) < WAITING_MOST:
-            packet = taken(asked)
+            requests += part or b""
+        while len(replies) < WAITING_MOST:
+            packet = next_packet(requests)
             if packet is None:
                 break
-            answer = server.reply(packet)
-            said += struct.pack(">I", len(answer)) + answer
+            reply = server.reply(packet)
+            replies += struct.pack(">I", len(reply)) + reply
 
 
-def _sent(target: int, said: bytearray) -> bool:
-    """Sends what can be sent now; False once nobody reads."""
+def _send(target: int, replies: bytearray) -> bool:
+    """Send as much as possible; False if the client doesn't read any more."""
     try:
-        if said:
-            del said[: os.write(target, said)]
+        if replies:
+            del replies[: os.write(target, replies)]
     except BlockingIOError:
         return True
     except BrokenPipeError:
@@ -353,22 +353,22 @@ def _sent(target: int, said: bytearray) -> bool:
     return True
 
 
-def _received(source: int) -> Optional[bytes]:
+def _receive(source: int) -> Optional[bytes]:
     try:
         return os.read(source, 65536)
     except BlockingIOError:
         return None
 
 
-def taken(asked: bytearray) -> Optional[bytes]:
-    """The first whole packet, which leaves the buffer."""
-    if len(asked) < 4:
+def next_packet(requests: bytearray) -> Optional[bytes]:
+    """Remove the first complete packet from the buffer; None if there is none yet."""
+    if len(requests) < 4:
         return None
-    size = int.from_bytes(asked[:4], "big")
+    size = int.from_bytes(requests[:4], "big")
     if not 1 <= size <= PACKET_MOST:
         raise Malformed("a packet of %d bytes" % size)
-    if len(asked) < 4 + size:
+    if len(requests) < 4 + size:
         return None
-    packet = bytes(asked[4 : 4 + size])
-    del asked[: 4 + size]
+    packet = bytes(requests[4 : 4 + size])
+    del requests[: 4 + size]
     return packet

@@ -1,1 +1,1 @@
-"""Ports, logs and sessions over WebSockets, for all streams of a machine on one thread."""
+"""Streams over WebSockets to jobs' ports, logs and sessions, all on one thread."""

@@ -1,7 +1,7 @@
-"""One thread for the bytes of all streams: sockets that never block, and bounded buffers.
+"""One thread for all streams: sockets that never block, and bounded buffers.
 
-A stream is a WebSocket with something behind it: a socket of a job (`Joined`), or its output (`log_stream`). While one
-side doesn't take what it gets, the other isn't read.
+A stream connects a WebSocket with a socket of a job (`SocketStream`) or with its log (`log_stream`). While one side
+doesn't read, the other isn't read either.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from typing import Any, Callable, Deque, List, Optional, Protocol, Set, Tuple
 from ..kernel.networks import LOOPBACK
 from .websocket import FAILED, LEAVING, NORMAL, Closed, Peer
 
-READ = 64 * 1024  # bytes that are read at once
-FULL = 64 * 1024  # bytes that wait to be sent, from which on nothing more is read for that side
-CLOSE_SECONDS = 30.0  # for the rest of what was sent, and the other side's close
-SILENCE = 120.0  # seconds without a ping of the server, which sends one every 30
-STALLED = 660.0  # seconds in which a side that has to take something takes nothing: the server gives up after 600
-TICK = 5.0  # seconds between two looks at these limits
+READ = 64 * 1024  # bytes to read at once
+FULL = 64 * 1024  # buffered bytes for one side, from which on the other side isn't read
+CLOSE_SECONDS = 30.0  # to send the rest, and for the other side's close
+SILENCE = 120.0  # seconds without a ping of the server, after which a stream ends; it sends one every 30
+STALLED = 660.0  # seconds without progress on a side with a full buffer; the server gives up after 600
+TICK = 5.0  # seconds between two checks of these limits
 
 Handler = Callable[[int], None]
 
 
 class Watched(Protocol):
     def check(self, now: float) -> None:
-        """End what has lasted too long."""
+        """End the connection if it has exceeded a limit."""
 
 
 class StreamLoop:
-    """The thread, which starts with the first stream. `call` is for other threads; all else happens on this one."""
+    """The thread, which starts with the first stream. Only `call` and `close` are for other threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._ways = selectors.DefaultSelector()
-        self._bell, self._ring = socket.socketpair()
-        for end in (self._bell, self._ring):
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for end in (self._wake_reader, self._wake_writer):
             end.setblocking(False)
-        self._ways.register(self._bell, selectors.EVENT_READ, self._answer)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, self._drain_wakeups)
         self._calls: Deque[Callable[[], None]] = deque()
         self._timers: List[Tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()  # of timers that are due at the same instant
         self._thread: Optional[threading.Thread] = None
         self._lock, self._closed = threading.Lock(), False
         self.streams: Set["StreamConnection"] = set()
-        self.watched: Set[Watched] = set()  # what else has a time limit
+        self.watched: Set[Watched] = set()  # other connections with time limits
 
     def call(self, action: Callable[[], None]) -> bool:
-        """Have the thread do this. False: the loop is closed, and nobody will."""
+        """Run an action on the loop's thread. False if the loop is closed, and the action is dropped."""
         with self._lock:
             if self._closed:
                 return False
@@ -68,75 +68,75 @@ class StreamLoop:
         return True
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do this after a while. On the loop's thread."""
+        """Run an action after some seconds. For the loop's thread."""
         heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), action))
 
     def _wake(self) -> None:
         try:
-            self._ring.send(b"!")
+            self._wake_writer.send(b"!")
         except OSError:
-            return  # it has been rung often enough, or is closed
+            return  # a wake-up is pending already, or the loop is closed
 
     def close(self) -> None:
-        """End all streams and the thread; returns when nothing is left."""
+        """End all streams and the thread, and wait for their end."""
         with self._lock:
             thread, self._closed = self._thread, True
         if thread is None:
-            self._let_go()
+            self._release_all()
             return
         self._wake()
         thread.join()
 
-    def _let_go(self) -> None:
+    def _release_all(self) -> None:
         while self._calls:
             self._guarded(self._calls.popleft())
         for stream in list(self.streams):
             self._guarded(stream.end)
-        self._ways.close()
-        for end in (self._bell, self._ring):
+        self._selector.close()
+        for end in (self._wake_reader, self._wake_writer):
             end.close()
 
     def watch(self, sock: socket.socket, events: int, handler: Handler) -> None:
-        """Call `handler` with what is ready of these events; 0 forgets the socket."""
-        known = self._ways.get_map().get(sock) if sock.fileno() >= 0 else None
+        """Call `handler` with those of these events that are ready; 0 removes the socket."""
+        known = self._selector.get_map().get(sock) if sock.fileno() >= 0 else None
         if known is None and events:
-            self._ways.register(sock, events, handler)
+            self._selector.register(sock, events, handler)
         elif known is not None and not events:
-            self._ways.unregister(sock)
+            self._selector.unregister(sock)
         elif known is not None and known.events != events:
-            self._ways.modify(sock, events, handler)
+            self._selector.modify(sock, events, handler)
 
-    def _answer(self, _: int) -> None:
-        self._bell.recv(4096)
+    def _drain_wakeups(self, _: int) -> None:
+        self._wake_reader.recv(4096)
 
     def _run(self) -> None:
-        looked = self.clock()
+        checked_at = self.clock()
         while not self._closed:
             self.turn(TICK if self.streams or self.watched else None)
             now = self.clock()
-            if now - looked >= TICK:
-                looked = now
+            if now - checked_at >= TICK:
+                checked_at = now
                 for each in [*self.streams, *self.watched]:
                     self._guarded(each.check, now)
-        self._let_go()
+        self._release_all()
 
     def turn(self, patience: Optional[float]) -> bool:
-        """Wait so long, do what is to be done. Was there anything?"""
+        """Wait for at most `patience` seconds, then handle everything that is ready. Returns whether a socket was."""
         if self._timers:
-            left = max(0.0, self._timers[0][0] - self.clock())
-            patience = left if patience is None else min(patience, left)
-        ready = self._ways.select(patience)
+            timeout = max(0.0, self._timers[0][0] - self.clock())
+            patience = timeout if patience is None else min(patience, timeout)
+        ready = self._selector.select(patience)
         for key, events in ready:
             self._guarded(key.data, events)
         while self._timers and self._timers[0][0] <= self.clock():
             self._guarded(heapq.heappop(self._timers)[2])
-        for _ in range(len(self._calls)):  # what they call in turn waits until others had theirs
+        for _ in range(len(self._calls)):  # actions that these add wait for the next turn
             self._guarded(self._calls.popleft())
         return bool(ready)
 
     @staticmethod
     def _guarded(action: Callable[..., None], *arguments: float) -> None:
-        """A failure of one stream must not be the others'."""
+        """Run an action of one stream, whose failure must not end the others."""
         try:
             action(*arguments)
         except Exception as problem:
@@ -144,10 +144,10 @@ class StreamLoop:
 
 
 class Outgoing:
-    """What waits to be sent on one socket."""
+    """The send buffer of one socket."""
 
     def __init__(self, sock: Optional[socket.socket]) -> None:
-        """`sock`: None if it isn't there yet (`to`)."""
+        """`sock`: None until it is set with `to`."""
         self._sock: Any = sock
         self._parts: Deque[memoryview] = deque()
         self.size = self.sent = 0
@@ -161,7 +161,7 @@ class Outgoing:
             self.size += len(data)
 
     def flush(self) -> None:
-        """Send what the socket takes. Raises OSError once it is broken."""
+        """Send as much as the socket accepts. Raises OSError if it is broken."""
         while self._parts:
             try:
                 sent = self._sock.send(self._parts[0])
@@ -180,7 +180,7 @@ class Outgoing:
 
 
 def receive(sock: socket.socket) -> Optional[bytes]:
-    """What has arrived; None if nothing has, empty at the end."""
+    """Read what has arrived; None if nothing has, empty at the end."""
     try:
         return sock.recv(READ)
     except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -188,20 +188,20 @@ def receive(sock: socket.socket) -> Optional[bytes]:
 
 
 class StreamConnection:
-    """Our end of a WebSocket. What stands behind it overrides the methods without an underscore in the second part."""
+    """The agent's end of a WebSocket. Subclasses connect it with a source by overriding the methods at the end."""
 
     def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer) -> None:
         near.setblocking(False)
         self._loop, self._near, self._peer = loop, near, peer
         self._out = Outgoing(near)
-        self._cut = False  # the connection is gone
+        self._cut = False  # the connection is broken
         self._received_at = self._moved = loop.clock()
-        self._sent = 0  # bytes that either side had taken at the last look
-        self._until: Optional[float] = None  # when an end that was begun is an end
+        self._sent = 0  # bytes that both sides had accepted at the last check
+        self._until: Optional[float] = None  # the deadline of an end that has begun
         self._over = False
 
     def begin(self, early: bytes = b"") -> None:
-        """On the loop's thread. `early`: what arrived behind the handshake."""
+        """Start the stream, on the loop's thread. `early`: bytes that arrived with the handshake."""
         self._loop.streams.add(self)
         self._received_at = self._loop.clock()
         if early:
@@ -209,24 +209,24 @@ class StreamConnection:
         self.step()
 
     def step(self) -> None:
-        """Move what can be moved, and wait for the rest."""
+        """Move the bytes that can be moved, and wait for more."""
         if self._over:
             return
         self.send()
         self.pump()
-        if self._ending() and self._settled():
+        if self._ending() and self._is_drained():
             self.end()
             return
-        self._loop.watch(self._near, self._wanted(), self._ready)
+        self._loop.watch(self._near, self._events(), self._ready)
 
-    def close(self, said: Closed) -> None:
-        """End after all that was sent before."""
-        self._out.put(self._peer.close(*said))
+    def close(self, closed: Closed) -> None:
+        """Begin to end the stream, after the bytes that are buffered."""
+        self._out.put(self._peer.close(*closed))
         self._begin_end()
 
     def check(self, now: float) -> None:
         if self.full():
-            self._received_at = now  # we don't listen, and so hear of no end either
+            self._received_at = now  # nothing is read, so silence means nothing
         if self.sent() != self._sent or (self.has_room() and not self.full()):
             self._sent, self._moved = self.sent(), now
         late = self._until is not None and now >= self._until
@@ -235,7 +235,7 @@ class StreamConnection:
             self.end()
 
     def end(self) -> None:
-        """Leave nothing behind."""
+        """End the stream at once."""
         self._over = True
         self._loop.streams.discard(self)
         self._loop.watch(self._near, 0, self._ready)
@@ -269,7 +269,7 @@ class StreamConnection:
             self._begin_end()
 
     def send(self) -> None:
-        """What waits for the WebSocket, as far as it takes it."""
+        """Send what is buffered for the WebSocket, as much as it accepts."""
         try:
             self._out.flush()
         except OSError:
@@ -290,54 +290,54 @@ class StreamConnection:
     def _ending(self) -> bool:
         return self._until is not None
 
-    def _settled(self) -> bool:
-        """Has each side all that was sent to it?"""
-        return (self._cut or (self._peer.closed is not None and not self._out.size)) and not self.owes()
+    def _is_drained(self) -> bool:
+        """Has each side received everything?"""
+        return (self._cut or (self._peer.closed is not None and not self._out.size)) and not self.has_undelivered()
 
-    def _wanted(self) -> int:
+    def _events(self) -> int:
         if self._cut:
             return 0
         reads = self._peer.closed is None and (not self.full() or self._peer.closing)
         return (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if self._out.size else 0)
 
-    # What stands behind it ------------------------------------------------------------------------------------------
+    # For subclasses -------------------------------------------------------------------------------------------------
 
-    dialled = True  # by us, for the server
-    task = ""  # whose stream it is
+    dialled = True  # by the agent, for the server
+    task = ""
     alive_for = SILENCE
 
     def pump(self) -> None:
-        """Move what waits behind it, while the WebSocket has room."""
+        """Move bytes from the source while the WebSocket has room, and to it."""
 
     def payload(self, part: bytes) -> None:
-        """What the other side sent."""
+        """Take bytes that the other side sent."""
 
     def full(self) -> bool:
-        """Is so much waiting to be taken that no more should arrive?"""
+        """Is so much undelivered that no more should be read?"""
         return False
 
-    def owes(self) -> bool:
-        """Does something that arrived still wait to be taken?"""
+    def has_undelivered(self) -> bool:
+        """Are there bytes that arrived and aren't delivered yet?"""
         return False
 
     def sent(self) -> int:
-        """Bytes that either side has taken."""
+        """The number of bytes that both sides have accepted."""
         return self._out.sent
 
     def release(self) -> None:
-        """It is over."""
+        """Release the source: the stream is over."""
 
 
 class Refusal(StreamConnection):
-    """A stream whose target can't be reached: it says why, and ends."""
+    """A stream whose target can't be reached: it ends with the reason."""
 
     def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer, reason: str) -> None:
         super().__init__(loop, near, peer)
         self.close(Closed(FAILED, reason))
 
 
-class Joined(StreamConnection):
-    """A stream to a socket of the job."""
+class SocketStream(StreamConnection):
+    """A stream to a socket in the job's network."""
 
     def __init__(self, loop: StreamLoop, near: socket.socket, peer: Peer, far: Optional[socket.socket]) -> None:
         super().__init__(loop, near, peer)
@@ -352,11 +352,11 @@ class Joined(StreamConnection):
             self._far_out.flush()
         except OSError:
             self._break(Closed(LEAVING, "the job closed the connection"))
-        wanted = 0
+        events = 0
         if not self._far_broken:
-            wanted |= selectors.EVENT_WRITE if self._far_out.size else 0
-            wanted |= selectors.EVENT_READ if self.has_room() and not self._ending() else 0
-        self._loop.watch(self._far, wanted, self._far_ready)
+            events |= selectors.EVENT_WRITE if self._far_out.size else 0
+            events |= selectors.EVENT_READ if self.has_room() and not self._ending() else 0
+        self._loop.watch(self._far, events, self._far_ready)
 
     def _far_ready(self, events: int) -> None:
         if events & selectors.EVENT_READ:
@@ -375,10 +375,10 @@ class Joined(StreamConnection):
         elif data == b"":
             self._break(Closed(NORMAL))
 
-    def _break(self, said: Closed) -> None:
+    def _break(self, closed: Closed) -> None:
         self._far_broken = True
         self._far_out.drop()
-        self.close(said)
+        self.close(closed)
 
     def payload(self, part: bytes) -> None:
         if not self._far_broken:
@@ -387,7 +387,7 @@ class Joined(StreamConnection):
     def full(self) -> bool:
         return self._far_out.size >= FULL
 
-    def owes(self) -> bool:
+    def has_undelivered(self) -> bool:
         return bool(self._far_out.size)
 
     def sent(self) -> int:
@@ -399,17 +399,17 @@ class Joined(StreamConnection):
             self._far.close()
 
 
-class Deferred(Joined):
-    """A stream that waits for somebody to use it. Its socket of the job is opened for the first byte: an application
-    that serves one connection after the other must not be kept busy by one on which nothing comes."""
+class LazySocketStream(SocketStream):
+    """A stream that is opened in advance. Its connection to the job is made for the first byte only, because an idle
+    one would occupy an application that serves one connection at a time."""
 
     def __init__(
         self, loop: StreamLoop, near: socket.socket, peer: Peer, connecting: Callable[[int], socket.socket]
     ) -> None:
-        """`connecting`: a connection on its way to a place of `networks.LOOPBACK`. Raises OSError."""
+        """`connecting` starts a connection to an address of `networks.LOOPBACK`, by its index, or raises OSError."""
         super().__init__(loop, near, peer, None)
         self._connecting = connecting
-        self._coming: Optional[socket.socket] = None
+        self._pending: Optional[socket.socket] = None
         self._begun = False
 
     def payload(self, part: bytes) -> None:
@@ -423,33 +423,33 @@ class Deferred(Joined):
             self._unreachable(problem)
             return
         try:
-            self._coming = self._connecting(place)
+            self._pending = self._connecting(place)
         except OSError as found:
-            self._try(place + 1, problem or found)  # that there is no IPv6 here tells nobody anything
+            self._try(place + 1, problem or found)  # a missing IPv6 isn't the reason to report
             return
-        self._loop.watch(self._coming, selectors.EVENT_WRITE, lambda _: self._came(place))
+        self._loop.watch(self._pending, selectors.EVENT_WRITE, lambda _: self._connected(place))
 
-    def _came(self, place: int) -> None:
-        coming, self._coming = self._coming, None
-        assert coming is not None, "it is watched"
-        self._loop.watch(coming, 0, self._far_ready)
-        number = coming.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    def _connected(self, place: int) -> None:
+        sock, self._pending = self._pending, None
+        assert sock is not None, "it is watched"
+        self._loop.watch(sock, 0, self._far_ready)
+        number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
-            coming.close()
+            sock.close()
             self._try(place + 1, OSError(number, os.strerror(number)))
         else:
-            coming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._far = coming
-            self._far_out.to(coming)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._far = sock
+            self._far_out.to(sock)
         self.step()
 
     def _unreachable(self, problem: OSError) -> None:
         refused = problem.errno == errno.ECONNREFUSED
-        words = "nothing listens there" if refused else problem.strerror or str(problem)
-        self._break(Closed(FAILED, "the job's port can't be reached: %s" % words))
+        reason = "nothing listens there" if refused else problem.strerror or str(problem)
+        self._break(Closed(FAILED, "the job's port can't be reached: %s" % reason))
 
     def release(self) -> None:
-        if self._coming is not None:
-            self._loop.watch(self._coming, 0, self._far_ready)
-            self._coming.close()
+        if self._pending is not None:
+            self._loop.watch(self._pending, 0, self._far_ready)
+            self._pending.close()
         super().release()

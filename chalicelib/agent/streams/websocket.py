@@ -1,7 +1,7 @@
-"""WebSocket (RFC 6455) without I/O: bytes in, bytes out. Both ends of every stream speak it.
+"""WebSocket (RFC 6455) without I/O: bytes in, bytes out. Both ends of every stream use it.
 
-A stream is a sequence of bytes, so how it is cut into binary messages means nothing: the payload of a frame is passed
-on as it arrives, and a frame is never held whole, however long it claims to be. Text is refused.
+A stream is a sequence of bytes, so the limits of binary messages mean nothing: the payload of a frame is passed on as
+it arrives, and a frame is never buffered entirely, however long it claims to be. Text messages are refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 CONTROL_MOST = 125  # bytes of a control frame
-EMPTY_MOST = 1000  # frames of a message that carry nothing, in a row
-NORMAL, LEAVING, BROKEN, NOT_BYTES, NOT_UTF8, TOO_MUCH, FAILED = 1000, 1001, 1002, 1003, 1007, 1008, 1011
+EMPTY_MOST = 1000  # empty frames of messages in a row
+NORMAL, LEAVING, BROKEN, NOT_BYTES, NOT_UTF8, POLICY, FAILED = 1000, 1001, 1002, 1003, 1007, 1008, 1011
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-class ProtocolBroken(Exception):
-    """The other side breaks the protocol."""
+class ProtocolError(Exception):
+    """The other side violates the protocol."""
 
     def __init__(self, reason: str, code: int = BROKEN) -> None:
         super().__init__(reason)
@@ -41,23 +41,23 @@ def new_key() -> str:
 
 
 def accept_of(key: str) -> str:
-    """The server's answer to a client's key."""
+    """The `Sec-WebSocket-Accept` for a client's key."""
     return base64.b64encode(hashlib.sha1((key + _GUID).encode("ascii")).digest()).decode("ascii")
 
 
 def key_of(headers: Mapping[str, str]) -> str:
-    """The key of a request that asks for a WebSocket; `headers` by name in lower case. Raises ProtocolBroken."""
-    if "upgrade" not in _words(headers, "connection") or "websocket" not in _words(headers, "upgrade"):
-        raise ProtocolBroken("this address speaks WebSocket only: send `Connection: Upgrade` and `Upgrade: websocket`")
+    """The key of a request for a WebSocket. `headers` by name in lower case. Raises ProtocolError."""
+    if "upgrade" not in _tokens(headers, "connection") or "websocket" not in _tokens(headers, "upgrade"):
+        raise ProtocolError("this address speaks WebSocket only: send `Connection: Upgrade` and `Upgrade: websocket`")
     if headers.get("sec-websocket-version", "").strip() != "13":
-        raise ProtocolBroken("only version 13 of WebSocket is spoken here: send `Sec-WebSocket-Version: 13`")
+        raise ProtocolError("only version 13 of WebSocket is spoken here: send `Sec-WebSocket-Version: 13`")
     key = headers.get("sec-websocket-key", "").strip()
     try:
         if len(base64.b64decode(key.encode("ascii"), validate=True)) == 16:
             return key
     except ValueError:
         pass
-    raise ProtocolBroken("`Sec-WebSocket-Key` should be 16 bytes as base64")
+    raise ProtocolError("`Sec-WebSocket-Key` should be 16 bytes as base64")
 
 
 def request(path: str, key: str, headers: Mapping[str, str]) -> bytes:
@@ -68,40 +68,40 @@ def request(path: str, key: str, headers: Mapping[str, str]) -> bytes:
 
 
 def parse_head(head: bytes) -> Tuple[str, Dict[str, str]]:
-    """The first line of a request or a response without its end, and its headers by name in lower case."""
+    """The first line of a request or a response, and its headers by name in lower case."""
     first, *lines = head.decode("latin-1").split("\r\n")
     found = (line.partition(":") for line in lines)
     return first, {name.strip().lower(): value.strip() for name, _, value in found}
 
 
-def welcome(key: str) -> bytes:
-    """The response with which a connection becomes a WebSocket."""
+def handshake_response(key: str) -> bytes:
+    """The response that turns a connection into a WebSocket."""
     head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     return (head + "Sec-WebSocket-Accept: %s\r\n\r\n" % accept_of(key)).encode("ascii")
 
 
-def _words(headers: Mapping[str, str], name: str) -> List[str]:
-    return [word.strip().lower() for word in headers.get(name, "").split(",")]
+def _tokens(headers: Mapping[str, str], name: str) -> List[str]:
+    return [token.strip().lower() for token in headers.get(name, "").split(",")]
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 
 def xor(data: bytes, key: bytes, offset: int = 0) -> bytes:
-    """`data`, which begins at this offset of its frame, masked or unmasked. Python's fastest way without extensions: as
-    one big number."""
+    """`data`, which begins at this offset of its frame, masked or unmasked: as one big number, which is the fastest in
+    Python without extensions."""
     size = len(data)
     if not size or key == b"\0\0\0\0":
         return data
     shift = offset % 4
-    word, count = int.from_bytes(key[shift:] + key[:shift], "little"), (size + 3) // 4
-    plain = (int.from_bytes(data, "little") ^ word * _ones(count)).to_bytes(4 * count, "little")
+    mask, count = int.from_bytes(key[shift:] + key[:shift], "little"), (size + 3) // 4
+    plain = (int.from_bytes(data, "little") ^ mask * _ones(count)).to_bytes(4 * count, "little")
     return plain[:size]
 
 
-@functools.lru_cache(maxsize=8)  # a flood has one size, and each number is as large as its frame
+@functools.lru_cache(maxsize=8)  # frames in bulk have one size, and each number is as large as its frame
 def _ones(count: int) -> int:
-    """A number whose 32-bit words are all 1, so that its product with a word repeats that."""
+    """A number whose 32-bit words are all 1, so that its product with a 32-bit mask repeats the mask."""
     return int.from_bytes(b"\1\0\0\0" * count, "little")
 
 
@@ -120,50 +120,50 @@ def frame(opcode: int, payload: bytes, masked: bool) -> bytes:
 
 
 class Decoder:
-    """What arrives, as (opcode, payload): of control frames whole, of a binary message part by part."""
+    """Splits what arrives into (opcode, payload): complete control frames, and binary messages part by part."""
 
     def __init__(self, masked: bool) -> None:
         """`masked`: whether the other side has to mask its frames, as a client must and a server mustn't."""
         self._masked = masked
-        self._head = b""  # the beginning of a frame's head, or a control frame, until it is whole
-        self._opcode = -1  # of the frame under way; -1 between frames
-        self._left = self._at = 0  # of its payload: bytes to come, bytes had
+        self._head = b""  # an incomplete head of a frame, or an incomplete control frame
+        self._opcode = -1  # of the current frame; -1 between frames
+        self._remaining = self._offset = 0  # bytes of its payload to come, and so far
         self._key = b""
-        self._in_message = False  # a message goes on with the next data frame
-        self._empty = 0  # frames of messages without a byte, since the last one with some
+        self._in_message = False  # the next data frame continues a message
+        self._empty = 0  # consecutive frames of messages without a byte
 
     def feed(self, data: bytes) -> List[Tuple[int, bytes]]:
-        """Raises ProtocolBroken; what came before in `data` is lost then, as the connection is."""
+        """The events in `data`. Raises ProtocolError, with which earlier events in `data` are lost."""
         events: List[Tuple[int, bytes]] = []
         data, self._head = (self._head + data if self._head else data), b""
         at = 0
-        while at < len(data) or (self._opcode >= 0 and not self._left):
+        while at < len(data) or (self._opcode >= 0 and not self._remaining):
             if self._opcode < 0:
                 size = self._read_head(data, at)
                 if not size:
                     self._head = data[at:]
                     break
                 at += size
-            elif self._opcode >= CLOSE and len(data) - at < self._left:
+            elif self._opcode >= CLOSE and len(data) - at < self._remaining:
                 self._head = data[at:]
                 break
             else:
-                part = data[at : at + self._left]
+                part = data[at : at + self._remaining]
                 at += len(part)
                 self._take(part, events)
         return events
 
     def _take(self, part: bytes, events: List[Tuple[int, bytes]]) -> None:
-        plain = xor(part, self._key, self._at) if self._masked else part
-        self._left -= len(part)
-        self._at += len(part)
+        plain = xor(part, self._key, self._offset) if self._masked else part
+        self._remaining -= len(part)
+        self._offset += len(part)
         if plain or self._opcode >= CLOSE:
             events.append((self._opcode if self._opcode >= CLOSE else BINARY, plain))
-        if not self._left:
+        if not self._remaining:
             self._opcode = -1
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """The size of the frame's head at `at`; 0 while it isn't whole."""
+        """Read the head of a frame at `at`; returns its size, 0 if it is incomplete."""
         if len(data) - at < 2:
             return 0
         first, second = data[at], data[at + 1]
@@ -175,39 +175,39 @@ class Decoder:
         if extended:
             length = int.from_bytes(data[at + 2 : at + 2 + extended], "big")
             if length >> 63:
-                raise ProtocolBroken("a frame claims more than 2^63 bytes")
-        self._opcode, self._left, self._at = first & 0x0F, length, 0
+                raise ProtocolError("a frame claims more than 2^63 bytes")
+        self._opcode, self._remaining, self._offset = first & 0x0F, length, 0
         self._key = data[at + size - 4 : at + size] if self._masked else b""
         if self._opcode < CLOSE:
             self._in_message = not first & 0x80
             self._empty = 0 if length else self._empty + 1
             if self._empty > EMPTY_MOST:
-                raise ProtocolBroken("more than %d frames in a row carry nothing" % EMPTY_MOST, TOO_MUCH)
+                raise ProtocolError("more than %d frames in a row carry nothing" % EMPTY_MOST, POLICY)
         return size
 
     def _check(self, first: int, second: int) -> None:
         opcode = first & 0x0F
         if first & 0x70:
-            raise ProtocolBroken("a reserved bit is set, for an extension that wasn't agreed on")
+            raise ProtocolError("a reserved bit is set, for an extension that wasn't agreed on")
         if bool(second & 0x80) is not self._masked:
-            raise ProtocolBroken(
+            raise ProtocolError(
                 "a client must mask its frames" if self._masked else "a server must not mask its frames"
             )
         if opcode >= CLOSE:
             if opcode > PONG:
-                raise ProtocolBroken("there is no opcode %d" % opcode)
+                raise ProtocolError("there is no opcode %d" % opcode)
             if not first & 0x80 or second & 0x7F > CONTROL_MOST:
-                raise ProtocolBroken("a control frame is short and in one piece")
+                raise ProtocolError("a control frame is short and in one piece")
         elif opcode == TEXT:
-            raise ProtocolBroken("a stream carries bytes: send binary messages, not text", NOT_BYTES)
+            raise ProtocolError("a stream carries bytes: send binary messages, not text", NOT_BYTES)
         elif opcode > BINARY:
-            raise ProtocolBroken("there is no opcode %d" % opcode)
+            raise ProtocolError("there is no opcode %d" % opcode)
         elif (opcode == CONTINUATION) is not self._in_message:
-            raise ProtocolBroken("a continuation comes after a beginning, and a new message after the end of the last")
+            raise ProtocolError("a continuation comes after a beginning, and a new message after the end of the last")
 
 
 def close_payload(code: int, reason: str = "") -> bytes:
-    """Cut to what a control frame takes, at a character's end."""
+    """The payload of a close frame, whose reason is cut to the size of a control frame, at a character's end."""
     text = reason.encode("utf-8", "replace")[: CONTROL_MOST - 2].decode("utf-8", "ignore")
     return struct.pack("!H", code) + text.encode("utf-8")
 
@@ -217,21 +217,21 @@ def read_close(payload: bytes) -> Closed:
         return Closed(1005)
     code = int.from_bytes(payload[:2], "big")
     if len(payload) == 1 or not (1000 <= code < 1004 or 1007 <= code < 1015 or 3000 <= code < 5000):
-        raise ProtocolBroken("the connection was closed with a code that doesn't exist")
+        raise ProtocolError("the connection was closed with a code that doesn't exist")
     try:
         return Closed(code, payload[2:].decode("utf-8"))
     except UnicodeDecodeError:
-        raise ProtocolBroken("the connection was closed with a reason that isn't UTF-8", NOT_UTF8) from None
+        raise ProtocolError("the connection was closed with a reason that isn't UTF-8", NOT_UTF8) from None
 
 
 class Peer:
-    """Our side of one connection after the handshake."""
+    """The agent's side of a connection after the handshake."""
 
     def __init__(self, client: bool) -> None:
         self._client, self._decoder = client, Decoder(masked=not client)
-        self.closing = False  # we said close
-        self.closed: Optional[Closed] = None  # what the other side closed with, or what we close with as it `broke`
-        self.broke = False
+        self.closing = False  # this side has sent a close frame
+        self.closed: Optional[Closed] = None  # the other side's close frame, or this side's after a violation
+        self.violated = False  # the other side violated the protocol
 
     def message(self, data: bytes) -> bytes:
         return frame(BINARY, data, self._client)
@@ -240,7 +240,7 @@ class Peer:
         return frame(PING, b"", self._client)
 
     def close(self, code: int = NORMAL, reason: str = "") -> bytes:
-        """Empty if it was said before."""
+        """A close frame; empty if this side has sent one before."""
         if self.closing:
             return b""
         self.closing = True
@@ -248,8 +248,8 @@ class Peer:
         return frame(CLOSE, payload, self._client)
 
     def receive(self, data: bytes) -> Tuple[List[bytes], bytes]:
-        """The payload in `data`, and what to send back at once, which may be dropped unless this is the end: a pong
-        that the other side doesn't read isn't worth memory. After `closed` nothing more is read."""
+        """The payload in `data`, and bytes to send back at once. Those may be dropped unless this is the end: a pong
+        that the other side doesn't read isn't worth memory. After `closed` nothing is read any more."""
         if self.closed is not None:
             return [], b""
         parts: List[bytes] = []
@@ -259,11 +259,11 @@ class Peer:
                 if opcode == BINARY:
                     parts.append(payload)
                 elif opcode == PING and not self.closing:
-                    back = frame(PONG, payload, self._client)  # only for the last one, as is allowed
+                    back = frame(PONG, payload, self._client)  # only for the last ping, as the RFC allows
                 elif opcode == CLOSE:
                     self.closed = read_close(payload)
                     return parts, self.close(self.closed.code)
-        except ProtocolBroken as problem:
-            self.closed, self.broke = Closed(problem.code, str(problem)), True
+        except ProtocolError as problem:
+            self.closed, self.violated = Closed(problem.code, str(problem)), True
             back = self.close(problem.code, str(problem))
         return parts, back

@@ -1,1 +1,1 @@
-"""A task's disks and folders: found, checked, mounted and let go."""
+"""A task's disks and folders: found, checked, mounted and unmounted."""

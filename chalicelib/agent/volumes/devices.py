@@ -1,7 +1,7 @@
-"""A volume's disk among the machine's block devices: found by its identity, never by its place in a list.
+"""The search for a volume's disk among the machine's block devices: by its identity, never by its place in a list.
 
-The kernel's own files in /sys tell serial numbers, sizes and partitions; udev's links in /dev/disk/by-id are used if
-the server names one. Two disks with the same identity are an error, because either could be the wrong one.
+Serial numbers, sizes and partitions are read from /sys; udev's links in /dev/disk/by-id are used if the server names
+one. Two disks with the same identity are an error, because either could be the wrong one.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Dict, List, Optional, Tuple
 from ..kernel.records import record
 from .signatures import UnusableDisk
 
-SECTOR = 512  # what the kernel counts in, whatever the disk has
+SECTOR = 512  # the kernel's unit of sizes, whatever the disk's own sectors are
 SERIALS = ("serial", "device/serial", "device/vpd_pg80")  # virtio; NVMe and others; SCSI
 IDENTITIES = ("serial", "by_id", "backing_file")
-VPD_HEAD = 4  # bytes before the serial in that page
+VPD_HEAD = 4  # bytes before the serial in a VPD page
 
 
 @record(frozen=True)
 class BlockDevice:
-    path: str  # its node
+    path: str  # of its node
     number: str  # major:minor, as /proc/self/mountinfo writes it
     size: int
     read_only: bool
@@ -31,12 +31,12 @@ class BlockDevice:
 
 
 def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
-    """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises UnusableDisk."""
-    wanted = {name: identity[name] for name in IDENTITIES if identity.get(name)}
-    if not wanted:
+    """The disk with this identity (`serial`, `by_id` or `backing_file`); None if there is none. Raises UnusableDisk."""
+    identity = {name: identity[name] for name in IDENTITIES if identity.get(name)}
+    if not identity:
         raise UnusableDisk("the server didn't say how to recognise its disk")
     folder = os.path.join(root, "sys/block")
-    found = [name for name in sorted(os.listdir(folder)) if _is(root, os.path.join(folder, name), name, wanted)]
+    found = [name for name in sorted(os.listdir(folder)) if _is(root, os.path.join(folder, name), name, identity)]
     if len(found) > 1:
         raise UnusableDisk(
             "several disks of this machine have its identity: %s; detach the wrong ones" % ", ".join(found)
@@ -45,14 +45,14 @@ def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
     return device if device is not None and device.size else None  # a disk that is being set up has no size yet
 
 
-def _is(root: str, place: str, name: str, wanted: Dict[str, str]) -> bool:
+def _is(root: str, place: str, name: str, identity: Dict[str, str]) -> bool:
     if _line(place, "hidden") == "1":  # one path of several to an NVMe disk
         return False
-    if "serial" in wanted and wanted["serial"] not in _serials(place):
+    if "serial" in identity and identity["serial"] not in _serials(place):
         return False
-    if "backing_file" in wanted and _line(place, "loop/backing_file") != wanted["backing_file"]:
+    if "backing_file" in identity and _line(place, "loop/backing_file") != identity["backing_file"]:
         return False
-    return "by_id" not in wanted or _linked(root, wanted["by_id"]) == name.replace("!", "/")
+    return "by_id" not in identity or _linked(root, identity["by_id"]) == name.replace("!", "/")
 
 
 def _serials(place: str) -> List[str]:
@@ -60,10 +60,10 @@ def _serials(place: str) -> List[str]:
     for name in SERIALS:
         try:
             with open(os.path.join(place, name), "rb") as file:
-                said = file.read()
+                data = file.read()
         except OSError:
-            continue  # this kind of disk has it elsewhere
-        found.append((said[VPD_HEAD:] if "vpd" in name else said).strip(b" \n\0").decode("utf-8", "replace"))
+            continue  # another kind of disk
+        found.append((data[VPD_HEAD:] if "vpd" in name else data).strip(b" \n\0").decode("utf-8", "replace"))
     return found
 
 
@@ -77,7 +77,7 @@ def _linked(root: str, name: str) -> str:
 def _read(place: str) -> Optional[BlockDevice]:
     size, number = _line(place, "size"), _line(place, "dev")
     if not size or not number:
-        return None  # just gone
+        return None  # it has just disappeared
     inside = sorted(name for name in os.listdir(place) if os.path.exists(os.path.join(place, name, "partition")))
     parts = (_read(os.path.join(place, name)) for name in inside)
     return BlockDevice(

@@ -1,10 +1,10 @@
-"""A volume's disk on this machine: found, checked, formatted if it's new, mounted, and unmounted after its last job.
+"""A volume's disk on this machine: found, checked, formatted if it is new, mounted, and unmounted after its last job.
 
-What users fear is a lost disk. So the disk is found by its identity (`devices`). It is formatted only if the server
-says that it created the disk and nobody has mounted it yet, nothing is on it (`signatures`, and `blkid` if the machine
-has that) except what an interrupted formatting of ours left (`marks`), and the formatting program doesn't object
-either. And it counts as unmounted only when the kernel has no user of it left, in any namespace. Every step may be the
-last before a crash: the kernel knows what is mounted, and `holds` what may be ours.
+No disk may lose data. So a disk is found by its identity (`devices`). It is formatted only if the server says that it
+created the disk and that it has never been mounted, if nothing is on it (`signatures`, and `blkid` if the machine has
+that) except what an interrupted formatting left (`marks`), and if the formatting program doesn't object either. And it
+counts as unmounted only when the kernel has no user of it left, in any namespace. A crash may follow any step: the
+kernel knows what is mounted, and `holds` what the agent may have mounted.
 """
 
 from __future__ import annotations
@@ -23,70 +23,70 @@ from .devices import BlockDevice
 from .holds import Holds
 from .signatures import Contents, UnusableDisk
 
-WAIT_SECONDS = 60.0  # for the kernel to show a disk; the server starts a job only once its disks are attached
-LOOK_EVERY = 0.5
+WAIT_SECONDS = 60.0  # for the kernel to show a disk; the server starts a job only when its disks are attached
+POLL_EVERY = 0.5
 PROBE_SECONDS = 60.0
-CLOSED = 0  # the mode of a mount point, so that nobody takes it for the disk
+CLOSED = 0  # the mode of a mount point, so that nothing is written to it without its disk
 NOTHING_FOUND = 2  # blkid's exit status
-BUSY_NAMED = 3  # users of a disk that a message names
+USERS_NAMED = 3  # processes that a message about a busy disk names
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-WORDS = {
+MESSAGES = {
     errno.EIO: "the disk is failing (input/output error); restore its data from a backup or a snapshot",
     errno.ENODEV: "this machine's kernel doesn't know that filesystem; use another image, or ext4",
-    errno.EBUSY: "somebody else uses it on this machine",
+    errno.EBUSY: "something else on this machine uses it",
     errno.EROFS: "it is write-protected; mount it read-only, or attach it for writing",
     errno.EACCES: "it is write-protected; mount it read-only, or attach it for writing",
     errno.ENXIO: "the disk is gone from this machine",
 }
 CORRUPT = "the filesystem is damaged; detach the volume, run %s on it, and start the job again"
 REPAIRS = {"ext4": "`e2fsck -f`", "xfs": "`xfs_repair`", "btrfs": "`btrfs check`"}
-UNREPLAYED = {"ext4": "noload", "xfs": "norecovery"}  # reads with an old journal, where nothing can be written
+UNREPLAYED = {"ext4": "noload", "xfs": "norecovery"}  # options to read a filesystem without replaying its journal
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Pause = Callable[[float], None]
 
 
 class TaskDisk:
-    """One volume as one task wants it. `note` keeps what must survive a crash, `noted` has it."""
+    """A volume's disk for one task. What must survive a crash is in the task's hold (`holds`)."""
 
-    def __init__(self, wanted: Dict[str, Any], holds: Holds, task: str, root: str = "/") -> None:
-        self.volume: str = wanted["volume"]
-        self.name: str = wanted.get("name") or self.volume
-        self.read_only = bool(wanted.get("read_only"))
-        self._may_format = bool(wanted.get("format")) and not self.read_only
-        self._mark = marks.Mark(str(wanted.get("install") or ""), self.volume)
-        self._identity: Dict[str, str] = wanted.get("device") or {}
+    def __init__(self, entry: Dict[str, Any], holds: Holds, task: str, root: str = "/") -> None:
+        self.volume: str = entry["volume"]
+        self.name: str = entry.get("name") or self.volume
+        self.read_only = bool(entry.get("read_only"))
+        self._may_format = bool(entry.get("format")) and not self.read_only
+        self._mark = marks.Mark(str(entry.get("install") or ""), self.volume)
+        self._identity: Dict[str, str] = entry.get("device") or {}
         self._holds, self._task, self._root = holds, task, root
         self.point = holds.point(self.volume)
-        self.trouble = ""  # what went wrong although it was unmounted
+        self.trouble = ""  # a problem that didn't prevent unmounting
 
     # Mounting -----------------------------------------------------------------------------------------------------
 
-    def mount(self, pause: Pause, tell: Callable[[str], None]) -> str:
-        """Returns where it is mounted. Raises UnusableDisk."""
-        device = self._await(pause, tell)
+    def mount(self, pause: Pause, report: Callable[[str], None]) -> str:
+        """Mount the disk; returns its mount point. Raises UnusableDisk."""
+        device = self._await(pause, report)
         with self._holds.locked(self.volume, pause) as lock:
             mounted = mountinfo.at(self.point)
             if mounted and self._is_of(mounted[-1], device):
-                self._as_wanted(mounted[-1])
+                self._check_writable(mounted[-1])
             else:
                 self._clear_point(mounted)
                 self._mount_fresh(device, lock)
             if self._may_format:
-                open_to_all(self.point)
+                open_to_everybody(self.point)
         return self.point
 
-    def _await(self, pause: Pause, tell: Callable[[str], None]) -> BlockDevice:
-        for look in range(int(WAIT_SECONDS / LOOK_EVERY) + 1):
+    def _await(self, pause: Pause, report: Callable[[str], None]) -> BlockDevice:
+        for attempt in range(int(WAIT_SECONDS / POLL_EVERY) + 1):
             found = devices.find(self._identity, self._root)
             if found is not None:
                 return found
-            if look == 0:
+            if attempt == 0:
                 last = time.strftime("%H:%M:%S", time.gmtime(time.time() + WAIT_SECONDS))
-                tell("waiting for the disk of volume %s, until %s UTC at the latest" % (self.name, last))
-            pause(LOOK_EVERY)
-        known = [item for item in sorted(self._identity.items()) if item[0] in devices.IDENTITIES and item[1]]
-        identity = ", ".join("%s %s" % item for item in known)
+                report("waiting for the disk of volume %s, until %s UTC at the latest" % (self.name, last))
+            pause(POLL_EVERY)
+        parts = [item for item in sorted(self._identity.items()) if item[0] in devices.IDENTITIES and item[1]]
+        identity = ", ".join("%s %s" % item for item in parts)
         raise UnusableDisk(
             "the machine doesn't show its disk (%s) after %d seconds; check that it is attached to this machine"
             % (identity, WAIT_SECONDS)
@@ -97,20 +97,20 @@ class TaskDisk:
         parts = (device, *device.partitions)
         return any(mounted.number == part.number or mounted.source == part.path for part in parts)
 
-    def _as_wanted(self, mounted: mountinfo.MountEntry) -> None:
+    def _check_writable(self, mounted: mountinfo.MountEntry) -> None:
         if mounted.read_only and not self.read_only:
             raise UnusableDisk(
                 "a job on this machine has it mounted read-only; wait until that job ends, or mount it read-only too"
             )
 
     def _clear_point(self, mounted: List[mountinfo.MountEntry]) -> None:
-        """What is mounted there is of a disk that was taken away."""
-        if mounted and self._holds.wanted_by_others(self._task, self.volume):
+        """Unmount a disk that was detached from the machine."""
+        if mounted and self._holds.is_used_by_other_tasks(self._task, self.volume):
             raise UnusableDisk("its disk was replaced while another job used it; end that job first")
         for _ in mounted:
-            self._unmounted_or_raise()
+            self._unmount_or_raise()
 
-    def _unmounted_or_raise(self) -> None:
+    def _unmount_or_raise(self) -> None:
         try:
             namespaces.unmount(self.point)
         except OSError as problem:
@@ -125,7 +125,7 @@ class TaskDisk:
         part, filesystem = self._choose(device)
         self._note(node=part.path)
         if not filesystem:
-            formatted(part, self._mark, lock)
+            format_disk(part, self._mark, lock)
         if self._may_format and not part.read_only and self._marked(device):
             marks.remove(device.path, device.size)
         os.makedirs(self.point, mode=CLOSED, exist_ok=True)
@@ -140,15 +140,15 @@ class TaskDisk:
                 raise UnusableDisk("%s is in use on this machine%s" % (part.path, users_text(part.number)))
 
     def _choose(self, device: BlockDevice) -> Tuple[BlockDevice, str]:
-        """The part to mount and its filesystem; none if the disk is blank, ours and to be formatted."""
-        whole = read(device)
+        """The part to mount and its filesystem; an empty filesystem for a disk that is to be formatted."""
+        contents = read(device)
         parts = {part.path: read(part) for part in device.partitions}
-        if self._may_format and signatures.formattable(whole, parts, self._marked(device)):
-            said = probed(device.path)
-            if said:
-                raise UnusableDisk("%s isn't blank, so it isn't formatted: blkid finds %s" % (device.path, said))
+        if self._may_format and signatures.formattable(contents, parts, self._marked(device)):
+            found = probe(device.path)
+            if found:
+                raise UnusableDisk("%s isn't blank, so it isn't formatted: blkid finds %s" % (device.path, found))
             return device, ""
-        choice = signatures.choose(device.path, whole, parts)
+        choice = signatures.choose(device.path, contents, parts)
         return device.part(choice.part), choice.filesystem
 
     def _marked(self, device: BlockDevice) -> bool:
@@ -160,14 +160,14 @@ class TaskDisk:
             namespaces.mount(part.path, self.point, flags, filesystem)
         except OSError as problem:
             if part.read_only and filesystem in UNREPLAYED:  # perhaps only its journal can't be replayed
-                problem = self._mounted_unreplayed(part, filesystem, flags) or problem
+                problem = self._mount_unreplayed(part, filesystem, flags) or problem
                 if mountinfo.at(self.point):
                     return
             fallback = CORRUPT % REPAIRS[filesystem]
-            words = WORDS.get(problem.errno or 0, fallback)
-            raise UnusableDisk("%s can't be mounted as %s: %s" % (part.path, filesystem, words)) from None
+            message = MESSAGES.get(problem.errno or 0, fallback)
+            raise UnusableDisk("%s can't be mounted as %s: %s" % (part.path, filesystem, message)) from None
 
-    def _mounted_unreplayed(self, part: BlockDevice, filesystem: str, flags: int) -> Optional[OSError]:
+    def _mount_unreplayed(self, part: BlockDevice, filesystem: str, flags: int) -> Optional[OSError]:
         try:
             namespaces.mount(part.path, self.point, flags, filesystem, UNREPLAYED[filesystem])
         except OSError as problem:
@@ -177,53 +177,53 @@ class TaskDisk:
     # Unmounting ---------------------------------------------------------------------------------------------------
 
     def unmount(self) -> str:
-        """Unless another task uses it. Returns what keeps it; empty if nothing of it is left."""
+        """Unmount the disk, unless another task uses it. Returns the reason if that isn't possible yet."""
         with self._holds.locked(self.volume):
-            if not self._holds.wanted_by_others(self._task, self.volume):
-                kept = self._unmounted()
-                if kept:
-                    return kept
+            if not self._holds.is_used_by_other_tasks(self._task, self.volume):
+                reason = self._try_unmount()
+                if reason:
+                    return reason
             hold = self._holds.of(self._task) or {"volumes": {}}
             hold["volumes"].pop(self.volume, None)
             self._holds.write(self._task, hold)
         return ""
 
-    def _unmounted(self) -> str:
+    def _try_unmount(self) -> str:
         refused = ""
         if mountinfo.at(self.point):
-            self.trouble = flushed(self.point) or self.trouble
+            self.trouble = flush(self.point) or self.trouble
             try:
                 for _ in mountinfo.at(self.point):
                     namespaces.unmount(self.point)
             except OSError as problem:
                 refused = str(problem)
-        kept = self._used() or refused
-        if not kept and os.path.isdir(self.point):
+        reason = self._users() or refused
+        if not reason and os.path.isdir(self.point):
             os.rmdir(self.point)
-        return kept
+        return reason
 
-    def _used(self) -> str:
-        """Who still has it, mounted here or anywhere; empty if nobody."""
-        node, number = self._noted().get("node"), self._number()
+    def _users(self) -> str:
+        """The processes that still use the disk, in any namespace, in words; empty if there are none."""
+        node, number = self._record().get("node"), self._number()
         return (users_text(number) or "in use") if node and number and busy(node) else ""
 
     def _number(self) -> str:
-        """Of the part that was mounted, if the machine still has that disk; its name may be another's by now."""
+        """The number of the mounted part, if the machine still has that disk: another may have its node by now."""
         found = devices.find(self._identity, self._root)
-        node = self._noted().get("node")
+        node = self._record().get("node")
         parts = [part for part in (found, *found.partitions) if part.path == node] if found else []
         return parts[0].number if parts else ""
 
-    # Notes --------------------------------------------------------------------------------------------------------
+    # The hold ------------------------------------------------------------------------------------------------------
 
-    def _noted(self) -> Dict[str, Any]:
+    def _record(self) -> Dict[str, Any]:
         hold = self._holds.of(self._task) or {}
         return dict((hold.get("volumes") or {}).get(self.volume) or {})
 
-    def _note(self, **news: Any) -> None:
+    def _note(self, **fields: Any) -> None:
         hold = self._holds.of(self._task)
         assert hold is not None  # written before any disk is touched
-        hold["volumes"][self.volume].update(news)
+        hold["volumes"][self.volume].update(fields)
         self._holds.write(self._task, hold)
 
 
@@ -231,23 +231,23 @@ def read(device: BlockDevice) -> Contents:
     try:
         fd = os.open(device.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return signatures.look(lambda at, length: os.pread(fd, length, at), device.size)
+            return signatures.inspect(lambda at, length: os.pread(fd, length, at), device.size)
         finally:
             os.close(fd)
     except OSError as problem:
-        words = WORDS.get(problem.errno or 0, os.strerror(problem.errno or 0))
-        raise UnusableDisk("%s can't be read: %s" % (device.path, words)) from None
+        message = MESSAGES.get(problem.errno or 0, os.strerror(problem.errno or 0))
+        raise UnusableDisk("%s can't be read: %s" % (device.path, message)) from None
 
 
-def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
-    """Without `-F`: mkfs looks for itself, and with nobody to ask it gives up if it finds something. It holds the lock
-    as well, so that it is never overtaken by whoever comes after a killed supervisor. It writes what makes the rest a
-    filesystem last, once the disk has the rest."""
+def format_disk(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
+    """Make an ext4 filesystem. Without `-F`, mkfs checks the disk itself, and without a terminal it gives up if it
+    finds something. It inherits the lock, so that a supervisor which follows a killed one waits for it. It writes the
+    part that makes the disk a filesystem last, after all others are on the disk."""
     program = shutil.which("mkfs.ext4", path=PATH)
     if program is None:
         raise UnusableDisk("this machine has no mkfs.ext4 to make its filesystem with; install e2fsprogs")
     marks.put(device.path, device.size, mark)
-    made = subprocess.run(
+    result = subprocess.run(
         [program, "-q", "-m", "0", device.path, "%dk" % ((device.size - marks.TAIL) // 4096 * 4)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -255,25 +255,27 @@ def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
         pass_fds=(lock,),
         check=False,
     )
-    if made.returncode:
-        said = " / ".join(made.stdout.decode("utf-8", "replace").split("\n")).strip(" /")
-        raise UnusableDisk("mkfs.ext4 failed on %s: %s" % (device.path, said[-300:] or "status %d" % made.returncode))
+    if result.returncode:
+        output = " / ".join(result.stdout.decode("utf-8", "replace").split("\n")).strip(" /")
+        raise UnusableDisk(
+            "mkfs.ext4 failed on %s: %s" % (device.path, output[-300:] or "status %d" % result.returncode)
+        )
 
 
-def open_to_all(point: str) -> None:
-    """A filesystem that we made is for the job's user, whoever that is. Only one as `mkfs` left it: nobody had it."""
+def open_to_everybody(point: str) -> None:
+    """Open a fresh filesystem to every user, since the job may run as any; only if it is as `mkfs` left it."""
     found = os.stat(point)
     if (stat.S_IMODE(found.st_mode), found.st_uid) == (0o755, 0) and os.listdir(point) == ["lost+found"]:
         os.chmod(point, 0o777)
 
 
-def probed(path: str, run: Run = subprocess.run) -> str:
-    """What the machine's own tool finds on a disk; empty for nothing, or if there is no such tool."""
+def probe(path: str, run: Run = subprocess.run) -> str:
+    """What `blkid` finds on a disk, in words; empty for nothing, or if the machine doesn't have that tool."""
     program = shutil.which("blkid", path=PATH)
     if program is None:
         return ""
     try:
-        done = run(
+        result = run(
             [program, "-p", "-s", "TYPE", "-s", "PTTYPE", "-s", "USAGE", "-o", "value", path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -283,14 +285,14 @@ def probed(path: str, run: Run = subprocess.run) -> str:
         )
     except subprocess.TimeoutExpired:
         return "no answer: the disk doesn't respond"
-    if done.returncode == NOTHING_FOUND:
+    if result.returncode == NOTHING_FOUND:
         return ""
-    said = " ".join(done.stdout.decode("utf-8", "replace").split())
-    return said or ("nothing conclusive (status %d)" % done.returncode)
+    found = " ".join(result.stdout.decode("utf-8", "replace").split())
+    return found or ("nothing conclusive (status %d)" % result.returncode)
 
 
 def busy(path: str) -> bool:
-    """Does the kernel use this disk: mounted in any namespace, part of an array, swap?"""
+    """Does the kernel use this disk: as a mount in any namespace, as part of an array, as swap?"""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as problem:
@@ -301,8 +303,8 @@ def busy(path: str) -> bool:
     return False
 
 
-def flushed(point: str) -> str:
-    """Writes what is only in memory yet; returns why it can't."""
+def flush(point: str) -> str:
+    """Write a filesystem's buffers to its disk; returns why that failed."""
     try:
         folder = os.open(point, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -315,20 +317,20 @@ def flushed(point: str) -> str:
 
 
 def users_text(number: str) -> str:
-    """The processes that use a disk, as the end of a sentence; empty if none is found. Who only sees it mounted is
-    told if nobody uses it: most such namespaces lose it with the machine's own."""
+    """The processes that use a disk, as the end of a sentence; empty if none is found. Processes that only have it
+    mounted are named if none uses it, because most of their namespaces lose it together with the machine's."""
     if not number:
         return ""
     device = os.makedev(*map(int, number.split(":")))
-    others = [pid for pid in process_tree.all_pids() if pid != os.getpid()]
-    found = [pid for pid in others if _uses(pid, device)] or [pid for pid in others if _sees(pid, number)]
-    told = ["%s (process %d)" % (command_of(pid), pid) for pid in found[:BUSY_NAMED]]
-    more = ["%d more" % (len(found) - BUSY_NAMED)] if len(found) > BUSY_NAMED else []
-    return " by " + ", ".join(told + more) if found else ""
+    pids = [pid for pid in process_tree.all_pids() if pid != os.getpid()]
+    found = [pid for pid in pids if _uses(pid, device)] or [pid for pid in pids if _sees(pid, number)]
+    names = ["%s (process %d)" % (command_of(pid), pid) for pid in found[:USERS_NAMED]]
+    more = ["%d more" % (len(found) - USERS_NAMED)] if len(found) > USERS_NAMED else []
+    return " by " + ", ".join(names + more) if found else ""
 
 
 def _uses(pid: int, device: int) -> bool:
-    """By an open file or its working directory."""
+    """Does a process use the disk by an open file, its root or its working directory?"""
     base = "/proc/%d" % pid
     try:
         files = ["%s/fd/%s" % (base, name) for name in os.listdir(base + "/fd")]
@@ -338,7 +340,7 @@ def _uses(pid: int, device: int) -> bool:
 
 
 def _sees(pid: int, number: str) -> bool:
-    """It has a mount namespace of its own, in which the disk is mounted."""
+    """Has a process the disk mounted in a mount namespace of its own?"""
     try:
         if os.path.samestat(os.stat("/proc/%d/ns/mnt" % pid), os.stat("/proc/self/ns/mnt")):
             return False

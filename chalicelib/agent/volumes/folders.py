@@ -1,8 +1,8 @@
-"""Folders that people name, opened without following anybody's links.
+"""Opening of folders that users name, without following links.
 
-Root opens them on a machine where jobs may write: whoever owns a folder on the way could put a link there, and so
-choose what root mounts or creates. So no link is followed, not even a harmless one; the error asks for the folder that
-it leads to. And every step starts from the folder that the last one opened, so nothing can be swapped in between.
+Root opens them on a machine where jobs may write: the owner of a folder on the path could put a link there, and so
+choose what root mounts or creates. So no link is followed, not even a harmless one; the error names its target. And
+every step starts from the folder that the last one opened, so that nothing can be replaced in between.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Callable, Dict, Iterable, List, Optional
 
 from .signatures import UnusableDisk
 
-# The machine itself; jobs have no business there, nor below.
+# The machine's system, which no volume may be in.
 SYSTEM = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-LOOK = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
-UNFINISHED = 0  # the mode of a folder that doesn't belong to its user yet
+FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
+UNFINISHED = 0  # the mode of a folder that hasn't been given to its user yet
 
-Make = Callable[[str, int, bool], None]  # name, in which open folder, whether it's the last on the way
+Make = Callable[[str, int, bool], None]  # name, the open parent, whether it is the last of the path
 
 
 def refuse(path: str, private: Dict[str, str]) -> None:
-    """`private`: folders that are nobody else's, and whose. Raises UnusableDisk."""
+    """Raise UnusableDisk for a path that can't be a volume. `private`: further folders, with their purposes."""
     if not path.startswith("/") or "\0" in path:
         raise UnusableDisk("it isn't an absolute path")
     if ".." in path.split("/"):
@@ -34,56 +34,56 @@ def refuse(path: str, private: Dict[str, str]) -> None:
     for place in SYSTEM:
         if _within(plain, place):
             raise UnusableDisk("%s belongs to the machine's system; choose another folder" % place)
-    for place, whose in private.items():
+    for place, purpose in private.items():
         if _within(plain, place) or _within(place, plain):
-            raise UnusableDisk("%s is %s; choose a folder beside it" % (place, whose))
+            raise UnusableDisk("%s is %s; choose a folder beside it" % (place, purpose))
 
 
 def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def opened(path: str, make: Optional[Make] = None) -> int:
-    """The folder, open only to be mounted or examined. Raises UnusableDisk, and what `make` raises."""
-    here, so_far = os.open("/", LOOK), ""
+def open_folder(path: str, make: Optional[Make] = None) -> int:
+    """Open a folder to mount or examine it; `make` creates missing ones. Raises UnusableDisk and `make`'s errors."""
+    parent, so_far = os.open("/", FLAGS), ""
     try:
         names = [part for part in path.split("/") if part not in ("", ".")]
         for number, name in enumerate(names):
             so_far += "/" + name
             try:
-                there = os.open(name, LOOK, dir_fd=here)
+                child = os.open(name, FLAGS, dir_fd=parent)
             except FileNotFoundError:
                 if make is None:
                     raise UnusableDisk("there is no folder %s on this machine" % so_far) from None
-                make(name, here, number == len(names) - 1)
-                there = os.open(name, LOOK, dir_fd=here)
+                make(name, parent, number == len(names) - 1)
+                child = os.open(name, FLAGS, dir_fd=parent)
             except OSError as problem:
-                raise _unopened(name, here, so_far, problem) from None
-            os.close(here)
-            here = there
+                raise _open_error(name, parent, so_far, problem) from None
+            os.close(parent)
+            parent = child
     except BaseException:
-        os.close(here)
+        os.close(parent)
         raise
-    return here
+    return parent
 
 
-def _unopened(name: str, here: int, so_far: str, problem: OSError) -> Exception:
+def _open_error(name: str, parent: int, so_far: str, problem: OSError) -> Exception:
     if problem.errno not in (errno.ENOTDIR, errno.ELOOP):
         return UnusableDisk("%s: %s" % (so_far, os.strerror(problem.errno or 0)))
     try:
-        link = os.readlink(name, dir_fd=here)
+        link = os.readlink(name, dir_fd=parent)
     except OSError:
         return UnusableDisk("%s isn't a folder" % so_far)
     return UnusableDisk("%s is a link to %s, and links aren't followed; name the folder itself" % (so_far, link))
 
 
 def maker(mode: int) -> Make:
-    """Makes the last folder with this mode, those above for everybody to enter; all of them are the caller's."""
+    """A `Make` that creates the last folder with this mode, and those above with 0755. The caller owns all of them."""
 
-    def make(name: str, here: int, last: bool) -> None:
+    def make(name: str, parent: int, last: bool) -> None:
         mask = os.umask(0)
         try:
-            os.mkdir(name, mode if last else 0o755, dir_fd=here)
+            os.mkdir(name, mode if last else 0o755, dir_fd=parent)
         finally:
             os.umask(mask)
 
@@ -91,7 +91,7 @@ def maker(mode: int) -> Make:
 
 
 def missing(path: str) -> List[str]:
-    """Those of its folders that aren't there yet, from above."""
+    """A path's folders that don't exist yet, from the top."""
     return [place for place in above(path) if not os.path.lexists(place)]
 
 
@@ -102,10 +102,10 @@ def above(path: str) -> List[str]:
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Those that are empty; the others somebody uses by now."""
+    """Delete the folders that are empty; others are in use by now."""
     for path in paths:
         try:
-            parent = opened(os.path.dirname(path))
+            parent = open_folder(os.path.dirname(path))
         except (UnusableDisk, OSError):
             continue  # gone
         try:
@@ -117,14 +117,14 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def unfinished(folder: int) -> bool:
-    """Made by us and not given to anybody yet."""
+    """Was the folder created by the agent and not given to a user yet?"""
     found = os.fstat(folder)
     return stat.S_IMODE(found.st_mode) == UNFINISHED and found.st_uid == os.geteuid()
 
 
 def give(folder: int, uid: int, gid: int, mode: int = 0o755) -> None:
-    """Its mode comes last: until then it is unfinished, and whoever comes next gives it away."""
-    path = "/proc/self/fd/%d" % folder  # a descriptor that is only to look can't be changed itself
+    """Give a folder to a user. Its mode is set last: until then it is unfinished, and the next task repeats this."""
+    path = "/proc/self/fd/%d" % folder  # because the descriptor has O_PATH
     if os.geteuid() == 0:
         os.chown(path, uid, gid)
     os.chmod(path, mode)

@@ -1,15 +1,15 @@
-"""Which tasks of this machine have which disks mounted, and which mount points were made for them.
+"""Records of the disks that this machine's tasks have mounted, and of the mount points created for them.
 
-A disk is mounted once and shared by the tasks that use it, also by those of several agents. Who uses it can't be
-counted in memory, because whoever counts may be killed; so each task has a file here that says what it may have
-mounted. It is written before anything is mounted, and shortened after it was unmounted. Where a machine forgets its
-mounts, in a restart, it forgets /run too.
+A disk is mounted once and shared by the tasks that use it, even those of several agents. Its users can't be counted in
+memory, because any process may be killed; so each task has a file, its hold, that lists what it may have mounted. An
+entry is written before something is mounted and deleted after it was unmounted. A restart of the machine, which ends
+its mounts, also empties /run, where the files are.
 
-The folder is a mount that is shared with namespaces which are slaves of the machine's: what is unmounted here is
-unmounted there. Without that, a namespace that anybody made meanwhile would keep the disk.
+The folder is a shared mount, so that unmounting here also unmounts in namespaces that are slaves of the machine's. A
+namespace created meanwhile would otherwise keep the disk in use.
 
-A lock for each disk lets one task at a time look at it, format, mount and unmount it. The kernel releases it with its
-last holder, and a formatting program holds it as well: what it does is over before anybody else looks.
+A lock for each disk lets one task at a time inspect, format, mount and unmount it. The kernel releases it with its last
+holder. A formatting program inherits it, so other tasks wait for its end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..kernel import mountinfo, namespaces
 from ..kernel.tasks import TaskFolder, read_json, take_lock, write_slot
 from .signatures import UnusableDisk
 
-AGAIN_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
+RETRY_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
 Hold = Dict[str, Any]  # {data, volumes: {id: {device, name, node}}, made: [folders], pinned: [points]}
 
 
@@ -36,8 +36,8 @@ class Holds:
         self._holds, self._locks, self._points = (os.path.join(root, name) for name in ("holds", "locks", "disks"))
 
     def begin(self, task: str, data: str) -> None:
-        """From here on the task has a file, and what it may mount goes into it. Raises UnusableDisk."""
-        with self._alone():
+        """Write the task's hold, before it mounts anything. Raises UnusableDisk."""
+        with self._exclusively():
             for place in (self.root, self._holds, self._locks, self._points):
                 try:
                     os.mkdir(place, 0o700)
@@ -51,8 +51,8 @@ class Holds:
                 self.write(task, {"data": data, "volumes": {}, "made": []})
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Nobody else makes or deletes these folders. They can't hold the lock themselves, as they may go."""
+    def _exclusively(self) -> Iterator[None]:
+        """Hold the lock for creating and deleting the folders. It is on their parent, because they may be deleted."""
         above = os.open(os.path.dirname(self.root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(above, fcntl.LOCK_EX)
@@ -63,14 +63,14 @@ class Holds:
     def _share(self) -> None:
         if not mountinfo.at(self.root):
             namespaces.mount(self.root, self.root, namespaces.MS_BIND)
-        if not os.path.isdir(self._points):  # the last to be made: until then, nobody has anything mounted here
-            # Where /run is shared, this clone of it is its peer: each disk would be mounted below, on /run, as well.
+        if not os.path.isdir(self._points):  # it is created last, so nothing is mounted here before
+            # If /run is shared, this clone is its peer, and each disk would be mounted on /run itself, too.
             namespaces.mount("none", self.root, namespaces.MS_PRIVATE)
         namespaces.mount("none", self.root, namespaces.MS_SHARED)
 
     def point(self, volume: str) -> str:
-        """Where a volume's disk is mounted."""
-        return os.path.join(self._points, checked(volume))
+        """The mount point of a volume's disk."""
+        return os.path.join(self._points, valid_id(volume))
 
     def of(self, task: str) -> Optional[Hold]:
         return read_json(os.path.join(self._holds, task))
@@ -80,22 +80,22 @@ class Holds:
 
     def forget(self, task: str) -> None:
         for name in self._files():
-            if name.partition(".")[0] == task:  # writes that were cut off, too
+            if name.partition(".")[0] == task:  # interrupted writes, too
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._holds, name))
 
     def tasks(self) -> List[str]:
-        return [name for name in self._files() if "." not in name]  # else a write that was cut off
+        return [name for name in self._files() if "." not in name]  # else an interrupted write
 
     def _files(self) -> List[str]:
         return sorted(os.listdir(self._holds)) if os.path.isdir(self._holds) else []
 
     def tidy(self) -> None:
-        """Leave nothing here if no task has anything mounted. Only empty folders go: others are somebody's."""
+        """Delete everything here if no task has anything mounted; mount points only if they are empty."""
         if not os.path.isdir(self.root):
             return
-        with self._alone(), contextlib.suppress(OSError):
-            if self.others(""):
+        with self._exclusively(), contextlib.suppress(OSError):
+            if self.of_other_tasks(""):
                 return
             for point in os.listdir(self._points):
                 os.rmdir(os.path.join(self._points, point))
@@ -108,24 +108,24 @@ class Holds:
                 namespaces.unmount(self.root)
             os.rmdir(self.root)
 
-    def others(self, task: str) -> List[Hold]:
-        """Of tasks that there are: one whose folder is gone, with its agent, will never let go of anything."""
+    def of_other_tasks(self, task: str) -> List[Hold]:
+        """The holds of other tasks that have a folder: one without, whose agent is gone, would never be released."""
         found = ((name, self.of(name)) for name in self.tasks() if name != task)
         return [hold for name, hold in found if hold and os.path.exists(TaskFolder(hold["data"], name).path)]
 
-    def wanted_by_others(self, task: str, volume: str) -> bool:
-        return any(volume in hold["volumes"] for hold in self.others(task))
+    def is_used_by_other_tasks(self, task: str, volume: str) -> bool:
+        return any(volume in hold["volumes"] for hold in self.of_other_tasks(task))
 
     @contextlib.contextmanager
     def locked(self, name: str, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
-        """Its file is there only meanwhile: who has it deletes it, and who comes to a deleted one takes the next."""
-        path = os.path.join(self._locks, checked(name))
+        """Hold a lock by name. The holder deletes the lock's file; who locked a deleted file locks the next one."""
+        path = os.path.join(self._locks, valid_id(name))
         lock = take_lock(path)
         while lock is None or not _is_at(lock, path):
             if lock is not None:
                 os.close(lock)
             else:
-                pause(AGAIN_EVERY)
+                pause(RETRY_EVERY)
             lock = take_lock(path)
         try:
             yield lock
@@ -142,7 +142,7 @@ def _is_at(lock: int, path: str) -> bool:
         return False
 
 
-def checked(name: str) -> str:
+def valid_id(name: str) -> str:
     if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", name):
         raise UnusableDisk("%r isn't a volume's id" % name)
     return name

@@ -1,11 +1,11 @@
-"""A mark on a disk that is being formatted, so that a half-formatted disk is known to hold nobody's data.
+"""A mark on a disk that is being formatted, which shows that a half-formatted disk has no user's data.
 
-A machine may be lost in the middle of `mkfs`. What that leaves has no signature, and no other machine could tell it
-from somebody's data. So the last sectors of the disk, where the filesystem that we make doesn't reach, say meanwhile
-which volume of which control plane it is. The mark is gone before the filesystem is mounted for the first time: where
-it stands, no job has ever written.
+A machine may be lost in the middle of `mkfs`. The result has no signature, and no other machine could distinguish it
+from data. So meanwhile, sectors at the end of the disk, beyond the new filesystem, name the volume and its control
+plane. The mark is deleted before the filesystem is mounted for the first time: no job has ever written to a disk with a
+mark.
 
-It is one sector, which a disk writes whole or not at all.
+It is one sector, which a disk writes entirely or not at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import os
 from typing import NamedTuple
 
-TAIL = 64 << 10  # bytes at the disk's end that the filesystem leaves alone
+TAIL = 64 << 10  # bytes at the disk's end that the filesystem doesn't use
 FROM_END = 4096  # the last block of 4 KiB; a copy of a GPT would begin in its first byte or its last sector
 SECTOR = 512
 BEGIN = b"dstack: this disk is being formatted\n"
@@ -26,8 +26,8 @@ class Mark(NamedTuple):
 
     @property
     def sector(self) -> bytes:
-        told = BEGIN + ("%s\n%s\n" % (self.install, self.volume)).encode("utf-8")
-        return (told + hashlib.sha256(told).hexdigest().encode("ascii")).ljust(SECTOR, b"\0")
+        text = BEGIN + ("%s\n%s\n" % (self.install, self.volume)).encode("utf-8")
+        return (text + hashlib.sha256(text).hexdigest().encode("ascii")).ljust(SECTOR, b"\0")
 
 
 def is_on(path: str, size: int, mark: Mark) -> bool:
@@ -47,7 +47,7 @@ def remove(path: str, size: int) -> None:
 
 
 def _write(path: str, size: int, sector: bytes) -> None:
-    """It returns when the disk has it."""
+    """Write the sector and wait until it is on the disk."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.pwrite(fd, sector, size - FROM_END)

@@ -1,10 +1,10 @@
-"""What is on a disk, read from the disk itself: a disk is formatted only if nothing at all is on it.
+"""The contents of a disk, recognised by their signatures: a disk is formatted only if nothing at all is on it.
 
-Everything that could be somebody's data is looked for by its magic number: filesystems, partition tables, parts of
-volume groups and arrays, encrypted disks, swap. Unknown formats and damaged ones remain; so a disk counts as blank only
-if its first and last MiB are zeroes as well, where almost every format has something.
+Filesystems, partition tables, parts of volume groups and arrays, encrypted disks and swap are recognised by their magic
+numbers. There are unknown formats and damaged ones, too; so a disk counts as blank only if its first and last MiB are
+zero as well, where almost every format has something.
 
-Pure: the caller passes what reads the disk.
+Pure: the caller passes a function that reads the disk.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Magic(NamedTuple):
     text: bytes
 
 
-# What the agent mounts, by the name of the kernel's driver. That of ext4 also knows its two predecessors.
+# The filesystems that the agent mounts, by the kernel's driver. That of ext4 also mounts ext2 and ext3.
 FILESYSTEMS = (
     Magic("ext4", 1080, b"\x53\xef"),
     Magic("xfs", 0, b"XFSB"),
     Magic("btrfs", 0x10040, b"_BHRfS_M"),
 )
 
-# What only looks like a filesystem of its own: an array's member may begin with the filesystem that is on the array.
+# Formats that contain others: an array's member may begin with the filesystem that is on the array.
 CONTAINERS = (
     Magic("an encrypted disk (LUKS)", 0, b"LUKS\xba\xbe"),
     Magic("an encrypted disk (BitLocker)", 3, b"-FVE-FS-"),
@@ -42,7 +42,7 @@ CONTAINERS = (
     Magic("a Stratis disk", 516, b"!Stra0tis\x86\xff\x02^"),
 )
 
-OTHERS = (
+UNSUPPORTED = (
     Magic("an NTFS filesystem", 3, b"NTFS    "),
     Magic("an exFAT filesystem", 3, b"EXFAT   "),
     Magic("a FAT filesystem", 54, b"FAT"),
@@ -66,7 +66,7 @@ OTHERS = (
 
 # Copies of ext4's superblock, for blocks of 1, 2 and 4 KiB. A filesystem whose beginning is lost is restored from them.
 EXT_COPIES = tuple(Magic("remains of an ext4 filesystem", at, b"\x53\xef") for at in (8193 << 10, 32 * MIB, 128 * MIB))
-EXT_MAGIC = 56  # where in a superblock
+EXT_MAGIC = 56  # offset in a superblock
 
 SWAP = (b"SWAPSPACE2", b"SWAP-SPACE", b"S1SUSPEND", b"S2SUSPEND", b"ULSUSPEND", b"LINHIB0001")
 PAGES = (4096, 8192, 16384, 32768, 65536)
@@ -79,34 +79,34 @@ ZFS_LABEL, ZFS_BLOCKS = 256 << 10, 128 << 10  # a label's size, and where its ub
 
 @record(frozen=True)
 class Contents:
-    """What was found. All empty and not `blank`: something that nobody here knows."""
+    """The formats found on a disk or a partition. If there are none and it isn't `blank`, the data is unknown."""
 
     filesystems: Tuple[str, ...] = ()
-    table: str = ""  # a partition table, in words
-    others: Tuple[str, ...] = ()  # all else, in words
+    table: str = ""  # the kind of partition table, in words
+    unsupported: Tuple[str, ...] = ()  # all other formats, in words
     blank: bool = False
 
-    def words(self) -> str:
+    def description(self) -> str:
         found = ["%s filesystem" % name for name in self.filesystems] + [self.table] * bool(self.table)
-        return " and ".join(dict.fromkeys([*found, *self.others])) or ("nothing" if self.blank else "unknown data")
+        return " and ".join(dict.fromkeys([*found, *self.unsupported])) or ("nothing" if self.blank else "unknown data")
 
 
-def look(read: Read, size: int) -> Contents:
+def inspect(read: Read, size: int) -> Contents:
     filesystems = tuple(magic.name for magic in FILESYSTEMS if has(read, size, magic))
-    others = [magic.name for magic in CONTAINERS + OTHERS if has(read, size, magic)]
-    others += [*_swap(read), *_lvm(read), *_md_at_end(read, size), *_zfs(read, size)]
+    unsupported = [magic.name for magic in CONTAINERS + UNSUPPORTED if has(read, size, magic)]
+    unsupported += [*_swap(read), *_lvm(read), *_md_at_end(read, size), *_zfs(read, size)]
     if "ext4" not in filesystems:
-        others += [copy.name for copy in EXT_COPIES if _ext_copy(read, size, copy)]
-    if filesystems:  # made on a disk that had a table once: its copy at the end means nothing now
-        others = [name for name in others if not name.startswith("remains of")]
+        unsupported += [copy.name for copy in EXT_COPIES if _ext_copy(read, size, copy)]
+    if filesystems:  # the disk may have had a partition table once, whose copy at the end is obsolete
+        unsupported = [name for name in unsupported if not name.startswith("remains of")]
     table = _table(read)
-    if table == BOOT_SECTOR and (filesystems or others):  # which many filesystems have
+    if table == BOOT_SECTOR and (filesystems or unsupported):  # many filesystems have one
         table = ""
-    if table:  # with its own copy
-        others = [name for name in others if "GPT" not in name]
-    known = filesystems or table or others
+    if table:  # whose own copy isn't a remainder
+        unsupported = [name for name in unsupported if "GPT" not in name]
+    known = filesystems or table or unsupported
     blank = not known and size > 0 and zero(read(0, MIB)) and zero(read(max(0, size - MIB), MIB))
-    return Contents(filesystems, table, tuple(dict.fromkeys(others)), blank)
+    return Contents(filesystems, table, tuple(dict.fromkeys(unsupported)), blank)
 
 
 def zero(data: bytes) -> bool:
@@ -119,7 +119,7 @@ def has(read: Read, size: int, magic: Magic) -> bool:
 
 
 def _ext_copy(read: Read, size: int, copy: Magic) -> bool:
-    """Two bytes alone say little: a copy also has a block size, and the number of its block group."""
+    """Is there a copy of an ext4 superblock? Two bytes alone prove little, so its block size is checked, too."""
     block = read(copy.at, 128) if copy.at + 128 <= size else b""
     return (
         len(block) == 128
@@ -135,7 +135,7 @@ def _table(read: Read) -> str:
     start = read(0, 512)
     if start[510:512] != b"\x55\xaa":
         return ""
-    flags, kinds = start[446:510:16], start[450:510:16]  # of its four entries
+    flags, kinds = start[446:510:16], start[450:510:16]  # of the four entries
     sane = set(flags) <= {0, 0x80} and any(kinds)
     return "an MBR partition table" if sane else BOOT_SECTOR
 
@@ -151,14 +151,14 @@ def _lvm(read: Read) -> Iterator[str]:
 
 
 def _md_at_end(read: Read, size: int) -> Iterator[str]:
-    """Versions 0.90 and 1.0 have their superblock near the end, on a border of 64 or 4 KiB."""
+    """Versions 0.90 and 1.0 have their superblock near the end, at a multiple of 64 or 4 KiB."""
     places = (size // 65536 * 65536 - 65536, (size // 512 - 16) // 8 * 8 * 512)
     if any(place >= 0 and read(place, 4) in MD for place in places):
         yield "a RAID member (md)"
 
 
 def _zfs(read: Read, size: int) -> Iterator[str]:
-    """Four labels, two at each end; at least one uberblock has been written in each."""
+    """A ZFS disk has four labels, two at each end, with at least one uberblock in each."""
     end = size // ZFS_LABEL * ZFS_LABEL
     for label in (0, ZFS_LABEL, end - 2 * ZFS_LABEL, end - ZFS_LABEL):
         blocks = read(label + ZFS_BLOCKS, ZFS_LABEL - ZFS_BLOCKS) if label >= 0 else b""
@@ -167,11 +167,11 @@ def _zfs(read: Read, size: int) -> Iterator[str]:
             return
 
 
-# What to do with it --------------------------------------------------------------------------------------------------
+# Decisions -----------------------------------------------------------------------------------------------------------
 
 
 class UnusableDisk(Exception):
-    """This disk can't be used; the words are for the job's user."""
+    """A disk or folder can't be used. The message is for the job's user."""
 
 
 class MountChoice(NamedTuple):
@@ -181,35 +181,35 @@ class MountChoice(NamedTuple):
     filesystem: str
 
 
-def formattable(whole: Contents, parts: Dict[str, Contents], marked: bool) -> bool:
-    """Is there nothing that could be lost? `marked`: a disk that was blank when we began to format it may have what a
-    cut-off mkfs leaves, which has no name yet, or copies of a superblock that it didn't come to write."""
-    if parts or whole.filesystems or whole.table:
+def formattable(disk: Contents, parts: Dict[str, Contents], marked: bool) -> bool:
+    """Is there nothing on the disk that could be lost? A `marked` disk was blank when its formatting began, so it may
+    have what an interrupted mkfs leaves: unknown data, or copies of a superblock that wasn't written yet."""
+    if parts or disk.filesystems or disk.table:
         return False
-    return whole.blank or (marked and set(whole.others) <= {EXT_COPIES[0].name})
+    return disk.blank or (marked and set(disk.unsupported) <= {EXT_COPIES[0].name})
 
 
-def choose(disk: str, whole: Contents, parts: Dict[str, Contents]) -> MountChoice:
-    """`parts`: its partitions. Raises UnusableDisk."""
-    if whole.table and not whole.filesystems:
-        return _only_part(disk, whole.table, parts)
-    if whole.others or whole.table or len(whole.filesystems) > 1:
+def choose(path: str, disk: Contents, parts: Dict[str, Contents]) -> MountChoice:
+    """The part of the disk at `path` to mount. `parts`: its partitions by path. Raises UnusableDisk."""
+    if disk.table and not disk.filesystems:
+        return _only_part(path, disk.table, parts)
+    if disk.unsupported or disk.table or len(disk.filesystems) > 1:
         raise UnusableDisk(
             "%s has %s, which jobs can't mount; use a volume with an ext4, xfs or btrfs filesystem"
-            % (disk, whole.words())
+            % (path, disk.description())
         )
-    if whole.filesystems:
-        return MountChoice(disk, whole.filesystems[0])
+    if disk.filesystems:
+        return MountChoice(path, disk.filesystems[0])
     raise UnusableDisk(
         "%s has no filesystem (found: %s); make one, for example with mkfs.ext4, on a machine that it's attached to"
-        % (disk, whole.words())
+        % (path, disk.description())
     )
 
 
 def _only_part(disk: str, table: str, parts: Dict[str, Contents]) -> MountChoice:
     usable: List[MountChoice] = []
     for part, contents in sorted(parts.items()):
-        if len(contents.filesystems) == 1 and not contents.others:
+        if len(contents.filesystems) == 1 and not contents.unsupported:
             usable.append(MountChoice(part, contents.filesystems[0]))
     if len(usable) == 1:
         return usable[0]
@@ -218,7 +218,7 @@ def _only_part(disk: str, table: str, parts: Dict[str, Contents]) -> MountChoice
             "%s has %s with several filesystems (%s); a volume must have exactly one"
             % (disk, table, ", ".join("%s: %s" % (choice.part, choice.filesystem) for choice in usable))
         )
-    found = ", ".join("%s: %s" % (part, contents.words()) for part, contents in sorted(parts.items()))
+    found = ", ".join("%s: %s" % (part, contents.description()) for part, contents in sorted(parts.items()))
     raise UnusableDisk(
         "%s has %s, but no partition with an ext4, xfs or btrfs filesystem (%s)"
         % (disk, table, found or "no partitions")

@@ -76,7 +76,7 @@ def test_the_servers_name_is_asked_for_and_its_certificate_checked(relayed: tupl
 def test_streams_take_the_same_way(relayed: tuple[Plane, list[str]]) -> None:
     plane, names = relayed
     with pytest.raises(ConnectionError, match="200"):  # it makes no WebSockets
-        streams.dialled(f"https://{NAME}", "/agent/streams/1", "ticket", via(plane))
+        streams.dial_websocket(f"https://{NAME}", "/agent/streams/1", "ticket", via(plane))
     assert plane.asked[0][2] == "/agent/streams/1" and names == [NAME]
 
 
@@ -84,7 +84,7 @@ def test_a_pin_is_enough_and_no_name_is_named(relayed: tuple[Plane, list[str]], 
     plane, names = relayed
     at, pin = f"https://{via(plane)}", pin_of((tmp_path / "plane.pem").read_text())
     with pytest.raises(ConnectionError, match="200"):
-        streams.dialled(at, "/agent/streams/1", "ticket", pin=pin)
+        streams.dial_websocket(at, "/agent/streams/1", "ticket", pin=pin)
     assert plane.asked[0][2] == "/agent/streams/1" and names == [None]
 
 
@@ -92,9 +92,9 @@ def test_who_shows_another_certificate_hears_no_ticket(relayed: tuple[Plane, lis
     plane, _ = relayed
     pin = pin_of((tmp_path / "plane.pem").read_text())
     with pytest.raises(ConnectionError, match=f"fingerprint {pin}, not {'0' * 64} as expected"):
-        streams.dialled(f"https://{via(plane)}", "/agent/streams/1", "ticket", pin="0" * 64)
+        streams.dial_websocket(f"https://{via(plane)}", "/agent/streams/1", "ticket", pin="0" * 64)
     with pytest.raises(ValueError, match="only https presents one"):
-        streams.dialled(f"http://{via(plane)}", "/agent/streams/1", "ticket", pin=pin)
+        streams.dial_websocket(f"http://{via(plane)}", "/agent/streams/1", "ticket", pin=pin)
     assert plane.asked == []
 
 

@@ -17,7 +17,7 @@ def looks(*found: int | None, gauge: Gauge | None = None) -> list[int | None]:
     gauge, told = gauge or Gauge(), list[int | None]()
     for at, each in enumerate(found):
         before = gauge.reported
-        assert gauge.take(each, at * LOOK) == (gauge.reported != before)
+        assert gauge.update(each, at * LOOK) == (gauge.reported != before)
         told.append(gauge.reported)
     return told
 
@@ -40,7 +40,7 @@ def test_a_model_server_that_is_silent_for_three_looks_is_unknown_until_it_is_ba
 @given(st.lists(st.one_of(st.none(), st.integers(0, 500)), min_size=1, max_size=200))
 def test_whatever_model_servers_say_300_of_them_cause_at_most_20_writes_a_second(found: list[int | None]) -> None:
     gauge = Gauge()
-    news = [at * LOOK for at, each in enumerate(found) if gauge.take(each, at * LOOK)]
+    news = [at * LOOK for at, each in enumerate(found) if gauge.update(each, at * LOOK)]
     seconds = len(found) * LOOK
     assert len(news) <= seconds / SPACE + 1
 

@@ -36,7 +36,7 @@ def ports() -> Iterator[list[HostPorts]]:
 
 def test_the_first_gets_the_services_own_and_the_others_get_others(ports: list[HostPorts], port: int) -> None:
     one, two, _ = ports
-    given = [one.give("a", port), one.give("b", port), two.give("c", port), two.give("d", port)]
+    given = [one.assign("a", port), one.assign("b", port), two.assign("c", port), two.assign("d", port)]
     assert given[0] == port and len(set(given)) == 4, given
     assert all(25_000 <= other <= 25_019 and free(other) for other in given[1:])
 
@@ -45,24 +45,24 @@ def test_a_port_on_which_somebody_listens_is_nobodys(ports: list[HostPorts], por
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        assert ports[0].give("a", port) != port
+        assert ports[0].assign("a", port) != port
 
 
 def test_a_port_is_free_again_once_its_task_has_gone(ports: list[HostPorts], port: int) -> None:
     one, two, _ = ports
-    assert one.give("a", port) == port
+    assert one.assign("a", port) == port
     one.release("a")
-    assert two.give("b", port) == port
+    assert two.assign("b", port) == port
 
 
 def test_a_restarted_agent_keeps_what_its_tasks_were_given(ports: list[HostPorts], port: int) -> None:
     one, two, again = ports
-    assert one.give("a", port) == port
+    assert one.assign("a", port) == port
     one.release("a")  # as the kernel does when an agent ends
     again.reserve("a", port)
-    assert two.give("b", port) != port
+    assert two.assign("b", port) != port
     again.release("a")
-    assert two.give("b", port) == port, "and asked once more for the same task, it gives up what it gave"
+    assert two.assign("b", port) == port, "and asked once more for the same task, it gives up what it gave"
 
 
 def test_it_takes_none_of_the_ports_that_kernels_give_to_connections() -> None:
@@ -72,9 +72,9 @@ def test_it_takes_none_of_the_ports_that_kernels_give_to_connections() -> None:
 def test_that_all_are_taken_is_said(ports: list[HostPorts], port: int) -> None:
     one = ports[0]
     for task in range(21):
-        one.give(str(task), port)
+        one.assign(str(task), port)
     with pytest.raises(TaskError, match=f"port {port} is in use on this host.*all from 25000 to 25019") as refused:
-        one.give("one more", port)
+        one.assign("one more", port)
     assert refused.value.reason == "ports_binding_failed"
 
 

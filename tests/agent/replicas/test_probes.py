@@ -142,9 +142,9 @@ class Server:
         found: int = self.ask(lambda sock: http_request.status_of(sock, request))
         return found
 
-    def answer(self, most: int = 1000) -> http_request.HttpAnswer:
-        found: http_request.HttpAnswer = self.ask(
-            lambda sock: http_request.answer(sock, http_request.request("get", "/metrics"), most)
+    def answer(self, most: int = 1000) -> http_request.HttpResponse:
+        found: http_request.HttpResponse = self.ask(
+            lambda sock: http_request.fetch(sock, http_request.request("get", "/metrics"), most)
         )
         return found
 

@@ -149,7 +149,7 @@ def test_a_router_is_asked_which_workers_it_has_once_its_own_are_known(seen: See
 def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Seen, app: App) -> None:
     seen.replicas.watch("bad", lambda: launch(app.server_port, probes=[{"interval": "often"}]))
     until("it to be logged", lambda: seen.log)
-    assert seen.log.pop().startswith("looking after a replica failed: ValueError(") and not seen.log
+    assert seen.log.pop().startswith("following a replica failed: ValueError(") and not seen.log
     seen.replicas.watch("good", lambda: launch(app.server_port, probes=[{"url": "/", "interval": 60}]))
     seen.until(probes=[1])
 

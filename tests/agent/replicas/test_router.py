@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.agent.replicas.router import AT_ONCE, MOST, Router, described, listed
+from chalicelib.agent.replicas.router import CONCURRENCY, MOST, Router, describe, parse_workers
 from tests.harness.examples import many
 
 BASE = "http://127.0.0.1:30000"
@@ -143,7 +143,7 @@ def test_those_that_leave_are_left_alone() -> None:
 def test_many_workers_are_asked_a_few_at_a_time() -> None:
     smg = Smg()
     reconcile(smg, *(f"http://w{number}:1" for number in range(50)))
-    assert len(smg.urls) == 50 and smg.most <= AT_ONCE
+    assert len(smg.urls) == 50 and smg.most <= CONCURRENCY
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_many_workers_are_asked_a_few_at_a_time() -> None:
 )  # fmt: skip
 def test_what_isnt_a_list_of_workers_changes_nothing(body: bytes) -> None:
     with pytest.raises(ValueError):
-        listed(body)
+        parse_workers(body)
 
     async def odd(method: str, url: str, given: Any, most: int) -> tuple[int, bytes]:
         assert method == "GET"
@@ -182,4 +182,4 @@ def test_a_worker_that_says_nonsense_waits() -> None:
     smg.info = {"http://a:1": [], "http://b:1": b"<html>", "http://c:1": {"x": "y" * 300_000}}
     reconcile(smg, "http://a:1", "http://b:1", "http://c:1")
     assert smg.urls == set()
-    assert described("http://a:1", {"disaggregation_mode": 3})["worker_type"] == "regular"
+    assert describe("http://a:1", {"disaggregation_mode": 3})["worker_type"] == "regular"

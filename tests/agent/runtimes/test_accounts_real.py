@@ -140,7 +140,7 @@ def listed(tmp_path: Path, user: Any, home: str = "/tasks/home", shell: str = "/
     Path(folder.path).mkdir(parents=True, exist_ok=True)
 
     def work() -> Any:
-        seen = name_service.lists_for(folder, TaskAccount(user), home, shell)
+        seen = name_service.bound_files_for(folder, TaskAccount(user), home, shell)
         return {place: Path(file).read_text() for place, file in seen.items() if place != name_service.CACHE}
 
     return there(tmp_path, work)

@@ -17,7 +17,7 @@ from chalicelib.agent.runtimes.docker import (
     usage_of,
     user_text,
     venv_dir,
-    working_dir,
+    working_dir_of,
 )
 from chalicelib.agent.runtimes.docker_client import split_image
 from chalicelib.agent.runtimes.visibility import TaskCards, cards_of
@@ -154,10 +154,10 @@ def test_home_and_working_directory() -> None:
     assert home_of({"user": "someone"}) == "/home/someone"
     assert home_of({"user": "someone", "home_dir": "/h"}) == "/h"
     image = {"Config": {"WorkingDir": "/app"}}
-    assert working_dir({}, image) == "/app"
-    assert working_dir({"working_dir": "sub"}, image) == "/app/sub"
-    assert working_dir({"working_dir": "~/x", "home_dir": "/h"}, image) == "/h/x"
-    assert working_dir({}, {}) == "/"
+    assert working_dir_of({}, image) == "/app"
+    assert working_dir_of({"working_dir": "sub"}, image) == "/app/sub"
+    assert working_dir_of({"working_dir": "~/x", "home_dir": "/h"}, image) == "/h/x"
+    assert working_dir_of({}, {}) == "/"
 
 
 def test_a_pull_is_summed_over_its_layers() -> None:

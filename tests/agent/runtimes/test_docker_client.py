@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.runtimes.docker_client import (
-    DockerAway,
     DockerClient,
     DockerError,
-    moment,
+    DockerUnreachable,
+    message_of,
     registry_header,
-    words,
+    timestamp,
 )
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine
@@ -84,36 +84,36 @@ def test_a_refusal_is_told_in_the_engines_words(
     with pytest.raises(DockerError) as caught:
         client.call("GET", "/info")
     assert (caught.value.status, caught.value.message, str(caught.value)) == (*want, want[1])
-    assert not isinstance(caught.value, DockerAway)
+    assert not isinstance(caught.value, DockerUnreachable)
 
 
 def test_words_of_an_answer_of_another_shape() -> None:
-    assert words('["message"]') == '["message"]'
-    assert words('{"error": 1}') == '{"error": 1}'
-    assert words("3") == "3"
+    assert message_of('["message"]') == '["message"]'
+    assert message_of('{"error": 1}') == '{"error": 1}'
+    assert message_of("3") == "3"
 
 
 def test_an_engine_that_hangs_up_is_away(engine: Engine, client: DockerClient) -> None:
     engine.faults["GET /info"] = (0, "")
-    with pytest.raises(DockerAway, match=engine.socket) as caught:
+    with pytest.raises(DockerUnreachable, match=engine.socket) as caught:
         client.call("GET", "/info")
     assert caught.value.status == 0
     engine.faults["POST /containers/c/attach"] = (0, "")
-    with pytest.raises(DockerAway, match="closed the connection"):
+    with pytest.raises(DockerUnreachable, match="closed the connection"):
         client.stream("POST", "/containers/c/attach", {})
 
 
 def test_an_answer_that_breaks_off_is_no_answer(engine: Engine, client: DockerClient) -> None:
     engine.cut_short = "GET /info"
-    with pytest.raises(DockerAway):
+    with pytest.raises(DockerUnreachable):
         client.call("GET", "/info")
 
 
 def test_no_socket_is_away(tmp_path: Path) -> None:
     client = DockerClient(str(tmp_path / "none.sock"))
-    with pytest.raises(DockerAway, match=r"none\.sock"):
+    with pytest.raises(DockerUnreachable, match=r"none\.sock"):
         client.call("GET", "/info")
-    with pytest.raises(DockerAway, match=r"none\.sock"):
+    with pytest.raises(DockerUnreachable, match=r"none\.sock"):
         client.stream("GET", "/info", {})
 
 
@@ -121,7 +121,7 @@ def test_an_engine_that_never_answers_is_away(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent"))
         silent.listen()
-        with pytest.raises(DockerAway, match="timed out"):
+        with pytest.raises(DockerUnreachable, match="timed out"):
             DockerClient(str(tmp_path / "silent")).call("GET", "/_ping", timeout=0.01)
 
 
@@ -243,4 +243,4 @@ def test_credentials_go_to_the_registry_and_nowhere_else() -> None:
     ],
 )
 def test_times_as_the_engine_writes_them(text: str, want: float) -> None:
-    assert moment(text) == pytest.approx(want, abs=1e-6)
+    assert timestamp(text) == pytest.approx(want, abs=1e-6)

@@ -19,7 +19,7 @@ from chalicelib.agent.kernel.process_tree import MARK
 from chalicelib.agent.kernel.task_runtime import TaskError
 from chalicelib.agent.runtimes.accounts import outside
 from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError
-from chalicelib.agent.runtimes.docker_repositories import add_home, owner_of, remove, taken
+from chalicelib.agent.runtimes.docker_repositories import add_home, is_occupied, owner_of, remove
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine, Request
 from tests.agent.runtime_conformance import archive
@@ -128,21 +128,21 @@ def test_an_image_without_a_list_of_users_has_numbers_only(engine: Engine) -> No
 )
 def test_whether_a_place_is_taken(engine: Engine, holds: dict[str, bytes], there: bool) -> None:
     engine.container(NAME, holds=holds)
-    assert taken(DockerClient(engine.socket), NAME, "/x") is there
+    assert is_occupied(DockerClient(engine.socket), NAME, "/x") is there
 
 
 def test_what_is_no_folder_is_said_to_be_none(engine: Engine) -> None:
     engine.container(NAME)
     engine.faults[f"GET /containers/{NAME}/archive"] = (400, '{"message": "not a directory"}')
     with pytest.raises(TaskError, match="repository: /x: not a directory"):
-        taken(DockerClient(engine.socket), NAME, "/x")
+        is_occupied(DockerClient(engine.socket), NAME, "/x")
     with pytest.raises(DockerError):
         owner_of(DockerClient(engine.socket), NAME, "app")
 
 
 def test_an_engine_that_does_not_answer_says_nothing_of_a_place(tmp_path: Path) -> None:
     with pytest.raises(DockerError):
-        taken(DockerClient(str(tmp_path / "no.sock")), NAME, "/x")
+        is_occupied(DockerClient(str(tmp_path / "no.sock")), NAME, "/x")
 
 
 @pytest.mark.parametrize(("if_exists", "puts"), [("skip", 1), ("error", 0)])

@@ -136,8 +136,8 @@ def test_a_container_has_the_address_that_one_of_its_networks_gave_it(bench: Ben
 
 
 def test_a_port_of_the_host_that_is_taken_ends_one_of_several_nodes(bench: Bench) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as is_occupied:
+        port = is_occupied.getsockname()[1]
         with pytest.raises(TaskError, match=f"port {port}; choose another$") as refused:
             bench.begin(network="host", node_ssh=NODES, ports=[port])
         assert refused.value.reason == "ports_binding_failed"

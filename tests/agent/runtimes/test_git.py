@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.runtimes.accounts import TaskAccount
-from chalicelib.agent.runtimes.git import Git, is_of, ssh_host
+from chalicelib.agent.runtimes.git import Git, is_key_of, ssh_host
 
 NOBODY = "4711:4712"
 URL = "https://git.example/a.git"
@@ -17,7 +17,7 @@ URL = "https://git.example/a.git"
 
 def settled(folder: Path, account: TaskAccount, url: str = URL, token: str = "top-secret") -> Git:
     git = Git(str(folder), account, "t", lambda _: None, float("inf"))
-    git.settle(url, token, "KEY\r\nOF MINE\r\n\n", "git.example ssh-ed25519 A\n")
+    git.prepare(url, token, "KEY\r\nOF MINE\r\n\n", "git.example ssh-ed25519 A\n")
     return git
 
 
@@ -30,7 +30,7 @@ def test_credentials_are_in_files_of_a_private_folder(tmp_path: Path) -> None:
     helper = f'[credential "https://git.example"]\n\thelper = "!f() {{ cat {kept["token"]}; }}; f"\n'
     assert kept[".gitconfig"].read_text().endswith(helper)
     assert kept["key"].read_text() == "KEY\nOF MINE\n", "as ssh wants it"
-    assert git.hosts_seen() == "git.example ssh-ed25519 A\n"
+    assert git.read_known_hosts() == "git.example ssh-ed25519 A\n"
     git.forget()
     assert not (tmp_path / "private").exists()
 
@@ -74,7 +74,7 @@ def test_a_link_that_the_account_put_there_leads_root_nowhere(tmp_path: Path) ->
     (tmp_path / "theirs/private/known_hosts").unlink()
     (tmp_path / "theirs/private/known_hosts").symlink_to(roots / "known_hosts")
     with pytest.raises(PermissionError):
-        git.hosts_seen()
+        git.read_known_hosts()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,9 @@ def test_which_host_a_repository_is_on(url: str, host: str, port: str) -> None:
 
 
 def test_a_line_of_known_hosts_is_of_its_host_and_port() -> None:
-    assert is_of("git.example ssh-ed25519 A", "git.example", "") and is_of("a,git.example ssh-rsa B", "git.example", "")
-    assert is_of("[git.example]:2222 ssh-ed25519 A", "git.example", "2222")
-    assert not is_of("[git.example]:2222 ssh-ed25519 A", "git.example", "")
-    assert not is_of("other ssh-ed25519 git.example", "git.example", "")
+    assert is_key_of("git.example ssh-ed25519 A", "git.example", "") and is_key_of(
+        "a,git.example ssh-rsa B", "git.example", ""
+    )
+    assert is_key_of("[git.example]:2222 ssh-ed25519 A", "git.example", "2222")
+    assert not is_key_of("[git.example]:2222 ssh-ed25519 A", "git.example", "")
+    assert not is_key_of("other ssh-ed25519 git.example", "git.example", "")

@@ -150,7 +150,7 @@ def test_so_it_may_by_a_plain_process() -> None:
         if child == 0:
             try:
                 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, hard))
-                fabric.lift(spec)
+                fabric.raise_limit(spec)
                 os.write(tell, b"%d %d" % resource.getrlimit(resource.RLIMIT_MEMLOCK))
             finally:
                 os._exit(0)
@@ -167,9 +167,9 @@ def test_so_it_may_by_a_plain_process() -> None:
 def test_infiniband_is_given_beside_other_devices_to_several_nodes_only(tmp_path: Path) -> None:
     gpu = {"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd", "CgroupPermissions": "rwm"}
     host: dict[str, Any] = {"Ulimits": [], "Devices": [gpu]}
-    fabric.give({"image": "i", "gpus": 8}, host, str(tmp_path))
+    fabric.add_to_host_config({"image": "i", "gpus": 8}, host, str(tmp_path))
     assert host == {"Ulimits": [], "Devices": [gpu]}
-    fabric.give(SPEC, host, str(tmp_path))
+    fabric.add_to_host_config(SPEC, host, str(tmp_path))
     own = {"PathOnHost": str(tmp_path), "PathInContainer": str(tmp_path), "CgroupPermissions": "rwm"}
     assert host["Devices"] == [gpu, own] and [limit["Name"] for limit in host["Ulimits"]] == ["memlock"]
 
@@ -178,7 +178,7 @@ def test_what_keeps_other_nodes_out_is_said_while_the_job_runs(tmp_path: Path) -
     roster = Roster(str(tmp_path), {}, "process", str, "", "")
     folder = roster.folder("t")
     folder.create({"spec": {}})
-    logins.LoginNews(folder).tell(nodes=logins.UNREACHABLE % "no sshd")
+    logins.LoginReport(folder).update(nodes=logins.UNREACHABLE % "no sshd")
     folder.write_state({"state": "running", "message": "no client"})
     assert roster.report("t")["message"] == "no client; the other nodes can't reach this one by ssh: no sshd"
     folder.write_state({"state": "exited", "message": "exited with status 1"})

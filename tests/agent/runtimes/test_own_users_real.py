@@ -18,7 +18,7 @@ from chalicelib.agent.kernel.process_tree import of_user
 from chalicelib.agent.kernel.task_runtime import TaskError
 from chalicelib.agent.runtimes.accounts import outside
 from chalicelib.agent.runtimes.process import ProcessRuntime, check
-from chalicelib.agent.runtimes.users import Users, kill_all
+from chalicelib.agent.runtimes.users import Users, kill_user
 from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
@@ -176,7 +176,7 @@ def test_an_id_that_is_given_again_has_no_past(tmp_path: Path) -> None:
     home.mkdir(mode=0o700)
     first = users.take("one")
     os.chown(home, first.uid, first.uid)
-    first.owns([str(home)])
+    first.set_folders([str(home)])
     scrap = Path("/tmp") / f"dstack-test-{uuid.uuid4()}"
     scrap.write_text("left behind")
     os.chown(scrap, first.uid, first.uid)
@@ -223,11 +223,11 @@ def test_killing_a_user_from_inside_reaches_nobody_else() -> None:
     mine, other = as_user(62994, "sleep", "7657"), as_user(62995, "sleep", "7657")
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     before = children.read_text()
-    kill_all(62994)
+    kill_user(62994)
     assert children.read_text() == before, "whoever did it has ended"
     assert os.WTERMSIG(os.waitpid(mine, 0)[1]) == signal.SIGKILL
     assert os.waitpid(other, os.WNOHANG) == (0, 0)
-    kill_all(62995)
+    kill_user(62995)
     os.waitpid(other, 0)
 
 

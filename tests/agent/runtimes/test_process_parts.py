@@ -17,7 +17,7 @@ from chalicelib.agent.kernel.task_runtime import TaskContext, TaskError
 from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.runtimes import session_rights
 from chalicelib.agent.runtimes.accounts import (
-    EARLIER,
+    FORMER_OUTSIDE,
     TaskAccount,
     device_groups,
     make_folder,
@@ -284,7 +284,7 @@ def test_what_a_task_has_outside_its_folder_can_be_entered_but_not_listed(tmp_pa
 @root_only
 def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
-    homes = [Path(outside(folder.task)), Path(EARLIER + folder.task)]
+    homes = [Path(outside(folder.task)), Path(FORMER_OUTSIDE + folder.task)]
     for home in homes:
         (home / "deep").mkdir(parents=True)
     ProcessRuntime().remove(folder)
@@ -296,7 +296,7 @@ def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
 def test_remove_follows_no_link_that_somebody_put_where_an_earlier_agent_had_a_home(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path / "data"), f"{os.getpid()}-no-such-task")
     (tmp_path / "roots").mkdir()
-    link = Path(EARLIER + folder.task)
+    link = Path(FORMER_OUTSIDE + folder.task)
     link.symlink_to(tmp_path / "roots")
     ProcessRuntime().remove(folder)
     assert (tmp_path / "roots").exists()

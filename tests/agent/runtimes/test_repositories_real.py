@@ -20,7 +20,7 @@ import pytest
 from chalicelib.agent.kernel.task_runtime import TaskContext, TaskError
 from chalicelib.agent.runtimes import repositories
 from chalicelib.agent.runtimes.accounts import TaskAccount
-from chalicelib.agent.runtimes.git import SAID_MOST, excerpt
+from chalicelib.agent.runtimes.git import OUTPUT_MOST, excerpt
 from chalicelib.agent.runtimes.process import ProcessRuntime
 from chalicelib.agent.volumes.volumes import TaskVolumes
 from tests.agent import git_hosts
@@ -482,4 +482,4 @@ def test_a_server_that_talks_without_end_fills_no_memory() -> None:
     said = b""
     for number in range(100):
         said = excerpt(said + b"%06d" % number * 2000)
-    assert len(said) == 2 * SAID_MOST and said.startswith(b"000000") and said.endswith(b"000099")
+    assert len(said) == 2 * OUTPUT_MOST and said.startswith(b"000000") and said.endswith(b"000099")

@@ -33,8 +33,8 @@ def test_an_id_is_held_by_a_lock_that_lists_its_folders(tmp_path: Path) -> None:
     assert not opened_since(before)
     assert (locks.stat().st_mode & 0o777, (locks / "61000").stat().st_mode & 0o777) == (0o700, 0o600)
     assert held.folders() == []
-    held.owns(["/one", "/two"])
-    held.owns(["/one"])
+    held.set_folders(["/one", "/two"])
+    held.set_folders(["/one"])
     os.close(held.lock)
     again = Users("61000-61001", str(locks)).hold(61000)
     assert again is not None and again.folders() == ["/one"]
@@ -57,7 +57,7 @@ def test_an_id_is_not_inherited_while_a_process_of_its_stays(tmp_path: Path, mon
     (tmp_path / "home").mkdir()
     with (tmp_path / "lock").open("w+b") as lock:
         held = HeldId(os.getuid(), lock.fileno())
-        held.owns([str(tmp_path / "home")])
+        held.set_folders([str(tmp_path / "home")])
         assert not held.clear() and not held.inherit()
     assert (tmp_path / "home").is_dir()
 

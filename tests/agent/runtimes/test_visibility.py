@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.agent.kernel.task_runtime import TaskError
 from chalicelib.agent.program import gpus
-from chalicelib.agent.runtimes.visibility import TaskCards, buses_of, cards_of, in_container, in_process
+from chalicelib.agent.runtimes.visibility import TaskCards, buses_of, cards_of, container_settings, process_variables
 
 BUSES = [f"0000:{number:02x}:00.0" for number in range(5, 13)]
 
@@ -54,7 +54,7 @@ def nodes(host: dict[str, Any]) -> list[str]:
 
 
 def test_a_container_is_given_amd_cards_as_nodes_with_their_groups(machine: Path) -> None:
-    host, env = in_container(block(machine, "amd"), privileged=False)
+    host, env = container_settings(block(machine, "amd"), privileged=False)
     assert nodes(host) == ["/dev/kfd", "/dev/dri/renderD131", "/dev/dri/renderD132"]
     assert all(device["PathInContainer"] == device["PathOnHost"] for device in host["Devices"])
     assert host["GroupAdd"] == (["44", "105"] if os.getuid() == 0 else [str(os.getgid())])
@@ -62,21 +62,21 @@ def test_a_container_is_given_amd_cards_as_nodes_with_their_groups(machine: Path
 
 
 def test_a_container_is_given_gaudis_by_habanas_runtime(machine: Path) -> None:
-    host, env = in_container(block(machine, "intel"), privileged=False)
+    host, env = container_settings(block(machine, "intel"), privileged=False)
     assert (host["Runtime"], host["CapAdd"], env) == ("habana", ["SYS_NICE"], {"HABANA_VISIBLE_DEVICES": "2,3"})
 
 
 def test_a_container_is_given_tenstorrents_boards_with_huge_pages(machine: Path) -> None:
-    host, env = in_container(block(machine, "tenstorrent"), privileged=False)
+    host, env = container_settings(block(machine, "tenstorrent"), privileged=False)
     assert (nodes(host), env) == (["/dev/tenstorrent/2", "/dev/tenstorrent/3"], {})
     assert "Binds" not in host, "this machine has none"
     (machine / "dev/hugepages-1G").mkdir()
-    host, _ = in_container(block(machine, "tenstorrent"), privileged=False)
+    host, _ = container_settings(block(machine, "tenstorrent"), privileged=False)
     assert host["Binds"] == ["/dev/hugepages-1G:/dev/hugepages-1G"]
 
 
 def test_a_container_is_given_nvidias_by_id(machine: Path) -> None:
-    host, env = in_container(block(machine, "nvidia", ["GPU-c", "GPU-d"]), privileged=False)
+    host, env = container_settings(block(machine, "nvidia", ["GPU-c", "GPU-d"]), privileged=False)
     (request,) = host["DeviceRequests"]
     assert (request["DeviceIDs"], request["Capabilities"][0][:3]) == (["GPU-c", "GPU-d"], ["gpu", "utility", "compute"])
     assert env == {"NVIDIA_VISIBLE_DEVICES": "GPU-c,GPU-d"}
@@ -94,12 +94,12 @@ def test_a_container_is_given_nvidias_by_id(machine: Path) -> None:
 def test_a_container_without_cards_sees_none_whatever_its_image_says(
     machine: Path, vendor: str, want: dict[str, str]
 ) -> None:
-    assert in_container(block(machine, vendor, []), privileged=False) == ({}, want)
+    assert container_settings(block(machine, vendor, []), privileged=False) == ({}, want)
 
 
 @pytest.mark.parametrize("vendor", ["amd", "intel", "tenstorrent"])
 def test_only_a_privileged_container_shares_the_hosts_memory_segments(machine: Path, vendor: str) -> None:
-    own, shared = (in_container(block(machine, vendor), privileged)[0] for privileged in (False, True))
+    own, shared = (container_settings(block(machine, vendor), privileged)[0] for privileged in (False, True))
     assert ("IpcMode" in own, own["ShmSize"]) == (False, 16 << 30)
     assert (shared["IpcMode"], "ShmSize" in shared) == ("host", False)
 
@@ -115,26 +115,26 @@ def test_only_a_privileged_container_shares_the_hosts_memory_segments(machine: P
     ],
 )
 def test_a_plain_process_is_told_its_cards(machine: Path, vendor: str, want: dict[str, str]) -> None:
-    assert in_process(block(machine, vendor)) == want
-    none = in_process(block(machine, vendor, []))
+    assert process_variables(block(machine, vendor)) == want
+    none = process_variables(block(machine, vendor, []))
     assert none == {name: "-1" for name in want if name != "HABANA_VISIBLE_MODULES"}
 
 
 def test_an_older_gaudi_driver_has_no_modules(machine: Path) -> None:
     for number in range(8):
         (machine / f"sys/class/accel/accel{number}/device/module_id").unlink()
-    assert in_process(block(machine, "intel")) == {"HABANA_VISIBLE_DEVICES": "2,3"}
+    assert process_variables(block(machine, "intel")) == {"HABANA_VISIBLE_DEVICES": "2,3"}
 
 
 @pytest.mark.parametrize("vendor", ["amd", "intel", "tenstorrent"])
 def test_a_card_that_cant_be_found_is_never_guessed(tmp_path: Path, vendor: str) -> None:
     with pytest.raises(TaskError, match=r"0000:05:00\.0 has no .*is the driver loaded"):
-        in_container(TaskCards(vendor, ["0"], ["0000:05:00.0"], str(tmp_path)), privileged=False)
+        container_settings(TaskCards(vendor, ["0"], ["0000:05:00.0"], str(tmp_path)), privileged=False)
     for buses in ([], [""]):
         with pytest.raises(TaskError, match="PCI address of each card isn't known"):
-            in_container(TaskCards(vendor, ["0"], buses, str(tmp_path)), privileged=False)
+            container_settings(TaskCards(vendor, ["0"], buses, str(tmp_path)), privileged=False)
     with pytest.raises(TaskError, match="can't be given cards of acme"):
-        in_container(TaskCards("acme", ["0"], [""], str(tmp_path)), privileged=False)
+        container_settings(TaskCards("acme", ["0"], [""], str(tmp_path)), privileged=False)
 
 
 def test_cards_are_read_as_the_agent_wrote_them_down() -> None:

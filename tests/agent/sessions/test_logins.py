@@ -51,13 +51,13 @@ def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_en
         (login_connections.ACCEPTED[half:], True),
     ):
         os.write(sshd, words)
-        assert connection.listen() is True and connection.accepted is accepted
-    assert connection.listen() is True, "it says nothing at the moment"
+        assert connection.read() is True and connection.accepted is accepted
+    assert connection.read() is True, "it says nothing at the moment"
     os.write(sshd, b"x" * 10_000 + b"\r\nbye \xff\r\n")
-    assert connection.listen() is True and connection.accepted, "once it did, it did"
-    assert connection.last_words().endswith("x / bye \ufffd") and len(connection.last_words()) <= 400
+    assert connection.read() is True and connection.accepted, "once it did, it did"
+    assert connection.last_output().endswith("x / bye \ufffd") and len(connection.last_output()) <= 400
     os.close(sshd)
-    assert connection.listen() is False
+    assert connection.read() is False
     os.close(said)
 
 
@@ -122,7 +122,7 @@ def test_a_fingerprint_that_comes_in_two_parts_is_read_whole() -> None:
             connection = logins.LoginConnection(1, said, logins.LoginPort(listener, "config", 1), "127.0.0.1")
         for part in (line[:cut], line[cut:]):
             os.write(says, part)
-            assert connection.listen()
+            assert connection.read()
             assert connection.fingerprint in ("", print_)
         os.close(says), os.close(said)
         assert connection.accepted and connection.fingerprint == print_

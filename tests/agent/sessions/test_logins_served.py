@@ -367,7 +367,7 @@ def test_a_server_that_was_killed_takes_its_connections_along(served: Served) ->
 def test_a_port_that_was_taken_meanwhile_is_left_to_whoever_has_it(served: Served) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         served.folder.create({"spec": {"authorized_keys": [KEY]}})
-        logins.LoginNews(served.folder).tell(ssh={"port": other.getsockname()[1]})
+        logins.LoginReport(served.folder).update(ssh={"port": other.getsockname()[1]})
         served.begin()
         assert served.told["ssh"]["port"] != other.getsockname()[1]
         assert answer(served.client("in"))[:1] == b"4"
@@ -398,7 +398,7 @@ def test_a_user_whom_the_host_hasnt_is_told(served: Served) -> None:
     assert served.told["ssh"]["problem"].startswith(f"attaching isn't possible: {because}")
 
 
-def test_nodes_come_through_a_door_of_their_own(served: Served) -> None:
+def test_nodes_come_through_a_port_of_their_own(served: Served) -> None:
     port = free_port()
     served.begin(node_ssh=node_ssh(port))
     said, users = served.configuration("nodes_sshd_config"), served.configuration()
@@ -440,14 +440,14 @@ def test_a_taken_port_of_the_nodes_keeps_no_user_out(served: Served) -> None:
 
 
 def test_of_one_address_so_many_may_be_silent_and_no_more(served: Served) -> None:
-    """Those who logged in don't count, nor do those who come through the other door."""
+    """Connections with a login don't count, nor do connections to the other port."""
     port = free_port()
     served.begin(node_ssh=node_ssh(port))
     answer(served.client("in", port))
     served.client()
     silent = [served.client(port=port) for _ in range(32)]
     assert answer(served.client(port=port)) == b""
-    served.until(lambda: served.log.endswith("turned away: 32 from 127.0.0.1 haven't logged in yet\n"))
+    served.until(lambda: served.log.endswith("refused: 32 from 127.0.0.1 haven't logged in yet\n"))
     silent[0].close()
     served.until(lambda: "no login: who is" in served.log)
     assert answer(served.client("in", port))[:1] == b"4"

@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.agent.kernel.tasks import TaskFolder, read_json
 from chalicelib.agent.runtimes.accounts import TaskAccount
-from chalicelib.agent.runtimes.session_rights import admit, seen_of
+from chalicelib.agent.runtimes.session_rights import admit, bound_files_of
 from tests.harness.server import ROOT
 
 TAKES_ON = (
@@ -42,7 +42,7 @@ def test_a_job_that_an_earlier_agent_started_has_sessions(tmp_path: Path) -> Non
     folder.create({})
     admit(folder, account, {}, "/", {"/etc/group": "groups"})
     new = read_json(f"{folder.path}/session.json") or {}
-    assert seen_of(new) == {"/etc/group": "groups"}
+    assert bound_files_of(new) == {"/etc/group": "groups"}
     old = {name: value for name, value in new.items() if name != "seen"}
-    assert seen_of({**old, "users": ""}) == {}
-    assert seen_of({**old, "users": users}) == {os.path.realpath("/etc/passwd"): users}
+    assert bound_files_of({**old, "users": ""}) == {}
+    assert bound_files_of({**old, "users": users}) == {os.path.realpath("/etc/passwd"): users}

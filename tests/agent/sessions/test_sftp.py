@@ -161,7 +161,7 @@ def test_an_open_folder_costs_the_same_however_long_it_is(client: Client, tmp_pa
     tracemalloc.start()
     try:
         handles = [client.handle(sftp.OPENDIR, named(tmp_path)) for _ in range(5)]
-        assert [client.ask(sftp.READDIR, handle)[1].u32() for handle in handles] == [sftp.NAMES_AT_ONCE] * 5
+        assert [client.ask(sftp.READDIR, handle)[1].u32() for handle in handles] == [sftp.NAMES_A_REPLY] * 5
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -368,13 +368,13 @@ def test_a_read_is_of_so_much_at_most(client: Client, tmp_path: Path) -> None:
 
 def test_a_packet_has_a_size_from_one_to_256_kib() -> None:
     most = 256 * 1024
-    assert sftp.taken(bytearray(u32(most) + bytes(most) + b"more")) == bytes(most)
-    assert sftp.taken(bytearray(u32(most) + bytes(most - 1))) is None
+    assert sftp.next_packet(bytearray(u32(most) + bytes(most) + b"more")) == bytes(most)
+    assert sftp.next_packet(bytearray(u32(most) + bytes(most - 1))) is None
     asked = bytearray(u32(1) + b"ab")
-    assert (sftp.taken(asked), asked) == (b"a", b"b") and sftp.taken(asked) is None
+    assert (sftp.next_packet(asked), asked) == (b"a", b"b") and sftp.next_packet(asked) is None
     for size in (0, most + 1):
         with pytest.raises(Malformed, match=f"a packet of {size} bytes"):
-            sftp.taken(bytearray(u32(size)))
+            sftp.next_packet(bytearray(u32(size)))
 
 
 def test_a_client_that_leaves_without_a_word_ends_it(line: Any) -> None:

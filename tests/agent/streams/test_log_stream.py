@@ -22,7 +22,7 @@ from chalicelib.agent.kernel import networks
 from chalicelib.agent.kernel.spool import SpoolReader, SpoolWriter
 from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.streams import log_stream, websocket
-from chalicelib.agent.streams.log_stream import LogFollower, LogStreams, inode_of, since_of
+from chalicelib.agent.streams.log_stream import LogFollower, LogStreams, inode_of, parse_time
 from chalicelib.agent.streams.stream_loop import StreamLoop
 from chalicelib.agent.streams.websocket import Closed, Peer
 from tests.harness.descriptors import descriptors, opened_since
@@ -87,7 +87,7 @@ class Site:
         """In the machine's own network, as an agent does."""
         listener = networks.log_port(self.port)
         assert listener is not None
-        self.logs.serve_here(listener)
+        self.logs.serve_on(listener)
 
     def stream(self, task: str = "task", since: int = 0) -> Reader:
         """What a stream's client would get."""
@@ -348,8 +348,8 @@ def test_the_socket_at_the_other_end_is_found() -> None:
         with socket.create_connection(server.getsockname()) as call, server.accept()[0] as taken:
             inode = inode_of(taken.getpeername()[1], taken.getsockname()[1])
             assert inode == str(os.fstat(call.fileno()).st_ino)
-            assert log_stream.holds(os.getpid(), inode) and not log_stream.holds(os.getppid(), inode)
-        assert inode_of(1, 2) == "" and not log_stream.holds(2**22 + 1, "1")
+            assert log_stream.has_socket(os.getpid(), inode) and not log_stream.has_socket(os.getppid(), inode)
+        assert inode_of(1, 2) == "" and not log_stream.has_socket(2**22 + 1, "1")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_the_socket_at_the_other_end_is_found() -> None:
     ],
 )
 def test_moments(text: str, micros: int | None) -> None:
-    assert since_of(text) == micros
+    assert parse_time(text) == micros
 
 
 def test_one_thread_serves_all(site: Site) -> None:

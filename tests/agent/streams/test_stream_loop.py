@@ -21,9 +21,9 @@ from chalicelib.agent.streams.stream_loop import (
     SILENCE,
     STALLED,
     TICK,
-    Deferred,
-    Joined,
+    LazySocketStream,
     Refusal,
+    SocketStream,
     StreamLoop,
 )
 from chalicelib.agent.streams.websocket import Closed, Peer
@@ -34,7 +34,7 @@ FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
 @dataclass
 class Stream:
     loop: StreamLoop
-    joined: Joined
+    joined: SocketStream
     server: socket.socket
     job: socket.socket
     at: list[float]
@@ -81,7 +81,7 @@ def stream() -> Iterator[Stream]:
     job, far = socket.socketpair()
     for end in (server, job):
         end.setblocking(False)
-    joined = Joined(loop, near, Peer(client=True), far)
+    joined = SocketStream(loop, near, Peer(client=True), far)
     joined.begin()
     yield Stream(loop, joined, server, job, at)
     loop.close()
@@ -193,7 +193,7 @@ def test_a_job_that_broke_off_ends_its_stream_in_words() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         far = socket.create_connection(listener.getsockname())
         job, _ = listener.accept()
-    joined = Joined(loop, near, Peer(client=True), far)
+    joined = SocketStream(loop, near, Peer(client=True), far)
     joined.begin()
     job.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     job.close()  # with a reset
@@ -211,7 +211,7 @@ def test_what_came_behind_the_handshake_is_passed_on_first() -> None:
     server, near = socket.socketpair()
     job, far = socket.socketpair()
     job.setblocking(False)
-    joined = Joined(loop, near, Peer(client=True), far)
+    joined = SocketStream(loop, near, Peer(client=True), far)
     server.send(websocket.frame(websocket.BINARY, b" late", False))
     joined.begin(websocket.frame(websocket.BINARY, b"early", False))
     while loop.turn(0):
@@ -260,7 +260,7 @@ class Waiting:
     """A stream that nobody has used yet, to whoever may listen on a port."""
 
     loop: StreamLoop
-    stream: Deferred
+    stream: LazySocketStream
     server: socket.socket
     begun: list[int]
     peer: Peer = field(default_factory=lambda: Peer(client=False))
@@ -296,7 +296,7 @@ def waiting_for(port: int, at_once: Mapping[int, OSError] = MappingProxyType({})
             raise at_once[place]
         return networks.start_connecting(None, port, place)
 
-    stream = Deferred(loop, near, Peer(client=True), connecting)
+    stream = LazySocketStream(loop, near, Peer(client=True), connecting)
     stream.begin()
     yield Waiting(loop, stream, server, begun)
     loop.close()

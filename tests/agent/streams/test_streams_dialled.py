@@ -16,7 +16,14 @@ from chalicelib.agent.kernel.task_runtime import TaskRuntime
 from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.sessions import logins
 from chalicelib.agent.streams import websocket
-from chalicelib.agent.streams.streams import HEAD_BYTES, AgentStreams, Unreachable, dialled, port_opener, ssh_opener
+from chalicelib.agent.streams.streams import (
+    HEAD_BYTES,
+    AgentStreams,
+    Unreachable,
+    dial_websocket,
+    port_opener,
+    ssh_opener,
+)
 from tests.agent.desk import Runtime
 
 PATIENCE = 60.0
@@ -50,7 +57,7 @@ def plane() -> Iterator[Plane]:
 
 def dial(plane: Plane, answer: bytes, base: str = "", end: bool = True) -> tuple[socket.socket, bytes]:
     with ThreadPoolExecutor(1) as thread:
-        made = thread.submit(dialled, plane.url + base, "/agent/streams/7", "a ticket")
+        made = thread.submit(dial_websocket, plane.url + base, "/agent/streams/7", "a ticket")
         call = plane.answers(answer)
         if end:
             call.shutdown(socket.SHUT_WR)
@@ -123,14 +130,14 @@ def folder(tmp_path: Path) -> TaskFolder:
 def test_a_jobs_ssh_server(folder: TaskFolder) -> None:
     runtime: TaskRuntime = Runtime("played")
     opened = ssh_opener(lambda task: (runtime, folder))
-    with pytest.raises(Unreachable, match="nobody's key was given for this job"):
+    with pytest.raises(Unreachable, match="no public key was given for this job"):
         opened("t", {})
-    news = logins.LoginNews(folder)
-    news.tell(ssh={"problem": "no sshd"})
+    login_report = logins.LoginReport(folder)
+    login_report.update(ssh={"problem": "no sshd"})
     with pytest.raises(Unreachable, match="no sshd"):
         opened("t", {})
     with socket.create_server(("127.0.0.1", 0)) as server:
-        news.tell(ssh={"port": server.getsockname()[1]})
+        login_report.update(ssh={"port": server.getsockname()[1]})
         near = opened("t", {})
         assert isinstance(near, socket.socket)
         with near:

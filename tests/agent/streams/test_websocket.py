@@ -22,7 +22,7 @@ from chalicelib.agent.streams.websocket import (
     Closed,
     Decoder,
     Peer,
-    ProtocolBroken,
+    ProtocolError,
 )
 
 
@@ -64,8 +64,8 @@ def frames_of(data: bytes) -> list[Frame]:
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    places = sorted({cut % (len(data) + 1) for cut in cuts})
-    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+    streams_most = sorted({cut % (len(data) + 1) for cut in cuts})
+    return [data[a:b] for a, b in zip([0, *streams_most], [*streams_most, len(data)], strict=True)]
 
 
 payloads = st.one_of(
@@ -169,7 +169,7 @@ def test_who_breaks_the_protocol_is_told_and_heard_no_more(data: bytes, code: in
     peer = Peer(client=False)
     _, back = peer.receive(data)
     (said,) = frames_of(back)
-    assert peer.broke and peer.closed is not None and peer.closed.code == code and words in peer.closed.reason
+    assert peer.violated and peer.closed is not None and peer.closed.code == code and words in peer.closed.reason
     assert websocket.read_close(said.payload) == peer.closed
     assert peer.receive(Peer(client=True).message(b"more")) == ([], b"")
 
@@ -177,7 +177,7 @@ def test_who_breaks_the_protocol_is_told_and_heard_no_more(data: bytes, code: in
 def test_a_close_is_answered_once_with_its_code() -> None:
     ours, theirs = Peer(client=False), Peer(client=True)
     parts, back = ours.receive(theirs.message(b"last") + theirs.close(1000, "done"))
-    assert parts == [b"last"] and ours.closed == Closed(1000, "done") and not ours.broke
+    assert parts == [b"last"] and ours.closed == Closed(1000, "done") and not ours.violated
     assert theirs.receive(back) == ([], b"") and theirs.closed == Closed(1000)
     assert ours.close() == theirs.close() == b""
 
@@ -200,7 +200,7 @@ def test_only_codes_that_may_be_sent_are_heard(code: int, exists: bool) -> None:
     if exists:
         assert websocket.read_close(payload) == Closed(code)
         return
-    with pytest.raises(websocket.ProtocolBroken, match="a code that doesn't exist"):
+    with pytest.raises(websocket.ProtocolError, match="a code that doesn't exist"):
         websocket.read_close(payload)
 
 
@@ -221,7 +221,7 @@ def test_who_sends_frames_without_a_byte_may_send_so_many(client: bool) -> None:
     for _ in range(3):
         assert ours.receive(theirs.message(b"") * EMPTY_MOST + theirs.ping() + theirs.message(b"x"))[0] == [b"x"]
     ours.receive(theirs.message(b"") * (EMPTY_MOST + 1))
-    assert ours.broke and ours.closed is not None and ours.closed.code == 1008
+    assert ours.violated and ours.closed is not None and ours.closed.code == 1008
 
 
 # --- the handshake ----------------------------------------------------------------------------------------------------
@@ -255,11 +255,11 @@ def test_a_request_of_ours_is_one_that_we_accept() -> None:
     ],
 )
 def test_another_request_isnt(change: dict[str, str], words: str) -> None:
-    with pytest.raises(ProtocolBroken, match=words):
+    with pytest.raises(ProtocolError, match=words):
         websocket.key_of({**GOOD, **change})
 
 
 def test_a_frame_of_2_to_the_63_bytes_is_none_and_one_of_a_byte_less_may_come() -> None:
     assert Decoder(False).feed(b"\x82\x7f\x7f" + b"\xff" * 7 + b"x") == [(BINARY, b"x")]
-    with pytest.raises(websocket.ProtocolBroken, match=r"a frame claims more than 2\^63 bytes"):
+    with pytest.raises(websocket.ProtocolError, match=r"a frame claims more than 2\^63 bytes"):
         Decoder(False).feed(b"\x82\x7f\x80" + bytes(7))

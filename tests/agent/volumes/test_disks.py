@@ -21,7 +21,7 @@ from chalicelib.agent.kernel.tasks import TaskFolder
 from chalicelib.agent.program import clearing
 from chalicelib.agent.volumes import disks, folders, marks
 from chalicelib.agent.volumes.devices import BlockDevice
-from chalicelib.agent.volumes.disks import LOOK_EVERY, WAIT_SECONDS, TaskDisk, probed
+from chalicelib.agent.volumes.disks import POLL_EVERY, WAIT_SECONDS, TaskDisk, probe
 from chalicelib.agent.volumes.holds import Holds
 from chalicelib.agent.volumes.marks import Mark
 from chalicelib.agent.volumes.signatures import UnusableDisk
@@ -39,7 +39,7 @@ def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None
     wanted = {"volume": "v", "name": "data", "device": {"serial": "vol1", "by_id": ""}}
     with pytest.raises(UnusableDisk, match=r"doesn't show its disk \(serial vol1\) after 60 seconds"):
         TaskDisk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, told.append)
-    assert sum(pauses) == pytest.approx(WAIT_SECONDS, abs=LOOK_EVERY) and set(pauses) == {LOOK_EVERY}
+    assert sum(pauses) == pytest.approx(WAIT_SECONDS, abs=POLL_EVERY) and set(pauses) == {POLL_EVERY}
     assert len(told) == 1 and told[0].startswith("waiting for the disk of volume data, until ")
 
 
@@ -58,7 +58,7 @@ def test_only_a_clear_no_of_blkid_counts(status: int, said: bytes, found: str) -
         assert argv[1] == "-p" and argv[-1] == "/dev/a"
         return subprocess.CompletedProcess(argv, status, said)
 
-    assert probed("/dev/a", run) == found
+    assert probe("/dev/a", run) == found
 
 
 @blkid
@@ -66,7 +66,7 @@ def test_a_disk_on_which_blkid_hangs_isnt_blank() -> None:
     def run(argv: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
         raise subprocess.TimeoutExpired(argv, 60)
 
-    assert "doesn't respond" in probed("/dev/a", run)
+    assert "doesn't respond" in probe("/dev/a", run)
 
 
 @pytest.mark.parametrize("volume", ["", "..", "a/b", ".x", "x" * 101])
@@ -83,11 +83,11 @@ def test_disks_are_counted_by_the_tasks_that_want_them(tmp_path: Path) -> None:
         if task != "gone":
             TaskFolder(str(tmp_path), task).create({})
     (tmp_path / "holds" / "three.17").write_text("a write that was cut off")
-    assert holds.tasks() == ["gone", "one", "two"] and holds.wanted_by_others("one", "v")
+    assert holds.tasks() == ["gone", "one", "two"] and holds.is_used_by_other_tasks("one", "v")
     (tmp_path / "holds" / "two.17").write_text("another")
     holds.forget("two")
     holds.forget("two")
-    assert not holds.wanted_by_others("one", "v"), "one whose folder is gone will never let go of it"
+    assert not holds.is_used_by_other_tasks("one", "v"), "one whose folder is gone will never let go of it"
     assert not (tmp_path / "holds" / "two.17").exists()
 
 
@@ -112,8 +112,8 @@ def test_whoever_only_sees_a_disk_mounted_is_told_if_nobody_uses_it(tmp_path: Pa
 
 
 def test_last_writes_that_fail_are_told(tmp_path: Path) -> None:
-    assert disks.flushed(str(tmp_path)) == ""
-    assert disks.flushed(str(tmp_path / "gone")) == "its last writes failed (No such file or directory)"
+    assert disks.flush(str(tmp_path)) == ""
+    assert disks.flush(str(tmp_path / "gone")) == "its last writes failed (No such file or directory)"
     with pytest.raises(OSError, match="writing to the disk: Bad file descriptor"):
         namespaces.flush(-1)
 
@@ -135,7 +135,7 @@ def test_a_disk_is_read_from_its_node(tmp_path: Path) -> None:
     device = BlockDevice(str(node), "7:0", 1 << 20, False)
     assert disks.read(device).blank
     node.write_bytes(b"x" * (1 << 20))
-    assert disks.read(device).words() == "unknown data"
+    assert disks.read(device).description() == "unknown data"
     node.unlink()
     with pytest.raises(UnusableDisk, match="disk can't be read: No such file or directory"):
         disks.read(device)
@@ -147,7 +147,7 @@ def test_a_disk_that_is_formatted_bears_its_mark_meanwhile(tmp_path: Path) -> No
     node, mark = tmp_path / "disk", Mark("install", "data")
     node.write_bytes(bytes(8 << 20))
     with (tmp_path / "lock").open("w") as lock:
-        disks.formatted(BlockDevice(str(node), "7:0", 8 << 20, False), mark, lock.fileno())
+        disks.format_disk(BlockDevice(str(node), "7:0", 8 << 20, False), mark, lock.fileno())
     assert marks.is_on(str(node), 8 << 20, mark)
 
 
@@ -166,7 +166,7 @@ def test_those_who_use_a_disk_are_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_made_step_by_step(tmp_path: Path) -> None:
-    opened = folders.opened(f"{tmp_path}/a/./b//c", folders.maker(0o700))
+    opened = folders.open_folder(f"{tmp_path}/a/./b//c", folders.maker(0o700))
     assert os.path.samestat(os.fstat(opened), (tmp_path / "a/b/c").stat())
     os.close(opened)
     assert ((tmp_path / "a/b").stat().st_mode & 0o777, (tmp_path / "a/b/c").stat().st_mode & 0o777) == (0o755, 0o700)
@@ -179,7 +179,7 @@ def test_what_isnt_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     for path, words in (("file/x", "file isn't a folder"), ("link", "is a link to file"), ("no", "there is no folder")):
         with pytest.raises(UnusableDisk, match=words):
-            folders.opened(f"{tmp_path}/{path}")
+            folders.open_folder(f"{tmp_path}/{path}")
 
 
 def test_missing_folders_from_above(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_root_gives_a_folder_to_its_user(tmp_path: Path) -> None:
 
 
 def test_a_fresh_folder_is_nobodys_until_it_is_given(tmp_path: Path) -> None:
-    opened = folders.opened(f"{tmp_path}/a", folders.maker(folders.UNFINISHED))
+    opened = folders.open_folder(f"{tmp_path}/a", folders.maker(folders.UNFINISHED))
     assert folders.unfinished(opened) and stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0, "nor may anybody enter"
     folders.give(opened, os.getuid(), os.getgid())
     assert not folders.unfinished(opened) and (tmp_path / "a").stat().st_mode & 0o777 == 0o755

@@ -50,6 +50,6 @@ def test_one_that_was_changed_is_none(disk: Path, at: int) -> None:
 def test_it_looks_like_nothing_that_anybody_else_writes(disk: Path) -> None:
     marks.put(str(disk), SIZE, MARK)
     data = disk.read_bytes()
-    found = signatures.look(lambda at, length: data[at : at + length], SIZE)
-    assert found.words() == "unknown data"
+    found = signatures.inspect(lambda at, length: data[at : at + length], SIZE)
+    assert found.description() == "unknown data"
     assert [signatures.formattable(found, {}, marked) for marked in (True, False)] == [True, False]

@@ -14,9 +14,9 @@ from chalicelib.agent.volumes.signatures import (
     EXT_COPIES,
     FILESYSTEMS,
     MIB,
-    OTHERS,
     PAGES,
     SWAP,
+    UNSUPPORTED,
     ZFS,
     Contents,
     Magic,
@@ -24,11 +24,11 @@ from chalicelib.agent.volumes.signatures import (
     UnusableDisk,
     choose,
     formattable,
-    look,
+    inspect,
 )
 
 SIZE = 200 * MIB
-KNOWN = [*FILESYSTEMS, *CONTAINERS, *OTHERS]
+KNOWN = [*FILESYSTEMS, *CONTAINERS, *UNSUPPORTED]
 
 
 def disk(*written: tuple[int, bytes], size: int = SIZE) -> Contents:
@@ -44,12 +44,12 @@ def disk(*written: tuple[int, bytes], size: int = SIZE) -> Contents:
                 found[start + offset] = data[offset]
         return bytes(found)
 
-    return look(read, size)
+    return inspect(read, size)
 
 
 def test_zeroes_are_blank() -> None:
     assert disk() == Contents(blank=True)
-    assert disk().words() == "nothing"
+    assert disk().description() == "nothing"
     assert formattable(disk(), {}, False)
 
 
@@ -81,8 +81,8 @@ def test_zeroes_are_blank() -> None:
 )
 def test_what_formats_begin_with(at: int, data: str, words: str) -> None:
     """As their documentation has it, in numbers of its own: the table's are what is tested."""
-    assert disk((at, bytes.fromhex(data))).words() == words
-    assert disk((at + 1, bytes.fromhex(data))).words() != words
+    assert disk((at, bytes.fromhex(data))).description() == words
+    assert disk((at + 1, bytes.fromhex(data))).description() != words
 
 
 @pytest.mark.parametrize(("size", "blank"), [(0, False), (1, True), (MIB + 1, True)])
@@ -93,7 +93,7 @@ def test_a_disk_of_any_size_is_blank_but_of_none_nothing_is_known(size: int, bla
 @pytest.mark.parametrize("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
 def test_every_signature_is_named_and_nothing_with_one_is_formatted(magic: Magic) -> None:
     found = disk((magic.at, magic.text))
-    assert magic.name in found.words()
+    assert magic.name in found.description()
     assert not found.blank and not formattable(found, {}, False)
 
 
@@ -105,24 +105,24 @@ def test_not_even_on_a_disk_that_we_began_to_format(magic: Magic) -> None:
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("text", SWAP)
 def test_swap_of_every_page_size(page: int, text: bytes) -> None:
-    assert disk((page - 10, text)).others == ("swap space",)
+    assert disk((page - 10, text)).unsupported == ("swap space",)
 
 
 @pytest.mark.parametrize("sector", range(4))
 def test_lvm_in_each_of_its_sectors(sector: int) -> None:
-    assert disk((sector * 512, b"LABELONE")).others == ("an LVM physical volume",)
+    assert disk((sector * 512, b"LABELONE")).unsupported == ("an LVM physical volume",)
 
 
 @pytest.mark.parametrize("at", [-65536, -8192])
 def test_arrays_whose_mark_is_at_the_end(at: int) -> None:
     for text in signatures.MD:
-        assert disk((at, text)).others == ("a RAID member (md)",)
+        assert disk((at, text)).unsupported == ("a RAID member (md)",)
 
 
 @pytest.mark.parametrize("label", [0, 256 << 10, -(512 << 10), -(256 << 10)])
 def test_zfs_by_each_of_its_labels(label: int) -> None:
     for text in ZFS:
-        assert disk((label + (128 << 10) + 3 * 1024, text)).others == ("a ZFS disk",)
+        assert disk((label + (128 << 10) + 3 * 1024, text)).unsupported == ("a ZFS disk",)
 
 
 @pytest.mark.parametrize("copy", EXT_COPIES, ids=lambda copy: str(copy.at))
@@ -130,14 +130,14 @@ def test_an_ext4_filesystem_whose_beginning_is_lost(copy: Magic) -> None:
     block = bytearray(128)
     block[56:58], block[24] = copy.text, 2
     found = disk((copy.at, bytes(block)))
-    assert found.others == ("remains of an ext4 filesystem",)
+    assert found.unsupported == ("remains of an ext4 filesystem",)
     assert (formattable(found, {}, False), formattable(found, {}, True)) == (False, True), "mkfs of ours was cut off"
 
 
 @pytest.mark.parametrize("at", [0, 5000, MIB - 1, -MIB, -1])
 def test_unknown_data_at_either_end_isnt_blank(at: int) -> None:
     found = disk((at, b"x"))
-    assert not found.blank and found.words() == "unknown data"
+    assert not found.blank and found.description() == "unknown data"
     assert not formattable(found, {}, False)
 
 
@@ -159,12 +159,12 @@ def mbr(kind: int = 0x83, flag: int = 0, entry: int = 0) -> bytes:
 )
 def test_partition_tables(start: tuple[int, bytes], words: str) -> None:
     found = disk(start)
-    assert (found.table, found.words()) == (words, words)
+    assert (found.table, found.description()) == (words, words)
     assert not formattable(found, {}, True)
 
 
 def test_a_table_with_its_copy_is_one_table() -> None:
-    assert disk((512, b"EFI PART"), (-512, b"EFI PART")).words() == "a GPT partition table"
+    assert disk((512, b"EFI PART"), (-512, b"EFI PART")).description() == "a GPT partition table"
 
 
 def test_a_filesystem_may_begin_with_a_boot_sector_and_end_with_an_old_table() -> None:
@@ -186,7 +186,7 @@ def test_a_filesystem_with_anything_else_is_left_alone(written: tuple[tuple[int,
         choose("/dev/a", disk(*written), {})
 
 
-EXT, SWAPPED, EMPTY = Contents(("ext4",)), Contents(others=("swap space",)), Contents(blank=True)
+EXT, SWAPPED, EMPTY = Contents(("ext4",)), Contents(unsupported=("swap space",)), Contents(blank=True)
 TABLE = Contents(table="a GPT partition table")
 
 
@@ -232,4 +232,4 @@ def test_what_real_programs_make(tmp_path: Path, program: str) -> None:
             file.seek(at)
             return file.read(length)
 
-        assert look(read, 400 * MIB).words() == MAKERS[program]
+        assert inspect(read, 400 * MIB).description() == MAKERS[program]

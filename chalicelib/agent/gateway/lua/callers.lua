@@ -1,14 +1,14 @@
--- Who asks, and at which host: nginx has all that says so in one variable, `$caller`. A worker reads that once, and
--- keeps what it found until something changes, and for a minute at most, because tokens are in it: the next request of
--- the same caller costs one look at it.
+-- The caller of a request and the host that it names, from the headers that nginx puts into one variable, `$caller`. A
+-- worker parses each value once, and caches the result until the configuration changes, and for a minute at most
+-- because it contains tokens. So the next request of the same caller costs one table access.
 
 local headers = require "headers"
 local services = require "services"
 
 local M = {}
-local MOST, LONG = 1000, 2048  -- callers; characters of one: anybody may send them
+local MOST, LONG = 1000, 2048  -- callers in the cache; characters of one that is cached
 local MINUTE = 60
-local found, kept, seen, since = {}, 0, -1, 0
+local found, count, cached_version, since = {}, 0, -1, 0
 
 local function read()
     local host = ngx.var.host
@@ -31,8 +31,8 @@ end
 
 function M.current()
     local version, now = services.version(), ngx.now()
-    if version ~= seen or kept >= MOST or now - since > MINUTE then
-        found, kept, seen, since = {}, 0, version, now
+    if version ~= cached_version or count >= MOST or now - since > MINUTE then
+        found, count, cached_version, since = {}, 0, version, now
     end
     local text = ngx.var.caller
     local caller = found[text]
@@ -40,7 +40,7 @@ function M.current()
         caller = read()
         if #text <= LONG then
             found[text] = caller
-            kept = kept + 1
+            count = count + 1
         end
     end
     return caller

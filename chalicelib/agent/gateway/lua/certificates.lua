@@ -1,5 +1,5 @@
--- The certificate of the host that a client names, from shared memory. Without one, the handshake ends with the
--- certificate of nobody that nginx was started with.
+-- The certificate for the host that a client names, from shared memory. Without one, the handshake uses the certificate
+-- without a name that nginx was started with.
 
 local services = require "services"
 local ssl = require "ngx.ssl"
@@ -12,7 +12,7 @@ function M.show()
     if not found then
         return
     end
-    if not found.chain then  -- parsed once a worker: `found` lives until something changes
+    if not found.chain then  -- parsed once a worker: `found` is cached until the configuration changes
         found.chain = assert(ssl.parse_pem_cert(found.certificate))
         found.private = assert(ssl.parse_pem_priv_key(found.key))
     end

@@ -1,7 +1,7 @@
--- The control program's way in, over a unix socket that nobody else may open.
+-- The control program's interface, over a unix socket that no other user may open.
 --
---   POST /set     {"key": "text", "other": false}   puts and removes entries: all of them, or none if there is no room
---   POST /counts  {"runs": [...], "jobs": [...]}    what those have seen, up to now (counting.lua)
+--   POST /set     {"key": "text", "other": false}   sets and removes entries: all of them, or none if memory is full
+--   POST /counts  {"runs": [...], "jobs": [...]}    their counts so far (counting.lua)
 --   GET  /keys    the keys of all entries, for a control program that has just started
 --   POST /forget  {"tokens": true}                  every verdict about tokens
 
@@ -11,7 +11,7 @@ local counting = require "counting"
 local M = {}
 local served = ngx.shared.served
 
-local function said()
+local function read_body()
     ngx.req.read_body()
     local text = ngx.req.get_body_data()
     if not text and ngx.req.get_body_file() then
@@ -34,13 +34,13 @@ local function set(entries)
         before[key] = served:get(key) or false
     end
     for key, text in pairs(entries) do
-        local kept, problem = true, nil
+        local stored, problem = true, nil
         if text then
-            kept, problem = served:safe_set(key, text)
+            stored, problem = served:safe_set(key, text)
         else
             served:delete(key)
         end
-        if not kept then
+        if not stored then
             for earlier, value in pairs(before) do
                 served:set(earlier, value or nil)
             end
@@ -61,23 +61,23 @@ local function keys()
 end
 
 function M.serve()
-    local asked = ngx.var.request_method .. " " .. ngx.var.uri
-    if asked == "GET /keys" then
+    local call = ngx.var.request_method .. " " .. ngx.var.uri
+    if call == "GET /keys" then
         return keys()
     end
-    local body = said()
+    local body = read_body()
     if type(body) ~= "table" then
         return reply(400, { problem = "the body isn't a JSON object" })
-    elseif asked == "POST /set" then
+    elseif call == "POST /set" then
         return set(body)
-    elseif asked == "POST /counts" then
+    elseif call == "POST /counts" then
         return reply(200, counting.read(body.runs or {}, body.jobs or {}))
-    elseif asked == "POST /forget" then
+    elseif call == "POST /forget" then
         ngx.shared.judged:flush_all()
-        served:incr("version", 1, 0)  -- or workers would go on with what they have looked up
+        served:incr("version", 1, 0)  -- or workers would go on with their cached entries
         return reply(200, {})
     end
-    reply(404, { problem = "there is nothing at " .. asked })
+    reply(404, { problem = "there is nothing at " .. call })
 end
 
 return M

@@ -1,18 +1,18 @@
--- What each service and each replica has under way, in shared memory: the control program reads it every second and
--- makes its buckets of it, and a replica that is being drained is let go once it has nothing under way.
+-- The current requests of each service and each replica, counted in shared memory. The control program reads the counts
+-- every second for its buckets, and a draining replica is let go when it has no requests.
 --
--- A worker tells there what it has counted ten milliseconds after it began to count: all at once, so that a busy one
--- does it once for hundreds of requests. Of each number it tells its own part, so that one that is killed takes that
--- along: a service that seemed to be busy for ever would never be scaled down.
+-- A worker adds its counts to shared memory ten milliseconds after the first change, all at once, so that a busy
+-- worker does that once for hundreds of requests. Each worker has its own part of a number, so that the part of a
+-- killed worker can be removed: a service that seemed busy for ever would never be scaled down.
 
 local M = {}
 local SOON = 0.01  -- seconds
 local counts = ngx.shared.counts
 local own
-local total, busy, jobs = {}, {}, {}  -- by run, by run, by job: what has been added and isn't told yet
-local telling = false
+local total, busy, jobs = {}, {}, {}  -- by run, by run, by job: counts that aren't in shared memory yet
+local publishing = false
 
--- A worker begins, perhaps in the place of one that was killed.
+-- Start a worker, perhaps in place of one that was killed.
 function M.start()
     own = "|" .. ngx.worker.id()
     for _, key in ipairs(counts:get_keys(0)) do
@@ -26,25 +26,25 @@ function M.start()
     end
 end
 
-local function tell()
-    telling = false
+local function publish()
+    publishing = false
     for run, more in pairs(total) do
         counts:incr("total|" .. run, more, 0)
     end
     for run, more in pairs(busy) do
         counts:incr("busy|" .. run .. own, more, 0)
     end
-    for job, more in pairs(jobs) do  -- of all workers in one number, too: each choice looks at that of all replicas
+    for job, more in pairs(jobs) do  -- and in one number for all workers, which each choice among replicas reads
         counts:incr("job|" .. job, more, 0)
         counts:incr("part|" .. job .. own, more, 0)
     end
     total, busy, jobs = {}, {}, {}
 end
 
-local function tell_soon()
-    telling = ngx.timer.at(SOON, tell)
-    if not telling then
-        tell()  -- the worker is about to end
+local function publish_soon()
+    publishing = ngx.timer.at(SOON, publish)
+    if not publishing then
+        publish()  -- the worker is ending
     end
 end
 
@@ -56,23 +56,23 @@ local function all(key)
     return sum
 end
 
--- A request that a replica gets, or should have got.
+-- Count a request that a replica gets, or would have got.
 function M.begin(run)
     total[run] = (total[run] or 0) + 1
     busy[run] = (busy[run] or 0) + 1
-    if not telling then
-        tell_soon()
+    if not publishing then
+        publish_soon()
     end
 end
 
 function M.finish(run)
     busy[run] = (busy[run] or 0) - 1
-    if not telling then
-        tell_soon()
+    if not publishing then
+        publish_soon()
     end
 end
 
--- How many are held now, this one included.
+-- The number of waiting requests, including this one.
 function M.hold(run)
     counts:incr("held|" .. run .. own, 1, 0)
     return all("held|" .. run)
@@ -82,18 +82,18 @@ function M.release(run)
     counts:incr("held|" .. run .. own, -1)
 end
 
--- A replica gets a request.
+-- Count a request that a replica gets.
 function M.take(job)
     jobs[job] = (jobs[job] or 0) + 1
-    if not telling then
-        tell_soon()
+    if not publishing then
+        publish_soon()
     end
 end
 
 function M.give(job)
     jobs[job] = (jobs[job] or 0) - 1
-    if not telling then
-        tell_soon()
+    if not publishing then
+        publish_soon()
     end
 end
 
@@ -101,14 +101,14 @@ function M.busy(job)
     return (counts:get("job|" .. job) or 0) + (jobs[job] or 0)
 end
 
--- True once in so many seconds.
+-- True once in this many seconds.
 function M.first(key, seconds)
     return counts:add(key, true, seconds)
 end
 
--- As it was when this was called: what other workers had counted by then they have told since.
-function M.read(runs, asked)
-    tell()
+-- The counts as of this call: other workers have added theirs meanwhile.
+function M.read(runs, job_ids)
+    publish()
     if ngx.worker.count() > 1 then
         ngx.sleep(2 * SOON)
     end
@@ -120,7 +120,7 @@ function M.read(runs, asked)
             held = all("held|" .. run),
         }
     end
-    for _, job in ipairs(asked) do
+    for _, job in ipairs(job_ids) do
         found.jobs[job] = counts:get("job|" .. job) or 0
     end
     return found

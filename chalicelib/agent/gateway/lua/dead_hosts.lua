@@ -1,14 +1,15 @@
--- A host that loses its power or its network says nothing about it, and what it was sent would wait for minutes, until
--- nginx loses its patience. So connections to replicas end once their host's kernel is silent. Its applications may be as
--- slow as they like: they may take no connection for long, answer nothing, and read nothing of what is sent (which
--- TCP_USER_TIMEOUT wouldn't tell from silence).
+-- Detection of dead hosts. A host that loses its power or its network sends nothing, so requests to it would wait for
+-- minutes, until nginx's time-outs. So connections to replicas end when their host's kernel is silent. Applications may
+-- be as slow as they like: they may accept no connection for long, answer nothing, and read nothing of what is sent
+-- (which TCP_USER_TIMEOUT couldn't distinguish from silence).
 --
---   what was sent isn't acknowledged, though it was repeated three times: that is below two seconds within a network.
---     As far as anybody knows no application got it, so another replica does (door.lua).
---   there is nothing to acknowledge: the kernel asks from time to time, and ends the connection after ten seconds.
+--   Sent data isn't acknowledged, though it was repeated three times, which takes less than two seconds in a network.
+-- No
+--     application is known to have received it, so another replica gets the request (door.lua).
+--   Nothing is to be acknowledged: the kernel probes the connection, and ends it after ten seconds.
 --
--- nginx has directives for neither, but marks its connections to replicas (`proxy_socket_keepalive`). By that each worker
--- finds them among its descriptors, after requests that may have made some.
+-- nginx has no directives for that, but marks its connections to replicas (`proxy_socket_keepalive`). By that mark each
+-- worker finds them among its descriptors, after requests that may have opened some.
 
 local ffi = require "ffi"
 
@@ -26,11 +27,11 @@ local SOL_SOCKET, SO_KEEPALIVE = 1, 9
 local TCP, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_INFO = 6, 4, 5, 6, 11
 local ESTABLISHED, BOTH_WAYS = 1, 2
 local number, size = ffi.new("int[1]"), ffi.new("unsigned int[1]")
-local info = ffi.new("unsigned char[3]")  -- the beginning of tcp_info: its state, another one, and the repetitions
+local info = ffi.new("unsigned char[3]")  -- the beginning of tcp_info: state, congestion state, retransmissions
 local scheduled, changed = false, false
-local connections, found_at = {}, 0  -- their descriptors
+local connections, found_at = {}, 0  -- the descriptors of connections to replicas
 
--- nil, where the descriptor has none of the kind.
+-- A socket option; nil if the descriptor doesn't have it.
 local function option(fd, level, name)
     size[0] = ffi.sizeof(number)
     return ffi.C.getsockopt(fd, level, name, number, size) == 0 and number[0] or nil
@@ -45,7 +46,7 @@ local function set(fd, name, value)
     ffi.C.setsockopt(fd, TCP, name, number, ffi.sizeof(number))
 end
 
--- More than any descriptor of this process.
+-- A number above every descriptor of this process.
 local function table_size()
     local file = assert(io.open("/proc/self/status"))
     local text = file:read("*a")
@@ -57,7 +58,7 @@ local function find()
     connections, found_at, changed = {}, ngx.now(), false
     for fd = 0, table_size() - 1 do
         local idle = is_marked(fd) and option(fd, TCP, TCP_KEEPIDLE)  -- a unix socket has none
-        if idle and idle ~= IDLE then  -- once: it makes the kernel ask at once
+        if idle and idle ~= IDLE then  -- only once, because it makes the kernel probe at once
             set(fd, TCP_KEEPINTVL, EVERY)
             set(fd, TCP_KEEPCNT, PROBES)
             set(fd, TCP_KEEPIDLE, IDLE)
@@ -95,7 +96,7 @@ local function check(premature)
     end
 end
 
--- A request goes to a replica, perhaps over a new connection.
+-- Called when a request goes to a replica, perhaps over a new connection.
 function M.watch()
     changed = true
     if not scheduled then

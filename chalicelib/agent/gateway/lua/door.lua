@@ -1,4 +1,4 @@
--- A request's way through the gateway, phase by phase. What each step decides is in a module of its own.
+-- The path of a request through the gateway, phase by phase. The decisions of each step are in modules of their own.
 
 local access = require "access"
 local balancer = require "ngx.balancer"
@@ -16,13 +16,13 @@ local services = require "services"
 local states = require "states"
 
 local M = {}
-local WHOLE = 1024 * 1024  -- bytes of a body that is read before it goes on, so that it can go to another replica
+local BUFFERED = 1024 * 1024  -- bytes of a body that is read first, so that it can be sent to another replica
 local STEPS = 13  -- @streamed_N takes 2^N MB in chunks
 local HEAD, LINES = 16 * 1024, 128
-local BODY = 64 * 1024 * 1024  -- what may be asked of models
-local CONNECT, BRIEFLY = 5, 1  -- seconds to reach a replica: the only one, or one beside others
+local BODY = 64 * 1024 * 1024  -- the largest body of a request to a model
+local CONNECT, BRIEFLY = 5, 1  -- seconds to connect to a replica: to the only one, or to one of several
 local TRIES = 3
-local BODILESS = { GET = true, HEAD = true, OPTIONS = true, DELETE = true }  -- nearly always
+local BODILESS = { GET = true, HEAD = true, OPTIONS = true, DELETE = true }  -- they rarely have a body
 local CHALLENGES = "/.well-known/acme-challenge/"
 local OFF = "This service has no replicas, as configured. Its owner can apply it with another `replicas`."
 
@@ -40,7 +40,7 @@ local TROUBLES = {
     [505] = { "bad_version", "This version of HTTP isn't spoken here; send HTTP/1.1" },
 }
 
--- Whether it may go on --------------------------------------------------------------------------------------------
+-- Admission -------------------------------------------------------------------------------------------------------
 
 local function refuse_caller()
     local other = "or a valid one for its services (`dstack service token`): `Authorization: Bearer …`"
@@ -57,7 +57,7 @@ local function may_come(caller, project, run)
     end
 end
 
--- `address`: where the same is over https, if that is known.
+-- `address`: the same address over https, if it is known.
 local function refuse_in_the_open(address)
     local hint = "this gateway has no https. Whoever runs it can give it a `certificate`"
     if address then
@@ -81,33 +81,33 @@ local function asks_first()
     return ngx.var.request_method == "OPTIONS" and ngx.var.http_origin and ngx.var.http_access_control_request_method
 end
 
--- What some would read as a way up: the limits of a prefix, or a router's paths, must hold for whoever reads it.
+-- Paths that some servers read as leading upwards: prefixes' limits and routers' paths must hold for every reader.
 local function climbs(target)
     if not target:find(".", 1, true) and not target:find("%", 1, true) then
         return false
     end
     local path = target:match("^[^?]*"):gsub("%%2[eE]", "."):gsub("%%2[fF]", "/"):gsub("%%5[cC]", "/"):gsub("\\", "/") .. "/"
-    path = path:gsub("%%3[bB]", ";"):gsub("/(%.%.?);", "/%1/")  -- some servers drop what follows a `;`
+    path = path:gsub("%%3[bB]", ";"):gsub("/(%.%.?);", "/%1/")  -- some servers drop a `;` and what follows
     return path:find("/./", 1, true) or path:find("/../", 1, true)
 end
 
--- A head as everybody reads it: nginx allows more, and passes that on. (A value with blanks at its end comes from nginx
--- with a line feed in the place of the first of them.)
+-- A head that every server reads alike: nginx accepts more, and passes that on. (nginx replaces the first blank at the
+-- end of a value with a line feed.)
 local NAME, VALUE = [[[!#$%&'*+.^_`|~0-9A-Za-z-]+:]], [[[\t\x20-\x7e\x80-\xff]*\r?\n]]
 local STRICT = [[^[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/|\*|(?i:https?)://)[\x21-\x7e]* HTTP/1\.[01]\r?\n(?:]]
     .. NAME .. VALUE .. [[(?:[\t ]*\r?\n)?){0,]] .. LINES .. [[}(?:\r?\n)?$]]
 local STRICT2 = "^(?:" .. NAME .. VALUE .. ")*$"
 
--- The headers of HTTP/2 as lines, and whether there are more than may be.
+-- The headers of HTTP/2 as lines, and whether they exceed the limit.
 local function lines()
     local found, more = ngx.req.get_headers(LINES)
-    local said = {}
+    local text = {}
     for name, value in pairs(found) do
         for _, each in ipairs(type(value) == "table" and value or { value }) do
-            said[#said + 1] = name .. ": " .. each .. "\r\n"
+            text[#text + 1] = name .. ": " .. each .. "\r\n"
         end
     end
-    return table.concat(said), more
+    return table.concat(text), more
 end
 
 local function check_size(size)
@@ -120,9 +120,9 @@ local function is_strict(caller)
     if not caller.http2 then
         return ngx.re.find(ngx.req.raw_header(), STRICT, "jo")
     end
-    local said, more = lines()
-    check_size(#ngx.var.request_uri + #said)  -- the length that nginx knows is that of the compressed headers
-    return not more and ngx.re.find(said, STRICT2, "jo")
+    local text, more = lines()
+    check_size(#ngx.var.request_uri + #text)  -- nginx's length is that of the compressed headers
+    return not more and ngx.re.find(text, STRICT2, "jo")
 end
 
 local function check_form(caller)
@@ -155,7 +155,7 @@ local function check_limit(service)
     end
 end
 
--- As it was announced, or nil.
+-- The announced length of the body, or nil.
 local function body_size()
     return tonumber(ngx.var.content_length)
 end
@@ -166,8 +166,8 @@ local function check_body(size, most)
     end
 end
 
--- Whoever has no token yet is sent to https, where there is some. A token that has come without is taken from nobody:
--- whoever sends one would go on doing so, and never notice.
+-- A caller without a token is redirected to https, if the service has it. A token that came over plain http isn't
+-- accepted: its sender would go on exposing it, and never notice.
 local function check_way(caller, service)
     if caller.secure then
         return
@@ -190,19 +190,19 @@ local function check_path(service)
     end
 end
 
--- Count it, and wait for a replica if there is none. `at`: when the service was looked up.
+-- Count a request, and wait for a replica if there is none. `at`: when the service was looked up.
 local function go_on(host, service, at, models, only)
     local state = {
         host = host,
         service = service,
         models = models,
         only = only,
-        at = at,  -- later, when it was passed on
+        at = at,  -- later the time at which it was passed on
         held = false,
-        job = false,  -- of the replica that has it, and its host
+        job = false,  -- that of the replica which has it, and its host
         at_host = false,
-        tried = false,  -- or the jobs that had it and their hosts, as a set
-        trouble = false,  -- or the status with which it ends: nginx itself makes 500 of all that `choose` refuses
+        tried = false,  -- or a set of the jobs that had it and their hosts
+        trouble = false,  -- or the status with which it ends, because nginx turns every refusal of `choose` into 500
     }
     states.begin(state)
     counting.begin(service.run)
@@ -235,7 +235,7 @@ function M.admit()
     admit(callers.current(), body_size())
 end
 
--- gRPC needs HTTP/2 up to the replica. Its clients read no body, but two headers.
+-- gRPC needs HTTP/2 up to the replica. Its clients read two headers instead of a body.
 local function refuse_grpc()
     local kind = ngx.var.http_content_type or ""
     if kind:match("^application/grpc[;+]") or kind == "application/grpc" then
@@ -247,14 +247,14 @@ local function refuse_grpc()
     end
 end
 
--- The control plane sends agents to https where there is one, so whoever comes without is none of them.
+-- The control plane sends agents to https if the gateway has it, so a caller over plain http isn't an agent.
 local function check_agents_way(caller)
     if SECURE and not caller.secure then
         problems.refuse(403, "forbidden", "Streams of agents come over https only")
     end
 end
 
--- A host that isn't served answers as one whose service takes no caller without a token, so nobody learns which are.
+-- A host that isn't served answers like one whose service needs a token, so that callers can't tell which are served.
 local function refuse_host(caller)
     check_head(caller)
     check_way(caller, { auth = true, https = SECURE })
@@ -277,9 +277,9 @@ function M.enter()
     local unannounced = caller.http2 and not size
     if unannounced and BODILESS[ngx.var.request_method] then
         return ngx.exec("@short")
-    elseif caller.chunked or unannounced or size and size > WHOLE then
+    elseif caller.chunked or unannounced or size and size > BUFFERED then
         local step = 0
-        while WHOLE * 2 ^ step < service.body and step < STEPS do
+        while BUFFERED * 2 ^ step < service.body and step < STEPS do
             step = step + 1
         end
         return ngx.exec("@streamed_" .. step)
@@ -298,7 +298,7 @@ function M.answer_challenge()
     return ngx.exit(200)
 end
 
--- Below /agent/streams/, which agents dial, at the gateway's own host or address
+-- Below /agent/streams/, which agents dial at the gateway's own host or address
 function M.enter_agent()
     local caller = callers.current()
     if caller.service and not caller.service.models then
@@ -323,34 +323,34 @@ function M.admit_to_models()
         refuse_in_the_open()
     end
     may_come(caller, door.project, "")
-    local asked = models.read()
-    if asked.kind == "models" then
+    local call = models.read()
+    if call.kind == "models" then
         ngx.header["Content-Type"] = "application/json"
-        ngx.print(json.encode(models.list(door, asked.name)))
+        ngx.print(json.encode(models.list(door, call.name)))
         return ngx.exit(200)
     end
     check_body(body_size(), BODY)
     local host, only
-    if asked.kind == "stored" then
-        host, only = models.maker(door, asked.id)
+    if call.kind == "stored" then
+        host, only = models.maker(door, call.id)
     else
-        local named = models.named(door, asked.path)
-        local before = asked.path == "responses" and named.previous_response_id
+        local named = models.named(door, call.path)
+        local before = call.path == "responses" and named.previous_response_id
         if before then
             host, only = models.maker(door, before)
         else
             host = models.pick(door, named.model)
         end
-        ngx.ctx.watch = asked.path == "responses" and { project = door.project, host = host } or nil
+        ngx.ctx.watch = call.path == "responses" and { project = door.project, host = host } or nil
     end
     local service = services.at(host)
-    ngx.req.set_uri(service.model .. "/" .. asked.path)
+    ngx.req.set_uri(service.model .. "/" .. call.path)
     check_limit(service)
     headers.clean(caller, door)
     go_on(host, service, ngx.now(), true, only or false)
 end
 
--- Which replica gets it -------------------------------------------------------------------------------------------
+-- The choice of a replica ----------------------------------------------------------------------------------------
 
 local function give_up(state, status)
     state.trouble = TROUBLES[status] and status or 502
@@ -359,7 +359,7 @@ end
 
 local function note_failure(state, status)
     if ngx.now() - state.at > CONNECT + 1 then
-        return give_up(state, status)  -- it was reached, and worked on that for long: the next one gets no such request
+        return give_up(state, status)  -- the replica has worked on it for long, so no other gets it
     end
     replicas.mark(state.job)
     counting.give(state.job)
@@ -377,7 +377,7 @@ function M.choose()
         balancer.set_more_tries(TRIES - 1)
     end
     local now, service = ngx.now(), state.service
-    if failed or now ~= state.at then  -- a verdict or the body may have taken a while
+    if failed or now ~= state.at then  -- the verdict or the body may have taken a while
         service = services.at(state.host)
     end
     local replica = service and service.run == state.service.run and replicas.pick(service.replicas, state.tried, state.only)
@@ -415,7 +415,7 @@ function M.answer()
     if state and state.job then
         if ngx.status < 200 and (ngx.status ~= 101 or ngx.var.upgrade_wanted == "") then
             ngx.log(ngx.WARN, "replica ", state.job, " sends ", ngx.status, " unasked, which nginx takes for its answer")
-            return ngx.exit(ngx.ERROR)  -- or the client would take the next answer for this one's
+            return ngx.exit(ngx.ERROR)  -- or the client would take the next response for this one
         end
         headers.clean_response()
     end

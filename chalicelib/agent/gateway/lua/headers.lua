@@ -1,11 +1,11 @@
--- Headers that are about one connection only, not about the request or the response as a whole, as far as
--- `Connection` lists them; nginx.conf has those that are known by name.
+-- Headers of one connection, not of the request or the response as a whole, that `Connection` lists; nginx.conf has
+-- those with well-known names.
 
 local M = {}
--- Whoever names one that frames a message, or says where it goes, has made it another message for the next reader.
+-- Without one that frames a message or names its target, the next server would read another message.
 local FRAME = { upgrade = true, host = true, ["content-length"] = true, ["transfer-encoding"] = true }
 
--- Those in a `Connection`, or nil.
+-- The headers that a `Connection` lists, or nil.
 function M.listed(connection)
     local names
     if connection and connection ~= "keep-alive" and connection ~= "close" then
@@ -23,7 +23,7 @@ function M.upgrade()
     ngx.var.connection_wanted, ngx.var.upgrade_wanted = "upgrade", "websocket"
 end
 
--- From a request. Who calls is told only to an application that judges callers itself.
+-- Remove headers from a request. Only an application that authenticates callers itself gets their credentials.
 function M.clean(caller, service)
     local listed = caller.listed
     for place = 1, listed and #listed or 0 do
@@ -37,7 +37,7 @@ function M.clean(caller, service)
     end
 end
 
--- From a replica's response.
+-- Remove headers from a replica's response.
 function M.clean_response()
     local listed = M.listed(ngx.var.upstream_http_connection)
     for place = 1, listed and #listed or 0 do

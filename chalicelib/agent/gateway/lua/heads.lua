@@ -1,13 +1,13 @@
--- A few fields of a request's body, read from its beginning. The body goes on unchanged, so nothing is built from it:
--- only texts at the top level of a JSON object, or the parts of a form, are looked for. A megabyte of signs takes a
--- while, so other requests have their turn in between.
+-- A few fields of a request's body, read from its beginning: texts at the top level of a JSON object, or parts of a
+-- form. The body is passed on unchanged, so it isn't parsed entirely. A megabyte takes a while, so other requests get
+-- their turn in between.
 
 local json = require "cjson.safe"
 
 local M = {}
-local LONGEST = 4096  -- bytes of a field, as it is written
-local STEPS = 2000  -- signs that are read at a time
-local PARTS = 100  -- of a form, among which the fields must be
+local LONGEST = 4096  -- bytes of a field in the body
+local STEPS = 2000  -- tokens that are read before other requests get their turn
+local PARTS = 100  -- of a form, which must include the fields
 
 local function count(steps)
     if steps < STEPS then
@@ -17,7 +17,7 @@ local function count(steps)
     return 0
 end
 
--- Where the text that begins at `from` ends, or nil if it doesn't.
+-- The end of the text that begins at `from`; nil if it doesn't end.
 local function text_end(text, from)
     local at, steps = from + 1, 0
     while true do
@@ -37,7 +37,7 @@ local function plain(text, from, to)
     return value and value[1] or ""
 end
 
--- Those of `names` that are there; of two fields with one name the first counts.
+-- The fields with these names; of two with one name the first counts.
 function M.json(text, names)
     local found, depth, field, is_value, at, steps = {}, 0, "", false, 1, 0
     while true do

@@ -1,14 +1,14 @@
--- A request for a service without a ready replica waits for one, and wakes the service: the control program is told
--- at once, and again every two seconds as long as somebody comes.
+-- A request for a service without a ready replica waits for one, and wakes the service: the control program is notified
+-- at once, and again every two seconds while requests arrive.
 
 local questions = require "questions"
 local counting = require "counting"
 local services = require "services"
 
 local M = {}
-local MOST, LOOK = 1000, 0.05  -- requests of one service; seconds
+local MOST, POLL_EVERY = 1000, 0.05  -- requests of one service; seconds
 
--- The service with its replicas; or nil if it has none in time, or too many wait already.
+-- The service with its replicas; nil if it gets none in time, or if too many requests wait.
 function M.wait(host, service, state)
     local run = service.run
     state.held = true
@@ -21,7 +21,7 @@ function M.wait(host, service, state)
     end
     local deadline = ngx.now() + service.hold
     while ngx.now() < deadline do
-        ngx.sleep(LOOK)
+        ngx.sleep(POLL_EVERY)
         service = services.at(host)
         if not service or service.run ~= run then
             return nil

@@ -1,7 +1,7 @@
--- Rate limits, as a leaky bucket kept as one time per client (GCRA): when its next request would be in step. One that
--- comes at most `burst` steps before that passes; a later one is told when to come back.
+-- Rate limits by a leaky bucket, stored as one time for each client (GCRA): when its next request is due at a steady
+-- rate. A request at most `burst` steps before that passes; an earlier one is refused with the time to wait.
 --
--- Two workers that judge one client at the same instant may let one request too many through: no lock is worth that.
+-- Two workers that judge one client at the same instant may let one request too many through, which isn't worth a lock.
 
 local M = {}
 local steps = ngx.shared.limits
@@ -25,7 +25,7 @@ local function applying(limits)
     return found
 end
 
--- Nil if it may pass; else the seconds to wait. The second value: how many more may come at once.
+-- Nil if the request may pass, else the seconds to wait; and the number of further requests that may pass at once.
 function M.judge(run, limits)
     local limit = applying(limits)
     if not limit then

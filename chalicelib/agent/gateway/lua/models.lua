@@ -1,5 +1,6 @@
--- The one address of all models of a project: which service has the model that a request names. The body goes on as
--- it came. A response that an engine keeps is known by the one replica that made it, so that is remembered.
+-- The one address of all models of a project: finds the service for the model that a request names. The body is passed
+-- on unchanged. A response that an engine stores is known only to the replica that made it, so that replica is
+-- recorded.
 
 local heads = require "heads"
 local problems = require "problems"
@@ -8,7 +9,7 @@ local states = require "states"
 
 local M = {}
 local READ = 1024 * 1024  -- bytes of a body in which the name must be
-local FIRST_ID = 16 * 1024  -- bytes of an answer in which its id must be
+local FIRST_ID = 16 * 1024  -- bytes of a response in which its id must be
 local MENTIONED = 20
 local JSON_CALLS = {
     ["chat/completions"] = true, completions = true, embeddings = true, responses = true, rerank = true,
@@ -21,25 +22,25 @@ local ABOUT_ONE = {
 local FIELDS = { model = true, previous_response_id = true }
 local makers = ngx.shared.makers
 
--- What is asked for: {kind, path, …}. `v1/` before it is taken for granted.
+-- The API calls: {kind, path, …}, with or without `v1/` in front.
 function M.read()
     local path = ngx.var.request_uri:match("^/([^?]*)"):gsub("^v1/", "")
-    local method, asked, methods = ngx.var.request_method, nil, nil
+    local method, call, methods = ngx.var.request_method, nil, nil
     local id, about = path:match("^responses/(%w[%w_.:-]*)(.*)$")
     if JSON_CALLS[path] or FORM_CALLS[path] then
-        asked, methods = { kind = "call", path = path }, { POST = true }
+        call, methods = { kind = "call", path = path }, { POST = true }
     elseif path == "models" or path:sub(1, 7) == "models/" then
         local name = path:sub(8)
-        asked, methods = { kind = "models", name = name ~= "" and ngx.unescape_uri(name) }, { GET = true, HEAD = true }
+        call, methods = { kind = "models", name = name ~= "" and ngx.unescape_uri(name) }, { GET = true, HEAD = true }
     elseif id and #id <= 256 and ABOUT_ONE[about] then
-        asked, methods = { kind = "stored", path = path, id = id }, ABOUT_ONE[about]
+        call, methods = { kind = "stored", path = path, id = id }, ABOUT_ONE[about]
     end
-    if not asked then
+    if not call then
         problems.refuse(404, "unknown_url", "There is no `" .. path:sub(1, 100) .. "` at this address of all models")
     elseif not methods[method] then
         problems.refuse(405, "method_not_allowed", "`" .. path:sub(1, 100) .. "` doesn't take " .. method)
     end
-    return asked
+    return call
 end
 
 local function known(door, name)
@@ -77,7 +78,7 @@ function M.list(door, name)
     return { object = "list", data = setmetatable(found, require("cjson.safe").array_mt) }
 end
 
--- The beginning of the body, and whether that is all.
+-- The beginning of the body, and whether it is complete.
 local function beginning()
     ngx.req.read_body()
     local text, path = ngx.req.get_body_data(), ngx.req.get_body_file()
@@ -91,28 +92,28 @@ local function beginning()
     return (text or ""):sub(1, READ), not text or #text <= READ
 end
 
--- The fields of the body that matter. Refuses one that doesn't say which model it is for.
+-- The relevant fields of the body. Refuses a body that doesn't name a model.
 function M.named(door, path)
-    local text, whole = beginning()
+    local text, complete = beginning()
     local kind = ngx.var.http_content_type or ""
     local found = FORM_CALLS[path] and heads.form(text, kind, FIELDS) or heads.json(text, FIELDS)
     if (found.model or "") ~= "" then
         return found
     end
     local there = names(door)
-    if not whole and #there == 1 then
+    if not complete and #there == 1 then
         found.model = there[1]
         return found
     end
     local hint = FORM_CALLS[path] and "The body must be a form with a part `model`"
         or "The body must be a JSON object with a `model`, for instance {\"model\": \"…\"}"
-    if not whole then
+    if not complete then
         hint = "The first MB of the body don't say which `model` is asked for: put it first, or use the service's own URL"
     end
     problems.refuse(400, "model_not_given", hint, "model")
 end
 
--- The host of one of a model's services, the likelier the more ready replicas it has.
+-- The host of one of a model's services, chosen at random, weighted by ready replicas.
 function M.pick(door, name)
     local model = door.models[name] or nobody(door, name)
     local total, weights = 0, {}
@@ -130,7 +131,7 @@ function M.pick(door, name)
     end
 end
 
--- Who made a response: the host of the service and the job. Refuses one that nobody made, or whose maker is gone.
+-- The maker of a response: its service's host and its job. Refuses an unknown response, or one whose replica is gone.
 function M.maker(door, id)
     local host, job = (makers:get(door.project .. "|" .. id) or ""):match("^(%S+) (%S+)$")
     local service = host and services.at(host)
@@ -144,7 +145,7 @@ function M.maker(door, id)
     problems.refuse(404, "response_not_found", text)
 end
 
--- Look for the id of what a replica makes, part by part, in the beginning of its answer.
+-- Search for the id in the beginning of a replica's response, part by part.
 function M.watch(part)
     local watch = ngx.ctx.watch
     watch.seen = (watch.seen or "") .. part

@@ -1,5 +1,4 @@
--- Refusals: what went wrong, and what to do, as JSON. What is asked of a model gets OpenAI's shape, which its clients
--- know how to show.
+-- Refusals as JSON, with the problem and what to do. Requests to models get OpenAI's form, which its clients can show.
 
 local json = require "cjson.safe"
 local states = require "states"
@@ -18,10 +17,10 @@ local function shaped(status, code, text, param)
     return { detail = { { msg = text, code = code } } }
 end
 
--- Says so, and ends the request. `param`: the field that it is about.
+-- Answer with a problem, and end the request. `param`: the field with the problem.
 function M.refuse(status, code, text, param)
     if not pcall(ngx.req.discard_body) then
-        return ngx.exit(400)  -- it isn't what its head says
+        return ngx.exit(400)  -- the body isn't what its head announces
     end
     local body = json.encode(shaped(status, code, text, param)) .. "\n"
     ngx.status = status
@@ -31,7 +30,7 @@ function M.refuse(status, code, text, param)
     return ngx.exit(status)
 end
 
--- What was sent is no request, so nothing behind it is read: nginx ends the connection after its own errors only.
+-- Refuse a malformed request and end the connection, as nginx does only after its own errors: no more of it is read.
 function M.malformed(text)
     ngx.var.malformed = text
     return ngx.exit(400)

@@ -1,9 +1,9 @@
--- Questions to the control program: one line of JSON there, one line back, over a unix socket.
+-- Requests to the control program over a unix socket: a line of JSON each way.
 
 local json = require "cjson.safe"
 
 local M = {}
-local PATIENCE = 10000  -- milliseconds; the control program gives up on the control plane before
+local PATIENCE = 10000  -- milliseconds; longer than the control program waits for the control plane
 local POOL = { pool = "asks", pool_size = 32, backlog = 4096 }  -- of a worker: it has a thread for each connection
 
 -- The reply, or nil and what went wrong.
@@ -20,7 +20,7 @@ function M.ask(question)
         line, problem = socket:receive("*l")
     end
     if not line then
-        socket:close()  -- or its place in the pool stays taken until the request ends
+        socket:close()  -- or it occupies the pool until the request ends
         return nil, problem
     end
     socket:setkeepalive(60000, POOL.pool_size)

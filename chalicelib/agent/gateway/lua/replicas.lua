@@ -1,5 +1,6 @@
--- Which replica gets a request: the one with the least under way, that this request hasn't tried. One that couldn't be
--- reached, or broke off before it said anything, comes last for five seconds; for this request, all of its host do.
+-- The choice of a replica for a request: the one with the fewest current requests that this request hasn't tried. One
+-- that couldn't be reached, or broke off before its response, comes last for five seconds; for this request, all
+-- replicas of its host do.
 
 local counting = require "counting"
 
@@ -11,14 +12,14 @@ function M.mark(job)
     marks:set("bad|" .. job, true, MARKED)
 end
 
--- `tried`: jobs and their hosts, as a set, or false. They get the request again only if there is no other. `only`: the
+-- `tried`: a set of jobs and their hosts, or false; these get the request again only if there is no other. `only`: the
 -- one job that may get it, or false.
 function M.pick(replicas, tried, only)
     if #replicas == 1 and not only then
         return replicas[1]
     end
     local best, least_bad, least_busy
-    local from = #replicas > 1 and math.random(#replicas) or 1  -- equals take turns
+    local from = #replicas > 1 and math.random(#replicas) or 1  -- equal replicas take turns
     for offset = 0, #replicas - 1 do
         local replica = replicas[(from + offset - 1) % #replicas + 1]
         if not only or replica.job == only then

@@ -1,7 +1,7 @@
--- What is served, by host: written by the control program (control.lua), read by every worker for every request.
+-- The services by host: written by the control program (control.lua), read by every worker for every request.
 --
--- The shared dictionary holds JSON, and a number that grows with each change. A worker keeps what it has parsed until
--- that number has grown, so that a request costs one look at it.
+-- The shared dictionary has JSON texts, and a number that grows with each change. A worker caches parsed entries until
+-- that number has grown, so a request costs one access to it.
 
 local json = require "cjson.safe"
 
@@ -9,7 +9,7 @@ local M = {}
 local served = ngx.shared.served
 local parsed, seen = { host = {} }, -1
 
--- Grows with each change, so that what was made of entries can be kept as long as it is the same.
+-- A number that grows with each change, until which results from entries can be cached.
 function M.version()
     local version = served:get("version") or 0
     if version ~= seen then
@@ -26,7 +26,7 @@ function M.entry(kind, name)
     if found == nil then
         local text = served:get(kind .. "|" .. name)
         if not text then
-            return nil  -- not remembered: anyone may ask for any host
+            return nil  -- not cached, because clients may name any host
         end
         found = json.decode(text)
         parsed[kind] = entries or {}

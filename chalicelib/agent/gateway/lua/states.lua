@@ -1,5 +1,5 @@
--- What is known of a request from one phase to the next, by its address in nginx's memory. (The place that the module
--- has for that, `ngx.ctx`, is emptied when nginx turns to an error page; a variable is found by its name only.)
+-- The state of a request from one phase to the next, by its address in nginx's memory. (The module's own `ngx.ctx` is
+-- emptied when nginx turns to an error page, and a variable would be looked up by its name.)
 
 local ffi = require "ffi"
 local request = require("resty.core.base").get_request
