@@ -1,4 +1,4 @@
-"""Answers and what a request may make of itself: bounded, however large the request is."""
+"""Responses and the work for a request are bounded, however large the request is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions, paths, methods, tokens, bodies: what every route has in common."""
+"""Versions, paths, methods, tokens and bodies: what all routes have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples are planned: every file is one that the server takes, and finds a machine that has what it asks for."""
+"""The examples are planned: the server accepts every file, and finds a machine that fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where jobs share the agent's user, only admins' are taken; the plan says so, and so does an apply without one."""
+"""Where jobs share the agent's user, only admins' jobs are accepted; plan and apply both say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many values a JSON text has is known before it is parsed, whatever it is, a window at a time."""
+"""The number of values in a JSON text is known before it is parsed, a window at a time."""
 
 from __future__ import annotations
 

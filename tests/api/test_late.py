@@ -1,4 +1,4 @@
-"""Who loses against others again and again, on every path where somebody else may write the same at that moment."""
+"""Callers who lose every race, on every path where somebody else may write the same record."""
 
 from __future__ import annotations
 

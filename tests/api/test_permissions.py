@@ -1,4 +1,4 @@
-"""What the installation lets those do who are no admins: each permission given and taken, by every role."""
+"""The installation's permissions for users who aren't admins: each granted and denied, for every role."""
 
 from __future__ import annotations
 

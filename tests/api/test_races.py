@@ -1,4 +1,4 @@
-"""Many callers do the same to the same thing at once: none of them hears of another, and it is done once."""
+"""Many callers do the same at once: none of them notices the others, and it is done once."""
 
 from __future__ import annotations
 

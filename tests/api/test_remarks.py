@@ -1,4 +1,4 @@
-"""What a plan says beside its offers, as clients get it."""
+"""A plan's remarks beside its offers, as clients get them."""
 
 from __future__ import annotations
 

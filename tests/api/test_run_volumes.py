@@ -1,4 +1,4 @@
-"""Runs that name volumes: what a plan and an apply say, and what clients are shown."""
+"""Runs that name volumes: plan, apply, and what clients are shown."""
 
 from __future__ import annotations
 

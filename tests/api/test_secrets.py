@@ -1,4 +1,4 @@
-"""Secrets: set, read, listed without values, deleted; sealed where they lie, and told in no refusal or event."""
+"""Secrets: set, read, listed without values, deleted; sealed at rest, and in no refusal or event."""
 
 from __future__ import annotations
 

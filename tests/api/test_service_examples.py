@@ -1,4 +1,4 @@
-"""The examples of services are planned: the server takes each, and finds it a machine that has what it asks for."""
+"""The examples of services are planned: the server accepts each, and finds a machine that fits."""
 
 from __future__ import annotations
 

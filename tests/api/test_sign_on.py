@@ -1,4 +1,4 @@
-"""Signing on, with a provider that says what a test wants."""
+"""Signing on, with a scripted provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Passwords and private keys in specs: sealed in the store, shown in no answer, there where they are needed."""
+"""Passwords and private keys in specs: sealed in the store, shown in no response, and available where they are
+needed."""
 
 from __future__ import annotations
 

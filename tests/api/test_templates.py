@@ -1,4 +1,4 @@
-"""Templates: files of the operator that the web console makes forms of."""
+"""Templates: the operator's files, of which the web console makes forms."""
 
 from __future__ import annotations
 

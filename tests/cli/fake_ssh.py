@@ -1,4 +1,4 @@
-"""An SSH client that connects to nothing: it records what it was asked for, and its connections live by a script."""
+"""An SSH client that connects to nothing: it records its calls, and its connections follow a script."""
 
 from __future__ import annotations
 

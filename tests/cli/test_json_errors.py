@@ -1,4 +1,4 @@
-"""With `--json` there is one JSON document on standard output, whatever happens: what was asked for, or the error."""
+"""With `--json` there is one JSON document on standard output, whatever happens: the result, or the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dstack login`, against a scripted plane and a browser that a test moves."""
+"""`dstack login`, against a scripted plane and a scripted browser."""
 
 from __future__ import annotations
 

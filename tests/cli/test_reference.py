@@ -1,4 +1,4 @@
-"""What is written about the command line is what it is."""
+"""The pages about the command line are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dstack apply` of a service: its plan by groups, where it is, and what a change means for its replicas."""
+"""`dstack apply` of a service: its plan by groups, its addresses, and the effect of a change on its replicas."""
 
 from __future__ import annotations
 

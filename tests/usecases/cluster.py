@@ -1,4 +1,4 @@
-"""One project with one host that takes jobs, and an agent's side of the conversation with it."""
+"""One project with one host that takes jobs, and the calls of the host's agent."""
 
 from __future__ import annotations
 

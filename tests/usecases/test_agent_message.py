@@ -1,4 +1,4 @@
-"""What a message may be, to the last one that is let in and the first that isn't."""
+"""The limits of an agent's message: the last one that is accepted, and the first that isn't."""
 
 from __future__ import annotations
 

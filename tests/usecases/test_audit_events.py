@@ -1,4 +1,4 @@
-"""What a user's request leaves in history: who did what to which thing, in which project, and no word more."""
+"""The audit events of users' requests: who did what to which object, in which project, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The two paces by their consequences: what an hour of an agent costs, how soon it hears, when it counts as lost."""
+"""The two paces by their consequences: what an hour of an agent costs, how soon it gets news, when it counts as
+lost."""
 
 from __future__ import annotations
 

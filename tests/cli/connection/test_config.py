@@ -1,4 +1,4 @@
-"""`~/.dstack/config.yml`, and whom a command speaks to."""
+"""`~/.dstack/config.yml`, and the server that a command uses."""
 
 from __future__ import annotations
 

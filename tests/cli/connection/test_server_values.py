@@ -1,4 +1,4 @@
-"""What a server may send for other programs of this machine, and what is refused."""
+"""Values from a server for other programs on this machine: which are accepted, and which refused."""
 
 from __future__ import annotations
 

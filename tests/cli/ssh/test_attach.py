@@ -1,4 +1,4 @@
-"""Attaching to a run: which way is taken, what is told and written, and what happens when the connection is lost."""
+"""Attaching to a run: the route, the output and the files, and what happens when the connection is lost."""
 
 from __future__ import annotations
 

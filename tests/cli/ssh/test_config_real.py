@@ -1,4 +1,4 @@
-"""What OpenSSH makes of our configuration, asked with `ssh -G`, beside what a user has in theirs."""
+"""OpenSSH's reading of our configuration, from `ssh -G`, beside users' own settings."""
 
 from __future__ import annotations
 

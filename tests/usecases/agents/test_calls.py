@@ -1,4 +1,4 @@
-"""The agent's conversation with the plane, on a real store."""
+"""The calls of an agent, on a real store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bootstrap token buys, how often, and who is refused."""
+"""Bootstrap tokens and credentials of agents: what they are exchanged for, how often, and what is refused."""
 
 from __future__ import annotations
 

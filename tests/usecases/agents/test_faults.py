@@ -1,4 +1,4 @@
-"""The agent's conversation on bad ground: a full disk, a race, and the real session core at the other end."""
+"""The calls of an agent under faults: a full disk, a race, and the real session core on the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine that carries a gateway's replica, as its agent's messages tell and hear of it."""
+"""Orders and reports about a gateway's replica in the calls of its machine's agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway's machine is told, and what of what it says is kept: its own services', and nobody else's."""
+"""A gateway's configuration and reports: those of its own services, and of no others."""
 
 from __future__ import annotations
 

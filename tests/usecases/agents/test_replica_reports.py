@@ -1,4 +1,4 @@
-"""What an agent says of a service's replica: from a message to the job, its event, and who is woken."""
+"""Agents' reports on a service's replica: the job, its event, and the wakes that follow."""
 
 from __future__ import annotations
 

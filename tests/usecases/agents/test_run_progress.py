@@ -1,4 +1,5 @@
-"""Who reads the log of a job makes its agent send output at once, where calls are billed; else it waits for a while."""
+"""A log's readers make the job's agent send its output at once, where calls are billed; otherwise it waits for a
+while."""
 
 from __future__ import annotations
 

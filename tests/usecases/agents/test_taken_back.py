@@ -1,4 +1,4 @@
-"""A spot machine tells that its cloud takes it back."""
+"""Spot interruption notices in the reports of agents."""
 
 from __future__ import annotations
 

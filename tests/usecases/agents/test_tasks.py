@@ -1,4 +1,4 @@
-"""What of a job's spec an agent gets with its task."""
+"""The task that an agent gets for a job's spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's volumes in the conversation with its agent: its task waits for them, and a mounted disk is marked."""
+"""A job's volumes in its agent's calls: the task waits for them, and a mounted disk is marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine's health as its agent reports it: kept with the instance's presence, and as a history."""
+"""A machine's health from its agent's reports: stored with the instance's presence, and as a history."""
 
 from __future__ import annotations
 

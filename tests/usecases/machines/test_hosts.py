@@ -1,4 +1,4 @@
-"""What an apply refuses about hosts before anything is stored, and what it knows of those that are there."""
+"""Checks of hosts when a fleet is applied: refusals before anything is stored, and changes of existing hosts."""
 
 from __future__ import annotations
 

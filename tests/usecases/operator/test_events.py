@@ -1,4 +1,4 @@
-"""History as one stream: which events a reader sees of which things, in which order, from where on."""
+"""History as one stream: which events a reader sees, in which order, and how pages continue."""
 
 from __future__ import annotations
 

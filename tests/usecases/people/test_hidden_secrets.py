@@ -1,4 +1,4 @@
-"""Secrets that a configuration shows hidden: an update takes them from what is stored, wherever they stand."""
+"""Hidden secrets in a configuration: an update takes them from the stored one, wherever they are."""
 
 from __future__ import annotations
 

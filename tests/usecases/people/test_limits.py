@@ -1,4 +1,4 @@
-"""The sizes and numbers that clients and agents meet: changing one changes what somebody was promised."""
+"""The limits that clients and agents depend on: changing one breaks a promise."""
 
 from __future__ import annotations
 

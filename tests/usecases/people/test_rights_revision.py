@@ -1,4 +1,4 @@
-"""Who may log in to a job, and how a change of it comes to a job that runs."""
+"""The rights to log in to a job, and how their changes reach a running job."""
 
 from __future__ import annotations
 

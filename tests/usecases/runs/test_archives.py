@@ -1,4 +1,4 @@
-"""Uploads and their archives: what is taken, kept under another name, and counts as use."""
+"""Uploads and their archives: which are accepted, how they are stored, and what counts as use."""
 
 from __future__ import annotations
 

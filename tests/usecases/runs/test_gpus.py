@@ -1,4 +1,4 @@
-"""GPUs on offer, grouped as they are asked for."""
+"""Available GPUs, grouped as requested."""
 
 from __future__ import annotations
 

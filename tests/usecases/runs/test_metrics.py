@@ -1,4 +1,4 @@
-"""Points of usage: how long each is kept, and what is shown of them."""
+"""Points of usage: how long each is stored, and what is shown of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of one attempt share, and nobody else has."""
+"""The keys that the nodes of one attempt share with nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may open a stream to what, and what the host's agent is told of it."""
+"""The rights to open streams, and the orders for the host's agent."""
 
 from __future__ import annotations
 

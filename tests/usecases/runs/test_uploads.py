@@ -1,4 +1,4 @@
-"""Output that an agent puts into the store itself: an address for exactly that, and a record once it is there."""
+"""Output that an agent uploads itself: an address for exactly that, and a record once it is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doors are told of a service: what its configuration says, and which of its replicas may get requests."""
+"""Doors' view of a service: its configuration, and the replicas that may get requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of a service's router is told where the service's other replicas are, as they come and go."""
+"""The list of a router's workers in its agent's calls, as replicas come and go."""
 
 from __future__ import annotations
 

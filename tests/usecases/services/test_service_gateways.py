@@ -1,4 +1,4 @@
-"""Where a service is: at which gateway, under which name, and what keeps it from being there."""
+"""The route of a service: its gateway and name, and what prevents it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens for calling services: what they are good for, how long, and what ends them."""
+"""Tokens for calling services: their scope, their lifetime, and what invalidates them."""
 
 from __future__ import annotations
 

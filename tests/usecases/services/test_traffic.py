@@ -1,4 +1,4 @@
-"""What doors report is kept, once, by the plane's clock, and wakes the runs it is about."""
+"""Doors' reports are stored once, by the plane's clock, and wake the runs that they are about."""
 
 from __future__ import annotations
 

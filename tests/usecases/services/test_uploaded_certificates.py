@@ -1,4 +1,4 @@
-"""Certificates that are given with a gateway: what is taken, what is refused, and which hosts are shown them."""
+"""Certificates given in a gateway's configuration: which are accepted or refused, and for which hosts they are used."""
 
 from __future__ import annotations
 
