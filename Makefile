@@ -20,7 +20,7 @@ LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token bench bench-peer cost sim fuzz mutants docs picture lock clean
+.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock clean
 
 help: ## list these
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -121,6 +121,9 @@ destroy: $(VENV)/.dev ## its opposite; data and keys are kept; STAGE=dev REGION=
 
 token: $(VENV)/.dev ## a new token for the admin of a stage in AWS, whose own is lost; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.new_token $(IN_AWS)
+
+carriers: $(VENV)/.dev ## what containers of images without Python need, for a stage in AWS; STAGE=dev REGION=…
+	@$(BIN)/python -m infra.carriers $(IN_AWS)
 
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)

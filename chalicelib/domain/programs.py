@@ -1,4 +1,4 @@
-"""Releases of the agent: each is a blob under its digest, which the boot script of a new machine requests."""
+"""Releases of the agent, and carriers: each is a blob under its digest, which the boot script of a new machine requests."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def blob_of(digest: str) -> str:
 def digest_of(blob: str) -> str | None:
     found = _NAMED.fullmatch(blob)
     return found and found[1]
+
+
+def carrier_blob(digest: str) -> str:
+    return f"{FOLDER}carrier-{digest}.tar.gz"
+
+
+def newest_carrier(architecture: str) -> str:
+    """The blob that names the newest carrier for x86 or arm: its release, and its SHA-256."""
+    return f"{FOLDER}carrier-{architecture}"
 
 
 class Program(Noun):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
+    from chalicelib.runtime.carriers import Make
     from chalicelib.store.port import Change
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,11 @@ class EmbeddedRoot(Root):
         self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
         self.sweeps = Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
+
+    def makes_carriers(self) -> Make:
+        from chalicelib.carrier.make import make
+
+        return make
 
     def _clouds(self, settings: ServerSettings, server_url: str, program: Path) -> list[Account]:
         """The backends that no project needs to configure."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
     from chalicelib.planning.matching.market_answers import MarketAnswer
+    from chalicelib.runtime.carriers import Make
 
 
 def install_id(key: bytes) -> str:
@@ -157,6 +158,16 @@ class Root:
         from chalicelib.usecases.agents.downloads import publish
 
         return publish(self.ports.blobs, build())
+
+    def carrier(self, architecture: str) -> str:
+        """The digest of the carrier for containers on x86 or arm; empty if there is none."""
+        from chalicelib.runtime.carriers import digest
+
+        return digest(self.ports.blobs, architecture, self.makes_carriers())
+
+    def makes_carriers(self) -> Make | None:
+        """None: `infra.carriers` makes them."""
+        return None
 
     @cached_property
     def _load(self) -> Loader:

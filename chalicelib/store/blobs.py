@@ -42,6 +42,9 @@ class Blobs(Protocol):
     def tidy(self, before: Micros) -> None:
         """Delete the remains of writes that were interrupted before this time: they aren't blobs, but take up space."""
 
+    def link(self, name: str, seconds: int) -> str | None:
+        """An address from which anybody may read it for so long; None where only the control plane gives it out."""
+
 
 def checked(name: str) -> str:
     if len(name) > _MAX_NAME or not _NAME.fullmatch(name):
@@ -122,6 +125,9 @@ class FileBlobs:
                 if not file.startswith("."):
                     yield (place / file).as_posix()
 
+    def link(self, name: str, seconds: int) -> str | None:
+        return None
+
 
 class S3Blobs:
     """One object per blob. `client` creates the S3 client on first use, to spare cold starts that don't need it."""
@@ -141,6 +147,12 @@ class S3Blobs:
             self._made = self._make_client()
         url = self._made.generate_presigned_url("put_object", Params=what, ExpiresIn=seconds)
         return str(url), {"Content-Length": str(size), "x-amz-checksum-sha256": checksum}
+
+    def link(self, name: str, seconds: int) -> str | None:
+        if self._made is None:
+            self._made = self._make_client()
+        what = {"Bucket": self._bucket, "Key": checked(name)}
+        return str(self._made.generate_presigned_url("get_object", Params=what, ExpiresIn=seconds))
 
     def get(self, name: str) -> bytes | None:
         answer = self._call("get_object", missing=("NoSuchKey", "404"), Key=checked(name))

@@ -33,6 +33,7 @@ class Plane:
         self.seen: dict[str, int] = {}  # boot -> last seq
         self.messages = 0
         self.archives: dict[str, bytes] = {}
+        self.programs: dict[str, bytes] = {}  # for anybody
         self.unsaid = 0  # messages that said nothing of a gateway
         self.token, self.credential = "token", "credential"
         self.refuse = False  # answer 401 to everybody
@@ -159,6 +160,9 @@ class Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(answer).encode(), "application/json")
 
     def do_GET(self) -> None:
+        if self.path in self.plane.programs:
+            self._send(200, self.plane.programs[self.path], "application/octet-stream")
+            return
         bearer = self.headers["Authorization"].removeprefix("Bearer ")
         data = self.plane.archives.get(self.path) if bearer == self.plane.credential else None
         self._send(200 if data is not None else 404, data or b"no such archive", "application/x-tar")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -20,12 +21,14 @@ from chalicelib.domain.tenants import Archive
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.runtime.chalice_app import ControlPlane
 from chalicelib.store import nouns
+from chalicelib.usecases.agents import carriers
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.runs.files import archive_id
 from tests.api.rig import ADMIN, Response, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
 from tests.harness.lambda_host import api_event
 from tests.usecases.cluster import FACTS, INSTANCE, OFFER
+from tests.world.ports import Blobs
 from tests.world.time import NOW
 
 
@@ -165,6 +168,34 @@ def test_the_agent_program_is_given_to_whoever_asks(rig: Rig) -> None:
     assert send(rig, "GET", "/agent/agent.pyz", query={"sha256": "0" * 64}).status == 400
     assert publish(rig.world.plane.blobs, b"#!zip") == first, "an older program again, after a rollback"
     assert send(rig, "GET", "/agent/agent.pyz").body == b"#!zip"
+
+
+def test_a_carrier_is_given_by_its_digest_or_where_it_lies(rig: Rig) -> None:
+    blobs = rig.world.plane.blobs
+    first = carriers.publish(blobs, "x86", "r-1", b"carrier")
+    second = carriers.publish(blobs, "x86", "r-2", b"newer")
+    assert carriers.newest(blobs, "x86") == ("r-2", second) and carriers.newest(blobs, "arm") == ("", "")
+    for digest, body in ((first, b"carrier"), (second, b"newer")):
+        answer = send(rig, "GET", "/agent/carrier.tar.gz", query={"sha256": digest})
+        assert (answer.status, answer.body) == (200, body)
+    for digest in ("", "0" * 64, "../x"):
+        assert send(rig, "GET", "/agent/carrier.tar.gz", query={"sha256": digest}).status == 400
+
+
+def test_in_aws_a_carrier_is_fetched_from_the_bucket(rig: Rig) -> None:
+    """It is larger than what Lambda may answer with."""
+
+    class Bucket(Blobs):
+        def link(self, name: str, seconds: int) -> str | None:
+            return f"https://bucket/{name}?for={seconds}"
+
+    plane = replace(rig.world.plane, blobs=Bucket())
+    assert carriers.content(plane, "a" * 64) == f"https://bucket/agent/carrier-{'a' * 64}.tar.gz?for=600"
+    app = ControlPlane(lambda: plane)
+    binary = tuple(app.api.binary_types)
+    answer = app(api_event("GET", "/agent/carrier.tar.gz", f"sha256={'a' * 64}", {}, b"", binary=binary), None)
+    assert answer["statusCode"] == 302
+    assert answer["headers"]["Location"].startswith("https://bucket/agent/carrier-aaaa")
 
 
 def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str]) -> Any:

@@ -49,10 +49,12 @@ class Image:
     archive: Path
     env: Mapping[str, str]
     command: str
+    working_dir: str = ""
 
     @property
     def changes(self) -> list[str]:
-        return [*(f"ENV {name}={value}" for name, value in self.env.items()), f'CMD ["{self.command}"]']
+        where = [f"WORKDIR {self.working_dir}"] if self.working_dir else []
+        return [*(f'ENV {name}="{value}"' for name, value in self.env.items()), f'CMD ["{self.command}"]', *where]
 
 
 def busybox_image() -> Image:
@@ -136,6 +138,84 @@ def _make_python(root: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
             shutil.copy(library.resolve(), place)
+
+
+def applets_image() -> Image:
+    """All of a static busybox, a folder to work in, and nothing else: no Python, no library."""
+
+    def make(root: Path) -> None:
+        for name in ("bin", "tmp", "proc", "dev", "work"):
+            (root / name).mkdir(parents=True)
+        (root / "tmp").chmod(0o1777)
+        _all_applets(root)
+
+    env = {"PATH": "/bin", "IMAGE": "its own"}
+    return Image("test/applets:1", _once("applets-1", make), env, "/bin/sh", "/work")
+
+
+def _all_applets(root: Path) -> None:
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    for applet in subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if applet != "busybox":
+            (root / "bin" / applet).symlink_to("busybox")
+
+
+def pythonic_image() -> Image:
+    """Python, and busybox for the rest, which can't fetch and check anything by itself."""
+
+    def make(root: Path) -> None:
+        _make_python(root)
+        shutil.copy("/bin/busybox", root / "bin/busybox")
+        for name in ("mkdir", "rm", "chmod", "id", "pwd"):
+            (root / "bin" / name).unlink(missing_ok=True)
+            (root / "bin" / name).symlink_to("busybox")
+
+    plain = python_image()
+    env = {"PATH": plain.env["PATH"], "IMAGE": "its own"}
+    return Image("test/pythonic:1", _once(f"pythonic-{plain.archive.stem}", make), env, plain.command)
+
+
+HELLO = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) {
+    char here[256];
+    printf("hello from %s: %s %s %s\n", FROM, getcwd(here, sizeof here), getenv("IMAGE"), getenv("OURS"));
+    return 7;
+}
+"""
+
+
+def musl_image() -> Image:
+    """No libc but musl, with a program that is linked with it. NotHere if there is no compiler for it."""
+
+    def make(root: Path) -> None:
+        for name in ("bin", "tmp", "proc", "dev", "lib"):
+            (root / name).mkdir(parents=True)
+        _all_applets(root)
+        _compile(root / "bin/hello", "musl", "musl-gcc")
+        loader = f"ld-musl-{os.uname().machine}.so.1"
+        shutil.copy(Path("/lib", loader).resolve(), root / "lib" / loader)
+
+    return Image("test/musl:1", _once("musl-1", make), {"PATH": "/bin", "IMAGE": "its own"}, "/bin/hello")
+
+
+def distroless_image() -> Image:
+    """One static program: no shell, no library, no list of users."""
+
+    def make(root: Path) -> None:
+        for name in ("proc", "dev"):
+            (root / name).mkdir(parents=True)
+        _compile(root / "hello", "nothing", "gcc", "-static")
+
+    return Image("test/distroless:1", _once("distroless-1", make), {"IMAGE": "its own"}, "/hello")
+
+
+def _compile(program: Path, name: str, *compiler: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "hello.c").write_text(HELLO)
+        run(*compiler, f'-DFROM="{name}"', "-O2", "-o", str(program), f"{folder}/hello.c")
 
 
 def engine_image() -> Image:

@@ -12,7 +12,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
-from infra import account, deploy, destroy, new_token
+from infra import account, carriers, deploy, destroy, new_token
 from infra.account import checked, explained
 from infra.installed import costing, variables
 from tests.world import gateway_seats
@@ -23,7 +23,7 @@ from tests.world import nouns as b
 def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Invalid):
         checked(name)
-    assert deploy.main([name]) == destroy.main([name]) == new_token.main([name]) == 1
+    assert deploy.main([name]) == destroy.main([name]) == new_token.main([name]) == carriers.main([name]) == 1
     assert "can't name a stage" in capsys.readouterr().err
 
 

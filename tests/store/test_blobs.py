@@ -100,3 +100,16 @@ def test_what_a_bucket_would_not_delete_is_named() -> None:
 
     with pytest.raises(Refused, match=r"bucket mine didn't answer delete_objects: logs/a: AccessDenied"):
         S3Blobs("mine", Refusing).delete("logs/a")
+
+
+def test_a_bucket_gives_addresses_and_a_folder_none(tmp_path: Path) -> None:
+    import boto3
+    from botocore.config import Config
+
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "eu-west-1"}
+    client = boto3.client("s3", config=Config(signature_version="s3v4"), **keys)
+    link = S3Blobs("mine", lambda: client).link("agent/a", 600) or ""
+    assert "/agent/a?" in link and "X-Amz-Expires=600" in link and "X-Amz-Signature=" in link
+    assert FileBlobs(tmp_path).link("agent/a", 600) is None
+    with pytest.raises(Invalid):
+        S3Blobs("mine", lambda: client).link("../a", 600)

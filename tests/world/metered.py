@@ -212,7 +212,7 @@ class MeteredBlobs:
 
     def __init__(self, below: FileBlobs, meter: Meter) -> None:
         self._below, self._meter = below, meter
-        self.tidy = below.tidy
+        self.tidy, self.link = below.tidy, below.link
 
     def put(self, name: str, data: bytes) -> None:
         self._meter.add("s3-put", 1)

@@ -160,6 +160,7 @@ _ROWS = (
     ("POST", "/agent/gateway/rights", Access.agent, "agent_gateway.rights"),
     ("POST", "/agent/gateway/streams", Access.agent, "agent_gateway.streams"),
     ("GET", "/agent/agent.pyz", Access.public, "agent.program"),
+    ("GET", "/agent/carrier.tar.gz", Access.public, "agent.carrier"),
     ("GET", "/agent/join.sh", Access.public, "joins.script"),
     ("POST", "/agent/join", Access.public, "joins.redeem"),  # authorised by a command's token in the body
     ("POST", "/agent/left", Access.agent, "joins.left"),

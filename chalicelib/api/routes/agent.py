@@ -6,7 +6,7 @@ from typing import Any
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.route import Answer, Call
-from chalicelib.usecases.agents import calls, downloads
+from chalicelib.usecases.agents import calls, carriers, downloads
 
 _BYTES = "application/octet-stream"
 
@@ -22,3 +22,11 @@ def file(call: Call) -> Answer:
 
 def program(call: Call) -> Answer:
     return Answer(downloads.program(call.plane, call.query.get("sha256", "")), content_type=_BYTES)
+
+
+def carrier(call: Call) -> Answer:
+    """By its digest, so it never changes."""
+    found = carriers.content(call.plane, call.query.get("sha256", ""))
+    if isinstance(found, str):
+        return Answer(b"", status=302, content_type="text/plain", headers={"Location": found})
+    return Answer(found, content_type=_BYTES, headers={"Cache-Control": "public, max-age=31536000, immutable"})

@@ -1,0 +1,10 @@
+"""`python -m chalicelib.carrier ARCHITECTURE FILE`: the carrier for x86 or arm, written to a file."""
+
+import sys
+from pathlib import Path
+
+from chalicelib.carrier.make import make
+
+if len(sys.argv) != 3:
+    sys.exit("usage: python -m chalicelib.carrier x86|arm FILE")
+Path(sys.argv[2]).write_bytes(make(sys.argv[1]))

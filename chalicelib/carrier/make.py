@@ -1,0 +1,13 @@
+"""A carrier, made of its packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chalicelib.carrier import bundle, download
+from chalicelib.carrier.packages import Package, packages
+
+
+def make(architecture: str, fetch: Callable[[Package], bytes] = download.package) -> bytes:
+    """The compressed tar for machines of this architecture, x86 or arm. Raises Refused if a package can't be had."""
+    return bundle.archive(architecture, {each.name: fetch(each) for each in packages(architecture)})
