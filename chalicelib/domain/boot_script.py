@@ -9,20 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-
-# What a container runs whose first process is the agent. The same for all: the settings are in its environment, so that
-# no list of processes or arguments shows them.
-CONTAINER_SCRIPT = r"""set -eu
-umask 077
-mkdir -p /tmp/dstack
-cd /tmp/dstack
-url="$DSTACK_SERVER/agent/agent.pyz?sha256=$DSTACK_AGENT_SHA256"
-(command -v curl >/dev/null && curl -fsS --connect-timeout 10 --retry 10 -o agent.pyz "$url") \
-  || wget -q -T 10 -t 10 -O agent.pyz "$url"
-echo "$DSTACK_AGENT_SHA256  agent.pyz" | sha256sum -c -
-exec python3 agent.pyz --inside --server "$DSTACK_SERVER" --data /tmp/dstack --instance "$DSTACK_INSTANCE"
-"""
 
 _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
@@ -50,21 +36,6 @@ def user_data(server_url: str, instance_id: str, token: str, program: str, notic
         'exec python3 agent.pyz --server "$DSTACK_SERVER" --data /var/lib/dstack --instance "$DSTACK_INSTANCE" \\\n'
         f"  --token-file /var/lib/dstack/token{asks}\n"
     )
-
-
-def container_settings(server_url: str, instance_id: str, token: str, program: str) -> dict[str, str]:
-    """What `CONTAINER_SCRIPT` reads: the environment of a container whose first process is the agent."""
-    return {
-        "DSTACK_SERVER": server_url,
-        "DSTACK_INSTANCE": instance_id,
-        "DSTACK_TOKEN": token,
-        "DSTACK_AGENT_SHA256": program,
-    }
-
-
-def read_container_settings(settings: Mapping[str, str]) -> tuple[str, str, str]:
-    """Server URL, instance id and token."""
-    return settings["DSTACK_SERVER"], settings["DSTACK_INSTANCE"], settings["DSTACK_TOKEN"]
 
 
 def read_user_data(script: str) -> tuple[str, str, str]:

@@ -94,7 +94,7 @@ exec "$@" -I -S "$folder/agent.pyz" --inside --data "$folder" --server "$DSTACK_
 """
 
 
-def settings(server_url: str, instance_id: str, token: str, program: str, carrier: str) -> Mapping[str, str]:
+def settings(server_url: str, instance_id: str, token: str, program: str, carrier: str) -> dict[str, str]:
     """The environment of such a container. `program`, `carrier`: SHA-256 of the agent and of the carrier for its
     processor, which is empty where this control plane has none: then images need a Python of their own."""
     return {
@@ -104,6 +104,11 @@ def settings(server_url: str, instance_id: str, token: str, program: str, carrie
         "DSTACK_AGENT_SHA256": program,
         "DSTACK_CARRIER_SHA256": carrier,
     }
+
+
+def read_settings(settings: Mapping[str, str]) -> tuple[str, str, str]:
+    """Server URL, instance id and token."""
+    return settings["DSTACK_SERVER"], settings["DSTACK_INSTANCE"], settings["DSTACK_TOKEN"]
 
 
 def command() -> list[str]:

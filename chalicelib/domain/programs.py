@@ -1,4 +1,4 @@
-"""Releases of the agent, and carriers: each is a blob under its digest, which the boot script of a new machine requests."""
+"""Releases of the agent, and carriers: each is a blob under its digest, which a new machine's boot script requests."""
 
 from __future__ import annotations
 

@@ -99,6 +99,7 @@ class Root:
             ports.install_key,
             ports.server_url,
             lambda: self._program,
+            self.carrier,
             self._performers,
             executions=ports.workflows,
             seal=ports.seal,

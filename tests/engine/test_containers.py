@@ -13,7 +13,7 @@ from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain import keys
-from chalicelib.domain.boot_script import CONTAINER_SCRIPT
+from chalicelib.domain.container_script import SCRIPT
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
@@ -124,7 +124,7 @@ def test_it_runs_the_jobs_image_with_an_agent_and_nothing_of_the_job(plane: Plan
     plane.act()
     instance, found = plane.instance, plane.container
     token = bootstrap_token(plane.rig.world.plane.install_key, instance.id, 0)
-    assert found["image"] == "python:3.12" and found["command"] == ("/bin/sh", "-c", CONTAINER_SCRIPT)
+    assert found["image"] == "python:3.12" and found["command"] == ("/bin/sh", "-c", SCRIPT)
     assert found["env"]["DSTACK_TOKEN"] == token and found["env"]["DSTACK_INSTANCE"] == instance.id
     assert (found["user"], found["shm_mib"], found["privileged"], found["login"]) == ("1000:7", 2048, False, None)
     assert token not in str(found["command"]) and "of-the-job" not in str(found)

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.backends.spi import CreateRequest
-from chalicelib.domain.boot_script import read_container_settings, read_user_data
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.container_script import read_settings
 from chalicelib.errors import Unfit
 
 PLACE = "/var/lib/dstack-start"  # the file of a script that isn't run by the provider itself
@@ -28,7 +29,7 @@ def secrets_of(request: CreateRequest) -> tuple[str, ...]:
     """What no text about the request may show: the script, the token, which lets a machine join, and the password of
     an image's registry."""
     if request.container is not None:
-        _, _, token = read_container_settings(request.container.env)
+        _, _, token = read_settings(request.container.env)
         login = request.container.login
         return (token,) if login is None else (token, login.password)
     try:

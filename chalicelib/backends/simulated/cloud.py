@@ -33,7 +33,8 @@ from chalicelib.backends.spi import (
     OwnedVolume,
     VolumeRequest,
 )
-from chalicelib.domain.boot_script import read_container_settings, read_user_data
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.container_script import read_settings
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
@@ -77,7 +78,7 @@ class Boot:
     @property
     def settings(self) -> tuple[str, str, str]:
         """The server's URL, the instance's id and the token of its agent."""
-        return read_container_settings(self.container["env"]) if self.container else read_user_data(self.user_data)
+        return read_settings(self.container["env"]) if self.container else read_user_data(self.user_data)
 
 
 class Launcher(Protocol):

@@ -9,8 +9,7 @@ from __future__ import annotations
 import orjson
 
 from chalicelib.backends.spi import Container, ContainerMount, RegistryLogin
-from chalicelib.domain import keys
-from chalicelib.domain.boot_script import CONTAINER_SCRIPT, container_settings
+from chalicelib.domain import container_script, keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
@@ -50,14 +49,18 @@ class Containers:
         shm = spec.requirements.resources.shm_size
         return instance, Container(
             image=spec.image_name,
-            command=("/bin/sh", "-c", CONTAINER_SCRIPT),
-            env=container_settings(*settings(self.here, instance)),
+            command=tuple(container_script.command()),
+            env=container_script.settings(*settings(self.here, instance), self._carrier(instance)),
             login=self._login(instance),
             user="" if spec.user is None else text_of(spec.user),
             privileged=spec.privileged,
             shm_mib=0 if shm is None else round(shm * 1024),
             mounts=self._mounts(job),
         )
+
+    def _carrier(self, instance: Instance) -> str:
+        """For the processor that was chosen; most offers are of x86 and don't say so."""
+        return self.here.carrier(instance.offer.instance.resources.cpu_arch or "x86")
 
     def _job(self, instance: Instance) -> Job | None:
         claim = next(iter(instance.claims), None)

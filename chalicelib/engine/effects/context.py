@@ -39,6 +39,7 @@ class EffectContext:
     install_key: bytes
     server_url: str = ""
     program: Callable[[], str] = str  # the SHA-256 of the agent for new machines, which is served once this returns
+    carrier: Callable[[str], str] = lambda architecture: ""  # of the carrier for new containers; empty: there is none
     performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
     executions: Executions | None = None  # None: passes drive every workflow
     seal: Sealer | None = None

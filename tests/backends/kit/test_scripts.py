@@ -17,7 +17,7 @@ from chalicelib.backends.kit.scripts import (
     user_data,
 )
 from chalicelib.backends.spi import Container, RegistryLogin
-from chalicelib.domain.boot_script import container_settings
+from chalicelib.domain.container_script import settings
 from chalicelib.errors import Unfit
 from tests.backends.conformance.requests import BOOT_TOKEN, request_for
 from tests.backends.kit.backend import CirrusBackend
@@ -40,7 +40,7 @@ def test_secrets_are_the_script_and_its_token() -> None:
 
 
 def test_of_a_container_the_token_is_secret_and_the_registrys_password() -> None:
-    container = Container("ubuntu", ("sh",), container_settings("http://plane", "i", BOOT_TOKEN, "0" * 64))
+    container = Container("ubuntu", ("sh",), settings("http://plane", "i", BOOT_TOKEN, "0" * 64, ""))
     request = replace(REQUEST, user_data="", container=container)
     assert secrets_of(request) == (BOOT_TOKEN,)
     request = replace(request, container=replace(container, login=RegistryLogin("me", "pass-1")))
