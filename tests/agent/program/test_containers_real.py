@@ -37,7 +37,7 @@ def within(engine: DockerEngine, work: Callable[[], Any]) -> Any:
 
     def there() -> None:
         network = os.open(f"/run/netns/{engine.folder.name}", os.O_RDONLY | os.O_CLOEXEC)
-        namespaces.enter_held({"net": network})
+        namespaces.enter_open({"net": network})
         made.append(work())
 
     thread = threading.Thread(target=there)
