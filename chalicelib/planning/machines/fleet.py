@@ -33,7 +33,7 @@ from chalicelib.planning.placing.buying import in_zones
 from chalicelib.planning.placing.new_machine import new_instance
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 from chalicelib.planning.placing.placement_groups import in_group
-from chalicelib.planning.placing.why_not import too_many, uncontained, undivided, unreserved
+from chalicelib.planning.placing.why_not import too_many, uncontained, undivided, unlisted, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -228,7 +228,7 @@ def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, foun
     wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
     book = snapshot.offers
     wrong = wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
-    return wrong or Misfit(f"no offer{where} matches this fleet", WIDEN)
+    return wrong or unlisted(query, book) or Misfit(f"no offer{where} matches this fleet", WIDEN)
 
 
 def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Note], Fleet]:

@@ -243,12 +243,8 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
     if awaited := book.awaited_by(query):
         text = f"nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
         return Misfit(text, "see `dstack backend list`")
-    if not len(book) and book.live:
-        names = " and ".join(f"`{name}`" for name in book.live)
-        text = f"nothing that fits is known to be for sale: {names} has no list of offers, and is asked for jobs only"
-        return Misfit(text, "let the fleet buy when a job needs a machine: `nodes: 0..`")
     if not len(book):
-        return Misfit("no backend has any offers", "configure a backend")
+        return unlisted(query, book) or Misfit("no backend has any offers", "configure a backend")
     wrong = None if query.reservation is None else unreserved(query.reservation, query, book)
     return wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
 
@@ -268,6 +264,15 @@ def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None
             text, "make `backends`, `regions`, `availability_zones`, `instance_types` and `spot_policy` fit it"
         )
     return None
+
+
+def unlisted(query: Query, book: OfferBook) -> Misfit | None:
+    """That some backends have no list of offers: they are asked for what a single job needs, and for nothing else."""
+    names = ", ".join(name for name in book.live if query.backends is None or name.lower() in query.backends)
+    if not names:
+        return None
+    text = f"no backend lists offers that fit, and those without a list ({names}) are asked only for single jobs"
+    return Misfit(text, "let the fleet buy when a job needs a machine: `nodes: 0..`")
 
 
 def uncontained(query: Query, book: OfferBook) -> Misfit | None:

@@ -11,6 +11,8 @@ from chalicelib.domain.jobs import Attempt, Job, JobStatus
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.machines.fleet import decide_fleet
+from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
@@ -131,7 +133,7 @@ def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_
     failed = a_day().check().answer(error="Bazaar is closed.").check()
     assert failed.job().message.startswith(f"{nothing}couldn't answer: Bazaar is closed (try again later); ")
     empty = a_day().check().answer().check()
-    assert empty.job().message.startswith(f"{nothing}has nothing that fits now; fleet `cloud` can grow, but nothing ")
+    assert empty.job().message.startswith(f"{nothing}has nothing that fits now; fleet `cloud` can grow, but no ")
     for day in (late, failed, empty):
         assert day.job().finished or day.job().status is JobStatus.terminating
 
@@ -187,6 +189,13 @@ def test_a_job_that_could_also_wait_for_a_machine_asks_first_and_then_seldom() -
     assert len(day.later(ASK_AGAIN_EVERY - 1).check().asked) == 1
     assert len(day.later(1).check().asked) == 2
     assert day.answer(listing("one", 1.0)).check().bought
+
+
+def test_a_fleet_that_buys_for_itself_says_that_no_market_is_asked_for_it() -> None:
+    view = FleetView(b.fleet("cloud", to_create=1), b.fleet_spec(nodes="1"), ())
+    plan = decide_fleet(FleetSnapshot(b.NOW, view, OfferBook((), live=["bazaar"]), FACTS))
+    (note,) = plan.notes
+    assert "those without a list (bazaar) are asked only for single jobs" in note.text and "`nodes: 0..`" in note.hint
 
 
 def test_a_full_fleet_waits_for_room_before_anybody_is_asked() -> None:
