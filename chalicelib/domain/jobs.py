@@ -149,6 +149,13 @@ class Job(Noun):
     due_at: Micros | None = None
 
     @property
+    def had_machine(self) -> bool:
+        """Retries count from the last that had one. A container counts once the job ran in it: what keeps it from
+        starting may be the job's own image."""
+        where = self.assignment
+        return where is not None and (self.running_at is not None or not where.offer.is_container)
+
+    @property
     def finished(self) -> bool:
         return self.status in (JobStatus.terminated, JobStatus.aborted, JobStatus.failed, JobStatus.done)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from chalicelib.backends.simulated import catalog
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
-from chalicelib.backends.spi import Backend
+from chalicelib.backends.spi import Backend, Container, ContainerMount, RegistryLogin
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
@@ -76,7 +76,7 @@ class SimulatedProvider:
         return self.existing() - before
 
     def price(self, offer: Offer) -> float:
-        on_demand = catalog.TYPES[offer.instance.name][-1] * catalog.REGIONS[offer.region][0]
+        on_demand = catalog.TYPES[offer.instance.name][-1] * catalog.PLACES[offer.region][0]
         return on_demand * (catalog.SPOT_SHARE if offer.instance.resources.spot else 1.0)
 
     def open_ports(self, handles: Sequence[Handle]) -> set[int]:
@@ -84,6 +84,27 @@ class SimulatedProvider:
 
     def user_data(self, handles: Sequence[Handle]) -> str:
         return str(self._vm(handles)["user_data"])
+
+    def container(self, handles: Sequence[Handle]) -> Container:
+        found = self._vm(handles)["container"]
+        login, mounts = found["login"], found["mounts"]
+        return Container(
+            image=found["image"],
+            command=tuple(found["command"]),
+            env=found["env"],
+            login=None if login is None else RegistryLogin(*login),
+            user=found["user"],
+            privileged=found["privileged"],
+            shm_mib=found["shm_mib"],
+            mounts=tuple(ContainerMount(Handle(kind="volume", id=id), path, ro) for id, path, ro in mounts),
+        )
+
+    def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:
+        body = self._vm(handles)
+        if how == "image":
+            self._script.bad_images.append(body["container"]["image"])
+        else:
+            self._cloud.exit(dict(body["tags"])["dstack-instance"], "it exits with status 127 (simulated)")
 
     def disk_gib(self, handles: Sequence[Handle]) -> float:
         return float(self._vm(handles)["disk_mib"]) / 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, get_args
@@ -15,6 +15,7 @@ from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile
 from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.offers import Offer
 from chalicelib.errors import (
     DstackError,
     Gone,
@@ -28,9 +29,11 @@ from chalicelib.errors import (
 )
 from tests.backends.clock import Clock
 from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.suite import Suite
-from tests.backends.planted.suite import PlantedFaults
+from tests.backends.planted import containers as of_containers
+from tests.backends.planted.suite import ALL, PlantedFaults
 from tests.backends.simulated_provider import SimulatedProvider
 
 EVERY_CALL = get_args(Call)
@@ -106,6 +109,18 @@ class TestFakeByName(TestFake):
         return FakeCloud(clock.now, script=script, launcher=machines, facts=facts)
 
 
+class TestFakeOfContainers(TestFake):
+    """Everything that is created is a container; machines are sold beside them."""
+
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+        return FakeCloud(clock.now, script=script, launcher=machines, facts=FACTS.with_(containers=True))
+
+    @pytest.fixture
+    def request_one(self, offers: Sequence[Offer]) -> CreateRequest:
+        return request_for(next(offer for offer in offers if offer.is_container))
+
+
 class TestFakeInAFolder(TestFake):
     @pytest.fixture
     def cloud(self, clock: Clock, script: Script, machines: Machines, tmp_path: Path) -> FakeCloud:
@@ -142,6 +157,21 @@ class TestFaults(PlantedFaults, SimulatedEast):
         "NeverNamesTheZoneThatItTries": "the same",
         "ShowsAllThatItHolds": "it has no secrets",
     }
+
+
+class SimulatedPods(Simulated):
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+        return FakeCloud(clock.now, script=script, launcher=machines, facts=FACTS.with_(containers=True))
+
+
+class TestContainerFaults(PlantedFaults, SimulatedPods):
+    sound, sound_broken = SimulatedPods.backend, SimulatedPods.broken
+    pairs: ClassVar = [(fault, case) for fault, case in ALL if fault.__module__ == of_containers.__name__]
+
+    def test_every_case_has_a_fault_that_it_notices(self, sound: Backend) -> None:
+        named = {name.removeprefix("test_") for name in vars(ContainerConformance) if name.startswith("test_")}
+        assert named - {case.name for _, case in self.pairs} == set()
 
 
 def test_impatient_repeat_buys_twice_where_only_a_lagging_name_tells(clock: Clock, wanted: CreateRequest) -> None:

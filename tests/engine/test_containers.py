@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.catalog import CONTAINERS
-from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain import keys
@@ -37,7 +37,7 @@ class Plane:
 
     def __init__(self, folder: Path) -> None:
         self.script = Script(end=0)
-        self.cloud = FakeCloud(self.now, script=self.script, containers=True)
+        self.cloud = FakeCloud(self.now, script=self.script, facts=FACTS.with_(containers=True))
         self.accounts = Accounts([Account.made(self.cloud)])
         self.rig = Rig.at(folder, backends=self.accounts)
         world = self.rig.world
@@ -210,3 +210,15 @@ def test_a_container_that_ends_before_its_agent_joined_ends_the_job_and_no_other
     plane.later(30)
     plane.act()
     assert plane.cloud.resources() == [], "what failed is paid for until it is released"
+
+
+def test_an_image_that_never_starts_is_retried_less_and_less_often_and_not_for_ever(plane: Plane) -> None:
+    """A container that failed to start is no machine that the job had: `retry` counts on from the submission."""
+    plane.script.bad_images = ["example.com/bad"]
+    plane.order(image="example.com/bad", retry={"on_events": ["error"], "duration": "30m"})
+    for _ in range(120):
+        plane.act()
+        plane.later(30)
+    assert (plane.run["status"], plane.run["termination_reason"]) == ("failed", "retry_limit_exceeded")
+    assert 3 < len(plane.run["jobs"][0]["job_submissions"]) < 15
+    assert plane.cloud.resources() == []

@@ -114,10 +114,10 @@ from chalicelib.domain.facts import BackendFacts
 from tests.harness.conformance import Conformance, needs
 
 class Suite(Conformance):
-    @needs("vm")
+    @needs("spot")
     def test_of_machines(self): pass
 
-    @needs("vm", "multinode")
+    @needs("spot", "multinode")
     def test_of_clusters(self): pass
 
 class TestOne(Suite):

@@ -51,6 +51,7 @@ from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from chalicelib.store import nouns
 from chalicelib.usecases.agents import calls
+from tests.simulation import containers
 from tests.simulation.history import always, play
 from tests.simulation.plane import INSTALL, Parts
 from tests.simulation.stories import (
@@ -373,6 +374,16 @@ def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
     return (purchases, *(family for family in FAMILIES if family is not Purchases))
 
 
+class _Refilling(Purchases):
+    """Reads the secrets of a registry's login whenever it requests its container."""
+
+    def create(self, effect: Create) -> Outcome | None:
+        instance = self._find(effect)
+        if instance is not None and instance.registry_login:
+            self.here.store.commit([nouns.put(instance.with_(registry_login=""))])
+        return super().create(effect)
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -433,6 +444,12 @@ PLANTED: dict[str, Planted] = {
         Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_ASKED, known=23, stories=always(gateways.Gateways)
     ),
     "places jobs at gateways": Planted(Parts(reader=_Hospitable), gateways.NO_JOBS_THERE, seeds=120, known=46),
+    "fills in the login anew": Planted(
+        Parts(families=_buying_with(_Refilling)),
+        containers.SAME_REQUEST,
+        known=1,
+        stories=containers.STORIES_WITH_CONTAINERS,
+    ),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 

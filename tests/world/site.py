@@ -45,9 +45,8 @@ class Site:
         self._ids = 0
         self.network = Network(self.time, self._sync, long_poll=self.long_poll)
         self.hosts = Hosts(self.time, self.network, Shell())
-        facts = FACTS.with_(name=cloud)
-        pods, script = cloud == SELLS_CONTAINERS, lambda: self.script
-        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=script, facts=facts, containers=pods)
+        facts = FACTS.with_(name=cloud, containers=cloud == SELLS_CONTAINERS)
+        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=lambda: self.script, facts=facts)
 
     def behave(self, script: str) -> None:
         """How the cloud behaves from now on."""

@@ -113,12 +113,10 @@ class FakeCloud:
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
         hostname: str = "",
-        containers: bool = False,
     ) -> None:
         """`hostname`: of all machines, where they are processes of one computer; else each is called by its id.
-        `containers`: it has a region that sells containers, too."""
+        If its facts have `containers`, it has a region that sells them."""
         self.facts, self._now, self._hostname = facts, now, hostname
-        self._containers = containers
         self._store, self._launcher = store or MemoryResources(), launcher or NoLauncher()
         given = script or Script()
         asked: Callable[[], Script] = given if callable(given) else lambda: given
@@ -142,7 +140,7 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer]:
         self._maybe_fail("offers", "before")
         with self._lock:
-            sold = catalog.offers(self.facts.name, containers=self._containers)
+            sold = catalog.offers(self.facts.name, containers=self.facts.containers)
             return [self._stated(offer) for offer in sold]
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
@@ -354,7 +352,7 @@ class FakeCloud:
         return None if body is None else self._aged(body)
 
     def _aged(self, body: Body) -> Body | None:
-        """The resource as it is by now; None, and removed from the shelf, once it has ended."""
+        """The resource as it is by now; None, and removed from the store, once it has ended."""
         ends = body["ends_at"]
         if body["interrupted_at"] is not None:
             taken = body["interrupted_at"] + NOTICE
@@ -419,7 +417,7 @@ class FakeCloud:
 
     def _check(self, request: CreateRequest) -> None:
         """Is there such a thing?"""
-        offer, known = request.offer, catalog.PLACES if self._containers else catalog.REGIONS
+        offer, known = request.offer, catalog.PLACES if self.facts.containers else catalog.REGIONS
         if offer.region not in known or offer.instance.name not in catalog.TYPES:
             raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
         if (offer.region == catalog.CONTAINERS) != (request.container is not None):

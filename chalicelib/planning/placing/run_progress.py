@@ -24,12 +24,13 @@ def follow(draft: Draft, run: Run, job: Job) -> Run:
     if STAGES.index(RUN.table[run.status][event]) <= STAGES.index(run.status):
         return run
     placed = job.assignment
+    failing = placed is not None and not job.had_machine
     fleet = {} if placed is None else {"fleet_id": placed.fleet_id, "fleet_name": placed.fleet_name}
     return draft.move_run(
         run,
         event,
         **({} if run.fleet_id else fleet),
         message="" if run.status == "submitted" else run.message,
-        retries=tuple(retry for retry in run.retries if retry.replica != job.replica_num),
+        retries=tuple(retry for retry in run.retries if failing or retry.replica != job.replica_num),
         due_at=run.due_at if run.due_at is not None and run.due_at > draft.now else draft.now + CHECK_RUN_EVERY,
     )

@@ -42,7 +42,7 @@ def erasable_submissions(run: Run, jobs: Iterable[Job], retention: Retention, no
     ordered = sorted(jobs, key=lambda job: job.submission_num)
     for job in ordered:
         newest[job.slot] = job.id
-        if job.assignment is not None:
+        if job.had_machine:
             placed[job.slot] = job.id
     needed = {*newest.values(), *placed.values()}
     before = now - retention.logs * DAY

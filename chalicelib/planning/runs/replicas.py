@@ -82,7 +82,7 @@ def _failing_since(this: RunPass, replica: Replica) -> Micros:
     since = this.run.triggered_at or this.run.submitted_at
     if this.run.scales:
         since = max(since, _first_requested(replica))
-    placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
+    placed = [job for job in replica.submissions if job.had_machine and job.submitted_at >= since]
     return max((job.finished_at or job.last_processed_at for job in placed), default=since)
 
 

@@ -62,7 +62,7 @@ def observe_jobs(this: RunPass, parts: Sequence[Replica], first: str = "") -> No
 
 
 def _placed(job: Job) -> bool:
-    return job.status != JobStatus.submitted
+    return job.status != JobStatus.submitted and (job.had_machine or job.assignment is None)
 
 
 def end_run(this: RunPass, reason: RunReason, message: str) -> None:

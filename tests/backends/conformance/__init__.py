@@ -7,6 +7,7 @@ and is asked of those whose facts grant it.
 
 from __future__ import annotations
 
+from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.creation import Creation
 from tests.backends.conformance.describing import Describing
 from tests.backends.conformance.ending import Ending
@@ -27,6 +28,7 @@ __all__ = ["BackendConformance", "group_request_for", "inside", "request_for", "
 class BackendConformance(
     Offering,
     Creation,
+    ContainerConformance,
     Several,
     Reserving,
     PlacementGroupConformance,

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.planning.matching.containers import GRANTABLE
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.suite import Suite
 
@@ -39,6 +40,12 @@ class Offering(Suite):
             assert offer.instance.resources.cpus > 0
             if backend.facts.simulated:
                 assert offer.instance.resources.description == "simulated"
+
+    def test_offers_are_containers_where_the_facts_say_so(self, backend: Backend) -> None:
+        contained = [offer for offer in backend.offers() if offer.is_container]
+        assert bool(contained) == backend.facts.containers
+        for offer in contained:
+            assert GRANTABLE.issuperset(offer.terms.grants), "what nobody asks for"
 
     def test_offers_are_told_apart_by_their_key(self, backend: Backend) -> None:
         found = [offer.key for offer in backend.offers()]

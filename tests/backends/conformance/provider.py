@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from chalicelib.backends.spi import Backend
+from chalicelib.backends.spi import Backend, Container
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 
@@ -71,6 +71,12 @@ class Provider(Protocol):
 
     def user_data(self, handles: Sequence[Handle]) -> str:
         """As the machine gets it."""
+
+    def container(self, handles: Sequence[Handle]) -> Container:
+        """As it was created, where containers are sold."""
+
+    def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:
+        """Its image can't be pulled, or its first process exits."""
 
     def open_ports(self, handles: Sequence[Handle]) -> set[int]:
         """Those of the machine that the whole world reaches; -1 stands for all of them."""

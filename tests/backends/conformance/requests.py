@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chalicelib.backends.spi import CreateRequest, GroupRequest, VolumeRequest
-from chalicelib.domain.boot_script import user_data
+from chalicelib.backends.spi import Container, CreateRequest, GroupRequest, VolumeRequest
+from chalicelib.domain.boot_script import CONTAINER_SCRIPT, container_settings, user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -13,19 +13,23 @@ from chalicelib.domain.owner import CALLED, OwnedKind, Owner
 
 INSTALL, OTHER_INSTALL = derive("conformance", "install"), derive("elsewhere", "install")
 PROJECT, FLEET = derive("conformance", "project"), derive("conformance", "fleet")
+IMAGE = "registry.example.com/team/trainer:1"
 BOOT_TOKEN = "5ec2e7" * 10  # which lets a machine join: never shown
 
 
 def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = INSTALL) -> CreateRequest:
     instance_id = derive(install, "instance", name)
     owner = Owner(OwnedKind.instance, install, PROJECT, instance_id, epoch)
+    settings = "http://127.0.0.1:1", instance_id, BOOT_TOKEN, "0" * 64
+    command = "/bin/sh", "-c", CONTAINER_SCRIPT
     return CreateRequest(
         token=derive(instance_id, "create", epoch),
         name=owner.name,
         tags=(*owner.tags, (CALLED, name)),
         offer=offer,
         instance_id=instance_id,
-        user_data=user_data("http://127.0.0.1:1", instance_id, BOOT_TOKEN, "0" * 64),
+        user_data="" if offer.is_container else user_data(*settings),
+        container=Container(IMAGE, command, container_settings(*settings)) if offer.is_container else None,
         disk_mib=offer.instance.resources.disk.size_mib,
         zones=offer.availability_zones,
     )

@@ -7,13 +7,14 @@ has for the conformance suite.
 
 from __future__ import annotations
 
-from tests.backends.planted import creating, describing, ending, groups, listing, offering, raising, volumes
+from tests.backends.planted import containers, creating, describing, ending, groups, listing, offering, raising, volumes
 from tests.backends.planted.port import FAULTS, Case, PortFault, planted
 
 __all__ = [
     "FAULTS",
     "Case",
     "PortFault",
+    "containers",
     "creating",
     "describing",
     "ending",

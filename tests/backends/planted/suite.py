@@ -17,6 +17,7 @@ import pytest
 from chalicelib.backends.spi import Backend, facts_of
 from chalicelib.domain.facts import BackendFacts
 from tests.backends.conformance import BackendConformance
+from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.suite import Suite
 from tests.backends.conformance.volumes import VolumeConformance
 from tests.backends.planted import FAULTS, Case, PortFault, planted
@@ -45,7 +46,7 @@ def required_of(facts: BackendFacts) -> set[str]:
 
 
 class PlantedFaults(Suite):
-    site = VolumeConformance.site
+    site, contained = VolumeConformance.site, ContainerConformance.contained
     pairs: ClassVar[Sequence[Pair]] = ALL
     unnoticed: ClassVar[Mapping[str, str]] = {}  # faults that make no difference to this backend, and why
 
