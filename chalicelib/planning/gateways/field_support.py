@@ -1,4 +1,4 @@
-"""Which parts of a gateway's configuration aren't built, by path."""
+"""Unsupported parts of a gateway's configuration, by path."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ GATEWAY_NOT_BUILT: dict[str, NotBuilt] = {
 
 
 def gateway_refusals(spec: GatewaySpec) -> list[Problem]:
-    """What a gateway asks for that isn't built."""
+    """Problems for every unsupported field of a gateway."""
     return [*refused(spec, GATEWAY_NOT_BUILT), *_provider_certificate(spec)]
 
 
 def _provider_certificate(spec: GatewaySpec) -> Iterator[Problem]:
-    """No load balancer is built, and nothing else can use a certificate that its provider keeps."""
+    """Problems of a certificate that a provider keeps: only load balancers could use it, and those aren't supported."""
     certificate = spec.configuration.certificate
     if isinstance(certificate, ProviderGatewayCertificate):
         why = NotBuilt(

@@ -65,9 +65,7 @@ def effective(run_spec: RunSpec) -> RunSpec:
     return run_spec.with_(configuration=config.with_(**filled))
 
 
-def job_specs(
-    run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None, isolated: bool = False
-) -> tuple[JobSpec, ...]:
+def job_specs(run_spec: RunSpec, *, images: DefaultImages, isolated: bool = False) -> tuple[JobSpec, ...]:
     """The specs of a run's jobs: one for each node of a task, or for each replica group of a service. `isolated`: only
     where jobs are separated from the agent."""
     config = merged_run(run_spec)

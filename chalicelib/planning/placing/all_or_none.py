@@ -1,7 +1,7 @@
-"""All jobs of a unit are placed, or none. Gangs need that; for a single job it costs nothing extra.
+"""All jobs of a unit are placed, or none. Gangs need that; for a single job it has no extra cost.
 
-Each job is placed before the next one of its unit is considered: the next must not get the same block, and may well get
-the rest of a machine that the first one buys. When one finds no place, the floor is restored.
+Each job is placed before the next one of its unit is considered: the next must not get the same block, and may get the
+remaining blocks of a machine that the first one buys. If a job finds no place, the capacity is restored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.planning.volumes.sites import Volumes, active, busy, free, sites
 
 @dataclass(frozen=True)
 class Unplaced:
-    """No job of the unit was placed: the first that found nothing, and why."""
+    """No job of the unit was placed: the first one that found no place, and why."""
 
     item: QueuedJob
     reason: Waiting | Unplaceable
@@ -33,7 +33,7 @@ class Unplaced:
 def place_together(
     capacity: Capacity, unit: Sequence[QueuedJob], place: Callable[[QueuedJob, FreePlace | Purchase], None]
 ) -> tuple[FreePlace | Purchase, ...] | Unplaced:
-    """Where each job of the unit goes, in order. `place` drafts a placement and updates the floor."""
+    """Find a place for each job of the unit, in order. `place` drafts a placement and updates the capacity."""
     mark = capacity.mark()
     verdicts: list[FreePlace | Purchase] = []
     for item in unit:
@@ -47,7 +47,7 @@ def place_together(
 
 
 def _with_volumes(capacity: Capacity, item: QueuedJob) -> Verdict:
-    """First where its volumes are free; then, for what it waits, where they are at all."""
+    """A place where its volumes are free or, to know what it waits for, one where they are at all."""
     if not item.sites:
         return nowhere(item, capacity.volumes)
     now = sites(item.volumes, capacity.volumes, free)
@@ -61,7 +61,7 @@ def _with_volumes(capacity: Capacity, item: QueuedJob) -> Verdict:
 
 
 def nowhere(item: QueuedJob, volumes: Volumes) -> Unplaceable:
-    """Its volumes are nowhere together; one that is missing, or isn't active, is an error of its own."""
+    """The verdict that no site has all of its volumes; a missing or inactive volume is an error of its own."""
     there = all(any(name in volumes and active(volumes[name]) for name in each) for each in item.volumes)
     reason = JobReason.failed_to_start_due_to_no_capacity if there else JobReason.volume_error
     return Unplaceable((Note("", why_none(item.volumes, volumes)),), reason)

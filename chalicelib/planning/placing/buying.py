@@ -18,7 +18,7 @@ MOST_TRIED = 25  # offers tried for one submission before it counts as out of ca
 
 @dataclass(frozen=True)
 class Purchase:
-    """A new instance of this fleet: the whole machine's offer, and how many of its blocks the job takes."""
+    """A new instance of this fleet: the whole machine's offer, and the number of its blocks that the job takes."""
 
     view: FleetView
     offer: Offer  # the machine's
@@ -44,7 +44,7 @@ def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[s
 
 
 def in_zones(offer: Offer, query: Query) -> Offer:
-    """The offer, limited to the requested zones, or to that of the job's volumes."""
+    """The offer, limited to the requested zones, or to the zone of the job's volumes."""
     site = next((site for site in query.places or () if site.sells(offer)), None)
     if site is not None and site.zone:
         zones = [zone for zone in offer.availability_zones or () if zone.lower() == site.zone]
@@ -55,7 +55,7 @@ def in_zones(offer: Offer, query: Query) -> Offer:
 
 
 def may_grow(pool: Pool, count: int, wants: Wants) -> bool:
-    """May the fleet, which has `count` instances now, buy one for this job, now or once it has room?"""
+    """May the fleet, which has `count` instances, buy one for this job, now or once it has room?"""
     nodes = pool.view.spec.configuration.nodes
     if nodes is None or nodes.max == 0 or wants.reuse_only or wants.instances:
         return False

@@ -1,6 +1,6 @@
-"""What one set of wants finds in each fleet, computed only as needed: what the fleet and the run both allow, which of
-its machines fit, and what it would buy. None of this changes as places are taken, so a thousand equal jobs cost one
-computation.
+"""The candidates in each fleet for jobs with the same requirements, computed on demand: the query that the fleet and
+the run both allow, the machines that fit, and the machine that the fleet would buy. None of this changes as places are
+taken, so a thousand equal jobs cost one computation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Candidates:
         return None if query is None else best_buy(self.book, view, query, tried)
 
     def order(self, at: int) -> Query | None:
-        """What the fleet would buy now; in a cluster, beside its first machine."""
+        """The query for a machine that the fleet would buy now; in a cluster, beside its first machine."""
         query, view = self.query(at), self.pools[at].view
         if isinstance(query, Note):
             return None

@@ -1,8 +1,8 @@
-"""The project's machines as a queue pass sees them: what is free, what was handed out, and how to take it back.
+"""The capacity of a project during a queue pass: what is free, what was handed out, and how to undo that.
 
-The floor never hands out a block or a node twice. Everything that changes during a pass (free blocks, the nouns, how
-many instances a fleet has) is in tables that a journal can restore, and every question is answered from those tables.
-So a gang that finds seven of its eight places gives them back, and the next job sees them as if it had never asked.
+No block or node is handed out twice. Everything that changes during a pass (free blocks, the nouns, the number of a
+fleet's instances) is in tables that a journal can restore, and every decision reads those tables. So a gang that finds
+only seven of its eight places frees them, and the next job sees them as before.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Capacity:
         machines = (instance for pool in self.pools for instance in pool.view.instances)
         self.listings = {each.offer.key: True for each in machines if each.offer.terms.listing}  # of markets, bought
         self._live = frozenset(name.lower() for name, each in (facts or {}).items() if each.live_offers)
-        self.held: dict[str, str] = {}  # fleet → for whom some of its machines are held back
+        self.held: dict[str, str] = {}  # fleet → the run for which some of its machines are held back
         self._candidates: dict[Wants, Candidates] = {}
         self._journal = Journal()
 
     def candidates(self, wants: Wants) -> Candidates:
-        """What fits, free or not."""
+        """The candidates for jobs with these requirements, free or not."""
         found = self._candidates.get(wants)
         if found is None:
             found = self._candidates[wants] = Candidates(wants, self.pools, self.book, self._backends)
         return found
 
     def awaits_first_machine(self, pool: Pool) -> bool:
-        """Is this a cluster whose first machine has been ordered, so that nobody knows yet where the others must be?"""
+        """Is this a cluster whose first machine has been ordered, so that the place of the others isn't known yet?"""
         if not is_cluster(pool.view.spec):
             return False
         first = first_of(pool.view.instances)
@@ -72,30 +72,30 @@ class Capacity:
         return self._free[instance.id]
 
     def room(self, pool: Pool) -> int | None:
-        """How many machines more its fleet may get. None: as many as it likes."""
+        """How many more machines the fleet may get. None: no limit."""
         nodes = pool.view.spec.configuration.nodes
         if nodes is None:
             return 0
         return None if nodes.max is None else max(0, nodes.max - self.count[pool.view.fleet.id])
 
-    # --- what happened -----------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------
 
     def record_claim(self, instance: Instance, blocks: Collection[int]) -> None:
-        """A job has these blocks now; its claim is the last."""
+        """A job has got these blocks; its claim is the instance's last."""
         self._freed(instance, tuple([block for block in self._free[instance.id] if block not in blocks]))
         pool, row = self._where[instance.id]
         pool.listen(row, instance.claims[-1].ports, self._journal)
         self._journal.put(self.instances, instance.id, instance)
 
     def record_mounts(self, volumes: Iterable[Volume], instance: Instance) -> None:
-        """A job has these volumes now, as disks of this machine."""
+        """A job has got these volumes, as disks of this machine."""
         if instance.id in self.instances:
             self._journal.put(self.instances, instance.id, instance)
         for volume in volumes:
             self._journal.put(self.volumes, volume.name, volume)
 
     def record_purchase(self, fleet: Fleet, instance: Instance) -> None:
-        """This instance is being created; other jobs may share what is left of it."""
+        """This instance is being created; other jobs may share its remaining blocks."""
         self._journal.put(self.fleets, fleet.id, fleet)
         self._journal.put(self.count, fleet.id, self.count[fleet.id] + 1)
         if instance.offer.terms.listing:
@@ -106,19 +106,19 @@ class Capacity:
             self._where[instance.id] = pool, pool.join(instance, self._journal)
             self._journal.put(self._free, instance.id, left)
             self._journal.put(self.instances, instance.id, instance)
-            self._candidates.clear()  # this one may fit, too
+            self._candidates.clear()  # the new machine may be another candidate
 
     def record_release(self, instance: Instance) -> None:
-        """This machine, as it is now, has fewer claims than before."""
+        """This machine has fewer claims than before."""
         self._freed(instance, _free_blocks(instance))
         self._journal.put(self.instances, instance.id, instance)
 
     def record_end(self, instance: Instance) -> None:
-        """It is being ended: nobody gets it any more."""
+        """The machine is being ended: no job gets it any more."""
         self._freed(instance, ())
 
     def hold_for(self, instance: Instance, whom: str) -> None:
-        """No other job gets this machine in this pass."""
+        """Hold this machine back: no other job gets it in this pass."""
         self._freed(instance, ())
         self._journal.put(self.held, instance.fleet_id, whom)
 
@@ -127,7 +127,7 @@ class Capacity:
         pool.resize(row, len(self._free[instance.id]), len(after), self._journal)
         self._journal.put(self._free, instance.id, after)
 
-    # --- taking it back ----------------------------------------------------------------------------------------------
+    # --- undoing them ------------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
         """A point that `roll_back` can return to."""

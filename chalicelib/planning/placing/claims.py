@@ -1,4 +1,4 @@
-"""A job's place, written twice: as a claim on its machine, and as the job's assignment to it."""
+"""A job's place, stored twice: as a claim on its machine, and as the job's assignment to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def claim_of(item: QueuedJob, blocks: tuple[int, ...]) -> Claim:
 
 
 def assignment_to(instance: Instance, offer: Offer, now: Micros, volumes: tuple[Mounted, ...] = ()) -> Assignment:
-    """`offer` is the job's share of the machine's."""
+    """The assignment of a job to an instance. `offer`: its share of the machine's."""
     return Assignment.made(
         instance_id=instance.id,
         instance_name=instance.name,

@@ -1,4 +1,4 @@
-"""What a plan says of a task on several nodes: whether there is or may be a cluster for it, and if not, why."""
+"""Plans of tasks on several nodes: whether there is or may be a cluster for them, and if not, why."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a cluster is, and which of its machines the nodes of a task could have.
+"""Clusters, and which of their machines the nodes of a task could get.
 
-A cluster is the machines of a fleet with `placement: cluster` that are in one backend and region: they reach each
-other. A node takes a whole machine, so that nothing else on it slows down the others.
+A cluster consists of those machines of a fleet with `placement: cluster` that are in one backend and region, where they
+reach each other. A node takes a whole machine, so that no other job on it slows down the other nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.planning.placing.capacity import Capacity
 
 @dataclass(frozen=True)
 class Cluster:
-    at: int  # its fleet's position among the floor's pools
+    at: int  # the index of its fleet's pool
     pool: Pool
     rows: int
 
@@ -34,7 +34,7 @@ class Cluster:
         return offer.backend, offer.region
 
     def free(self, capacity: Capacity, *, coming: bool = False) -> int:
-        """Its machines that take jobs and have none; with `coming`, those on their way too."""
+        """Its machines that take jobs and have none; with `coming`, including those that are still starting."""
         among = self.pool.ready | self.pool.coming if coming else self.pool.ready
         usable = rows_of(self.rows & self.pool.not_full(among))
         return sum(1 << row for row in usable if _is_unused(capacity, self.pool, row))
@@ -56,7 +56,7 @@ def _is_unused(capacity: Capacity, pool: Pool, row: int) -> bool:
 
 
 def fitting_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
-    """Machines that fit, free or not; a host that hasn't reported may."""
+    """The machines that fit, free or not, and hosts that haven't reported yet, which may fit."""
     asked = capacity.candidates(wants)
     if not isinstance(asked.query(cluster.at), Query):
         return 0
@@ -79,8 +79,8 @@ def undecided_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
 
 
 def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None:
-    """Machines for groups of nodes: group n gets `needed[n]` of the rows `fitting[n]`, and no row is given twice. None
-    if there aren't enough, however they are chosen."""
+    """Distribute machines to groups of nodes: group n gets `needed[n]` of the rows `fitting[n]`, and each row is used
+    once. None: there aren't enough, however they are chosen."""
     given = [0] * len(needed)
 
     def grant(group: int, asked: set[int]) -> bool:

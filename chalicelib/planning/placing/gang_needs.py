@@ -1,7 +1,7 @@
-"""What the nodes of a task need of a cluster: their wants, in groups of equal ones.
+"""The needs of a task's nodes, grouped by equal requirements.
 
-Only the first node, the lead, stands in the queue; the others are read with it. An attempt isn't complete while some of
-its jobs are still being written.
+Only the first node, the lead, is in the queue; the others are read with it. An attempt isn't complete while some of its
+jobs haven't been written yet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_gang(unit: Sequence[QueuedJob]) -> bool:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the nodes of a unit need, from rank `first` on."""
+    """The needs of the nodes of a unit, from rank `first` on."""
 
     unit: Sequence[QueuedJob]
     first: int = 0
@@ -36,7 +36,7 @@ class Needs:
         return self.unit[self.first :]
 
     def groups(self) -> dict[Wants, list[int]]:
-        """Ranks with the same wants."""
+        """The ranks by their requirements."""
         found: dict[Wants, list[int]] = {}
         for rank in range(self.first, len(self.unit)):
             found.setdefault(self.unit[rank].wants, []).append(rank)
@@ -48,7 +48,7 @@ def complete(unit: Sequence[QueuedJob]) -> bool:
 
 
 def no_cluster(capacity: Capacity, text: str = "") -> Note:
-    """Why no fleet takes a task on several nodes."""
+    """The note that no fleet takes a task on several nodes."""
     if not capacity.pools:
         return Note("the project", "has no fleet", "apply a configuration with `type: fleet` and `placement: cluster`")
     names = ", ".join(f"`{pool.view.fleet.name}`" for pool in capacity.pools[:5])

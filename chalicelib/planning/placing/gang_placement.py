@@ -1,12 +1,12 @@
-"""How a task on several nodes gets its places: all in one look, claimed in chunks, sealed by the last.
+"""How a task on several nodes gets its places: found in one pass, claimed in chunks, sealed with the last chunk.
 
-A chunk is what one commit takes. Until the seal no place counts: another look goes on from where this one stopped, or
-the run's own pass undoes it when its time is up, so a process that dies in between costs half a minute and no place. A
-node's volumes are claimed with its place, so later jobs wait for them in the queue, as for any. A run that comes first
-in the queue takes the places of one behind it that isn't sealed.
+A chunk is what fits into one commit. Until the seal no place counts: another pass continues where this one stopped, or
+the run's own pass undoes the gang after a time limit. So a process that dies in between costs half a minute and no
+place. A node's volumes are claimed with its place, so later jobs wait for them in the queue. A run further ahead in the
+queue takes the places of an unsealed gang behind it.
 
-A gang that has waited long enough has the machines that are free for it held back from the jobs behind it, or small
-jobs could keep it waiting for ever.
+Once a gang has waited long enough, the machines that are free for it are held back from the jobs behind it. Otherwise
+small jobs could keep it waiting for ever.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from chalicelib.planning.placing.shortages import too_few_hosts, too_few_machine
 from chalicelib.planning.volumes.attachments import claim_volumes
 from chalicelib.planning.volumes.sites import Site, busy, chosen_for, free, sites, together
 
-CHUNK = 30  # nodes whose places one commit takes: each writes its machine and an event
-CHUNK_WITH_DISKS = 15  # so too where each has volumes
-HOLD_AFTER: Micros = 5 * MINUTE  # of waiting; from then on, free machines are held back for a gang
+CHUNK = 30  # nodes per commit: each writes its machine and an event
+CHUNK_WITH_DISKS = 15  # nodes per commit if they have volumes
+HOLD_AFTER: Micros = 5 * MINUTE  # how long a gang waits before free machines are held back for it
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class FoundCluster:
 
 
 class GangPlacer:
-    """The reservations of a queue pass. `ahead`: units that wait further ahead than this part of the queue, `todo`."""
+    """Reserves the places of gangs in a queue pass. `todo`: this part of the queue; `ahead`: gangs further ahead."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class GangPlacer:
                 hold_back(capacity, now, Needs(unit))
 
     def places(self, unit: Sequence[QueuedJob]) -> tuple[Step, ...] | Unplaced:
-        """The steps that reserve every place still missing, or why they can't be had."""
+        """The steps that reserve every missing place, or why that isn't possible."""
         gang, lead = self._gangs.get(unit[0].job.id), unit[0]
         if not complete(unit):
             return Unplaced(lead, Waiting("", "for its other jobs to be submitted"))
@@ -99,7 +99,7 @@ class GangPlacer:
         return self._reserved(needs, gang)
 
     def _with_free_volumes(self, unit: Sequence[QueuedJob]) -> list[QueuedJob] | None:
-        """The nodes, only where their volumes are free; None: that is everywhere, or nowhere."""
+        """The nodes, limited to sites where their volumes are free; None: those are all sites, or none."""
         having = [sites(item.volumes, self.capacity.volumes, free) for item in unit if item.volumes]
         found = iter(together(having))
         narrowed = [replace(item, sites=next(found)) if item.volumes else item for item in unit]
@@ -125,7 +125,7 @@ class GangPlacer:
         return Unplaced(lead, found)
 
     def _without_volumes(self, nodes: Sequence[QueuedJob]) -> Waiting | Unplaceable | None:
-        """Why these nodes can't have their volumes now, wherever their places are."""
+        """Why these nodes can't get their volumes now, wherever their places are; None: they can."""
         for item in nodes:
             if item.sites == ():
                 return nowhere(item, self.capacity.volumes)
@@ -135,7 +135,7 @@ class GangPlacer:
     def _shares(
         self, nodes: Sequence[QueuedJob], where: Sequence[Callable[[Site], bool]]
     ) -> list[list[Volume]] | Waiting:
-        """The volumes of each node: free ones, where its place is."""
+        """Free volumes for each node, at the site of its place."""
         left, found = dict(self.capacity.volumes), list[list[Volume]]()
         for item, takes in zip(nodes, where, strict=True):
             chosen = chosen_for(item.volumes, left, takes) if item.volumes else []
@@ -148,7 +148,7 @@ class GangPlacer:
         return found
 
     def _retreat(self, needs: Needs, back: Retreat, gang: Gang | None) -> tuple[Step, ...]:
-        """First the gang gives back what it holds there, then the machines go."""
+        """Abandon the place of a cluster: first the gang frees what it holds there, then the machines are ended."""
         draft = Draft(self.now)
         if gang is not None and gang.status is GangStatus.gathering:
             draft.move(GANG, gang, "undo", until=None, due_at=self.now)
@@ -159,7 +159,7 @@ class GangPlacer:
         return (draft.step(),)
 
     def _seek(self, needs: Needs, gang: Gang | None) -> tuple[FoundCluster | Waiting | Unplaceable, list[Gang]]:
-        """A place for every node; if there is none, with the places of gangs behind it that aren't sealed."""
+        """A place for every node, if necessary with the places of unsealed gangs behind it."""
         mark, preempted = self.capacity.mark(), list[Gang]()
         found = seek(self.capacity, needs, gang)
         for rival in self._rivals(needs.lead):
@@ -176,7 +176,7 @@ class GangPlacer:
     def _all_claims(
         self, needs: Needs, found: Sequence[Instance | Purchase], gang: Gang | None, preempted: Sequence[Gang]
     ) -> tuple[Step, ...] | Unplaced:
-        """Each node gets its place, its volumes and its share of the quota, or none gets any."""
+        """Claim place, volumes and quota for every node, or nothing at all."""
         run, need = needs.unit[0].run, needed(found, len(needs.nodes))
         if wait := self._allowance.refuses(run, need):
             return Unplaced(needs.unit[0], Waiting("", wait))
@@ -232,7 +232,7 @@ class GangPlacer:
         return instance
 
     def _rivals(self, lead: Job) -> list[Gang]:
-        """Gangs that aren't sealed and come later in the queue, the last first."""
+        """Unsealed gangs further back in the queue, the last first."""
         own = self._order[lead.id]
         behind = [
             (self._order[job_id], gang)
@@ -251,7 +251,7 @@ def _at(place: Instance | Purchase) -> Callable[[Site], bool]:
 
 
 def seek(capacity: Capacity, needs: Needs, gang: Gang | None) -> FoundCluster | Waiting | Unplaceable:
-    """The places that cost least, of the clusters that have enough."""
+    """The cheapest places in a cluster that has enough of them, or why there are none."""
     groups = needs.groups()
     found: list[FoundCluster] = []
     waits: Waiting | None = None
@@ -281,13 +281,13 @@ def seek(capacity: Capacity, needs: Needs, gang: Gang | None) -> FoundCluster | 
 
 
 def _with_all_attempts(needs: Needs) -> Job:
-    """The first node's job, as if every offer that failed for a node had failed for it."""
+    """The first node's job with the failed attempts of all nodes."""
     attempts = (attempt for item in reversed(needs.unit) for attempt in item.job.attempts)
     return needs.lead.with_(attempts=tuple(attempts))
 
 
 def hold_back(capacity: Capacity, now: Micros, needs: Needs) -> str:
-    """Hold the machines that are free for a gang back from the jobs behind it; returns the fleet in which it did."""
+    """Hold free machines of a gang back from the jobs behind it; returns the name of their fleet, if any."""
     if now - needs.lead.submitted_at < HOLD_AFTER:
         return ""
     groups = needs.groups()
@@ -305,7 +305,7 @@ def hold_back(capacity: Capacity, now: Micros, needs: Needs) -> str:
 
 
 def _awaits_room(capacity: Capacity, cluster: Cluster, nodes: int, free: int, fitting: int) -> bool:
-    """Will there be enough once the cluster has grown, but not while so many of its machines are in use?"""
+    """Will the cluster have enough machines once it has grown, but not while so many are in use?"""
     room = capacity.room(cluster.pool)
     return room is not None and free.bit_count() + room < nodes <= fitting.bit_count() + room
 
@@ -329,7 +329,7 @@ def _by_rank(capacity: Capacity, cluster: Cluster, groups: list[list[int]], chos
 
 
 def _still_usable(capacity: Capacity, cluster: Cluster, place: str) -> bool:
-    """Is a machine claimed earlier in this cluster, and still good?"""
+    """Is a machine that was claimed earlier still ready, and in this cluster?"""
     rows = cluster.rows & cluster.pool.ready
     return any(cluster.pool.machines[row].id == place for row in rows_of(rows))
 
@@ -339,7 +339,7 @@ def _hosts(needs: Needs) -> str:
 
 
 def _awaited(capacity: Capacity, cluster: Cluster, needs: Needs, fitting: Sequence[int], free: int) -> str:
-    """Empty if the cluster hasn't enough machines, free or not."""
+    """What the gang waits for in the cluster; empty if that hasn't enough machines, free or not."""
     groups = needs.groups()
     counts = [len(ranks) for ranks in groups.values()]
     if share_out(counts, fitting):
@@ -355,7 +355,7 @@ def _awaited(capacity: Capacity, cluster: Cluster, needs: Needs, fitting: Sequen
 
 
 def without(instance: Instance, *gangs: Gang) -> Instance:
-    """The machine without the claims of these gangs, which don't count."""
+    """The machine without the claims of these gangs."""
     claims = (claim for claim in instance.claims if not any(of_gang(claim, gang) for gang in gangs))
     return instance.with_(claims=tuple(claims))
 
@@ -416,7 +416,7 @@ def _gang(now: Micros, lead: Job, nodes: int, status: GangStatus) -> Gang:
 
 
 def _claim(draft: Draft, capacity: Capacity, item: QueuedJob, before: Instance) -> Instance:
-    """The whole machine, without what a gang that gave way had there."""
+    """Claim the whole machine. `before`: without the claims of preempted gangs."""
     blocks = tuple(range(before.total_blocks))
     claim = claim_of(item, blocks)
     if before.status is InstanceStatus.idle:

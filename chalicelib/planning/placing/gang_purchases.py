@@ -1,11 +1,11 @@
-"""What is bought for a gang that its clusters have too few machines for.
+"""Purchases for a gang whose clusters have too few machines.
 
-The first machine says where (`colocation`); once its cloud has accepted it, whatever else the gang lacks is bought
-there, in the commits that seal it. The gang holds those machines from their purchase on, and waits for their addresses
-as for any. A purchase that is refused undoes it, and it tries again with what it has and the next offer there.
+The first machine determines the place (`colocation`). Once its provider has accepted it, the other missing machines are
+bought there, in the commits that seal the gang. The gang holds them from their purchase on, and waits for their
+addresses. A refused purchase undoes the gang, which tries again with its other machines and the next offer there.
 
-If nothing there is left that fits, the whole gang moves: the machines are given back, and the next first machine is
-bought where every node's offer is one that hasn't failed yet. An offer fails once for a submission, so this ends.
+If no fitting offer is left there, the whole gang moves: its machines are released, and the next first machine is bought
+where every node has an offer that hasn't failed yet. An offer fails only once for a submission, so this ends.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ OFFERS_READ = 200  # for the first machine
 
 @dataclass(frozen=True)
 class Ordered:
-    """Places from the first missing rank on: machines that are there, and what is bought."""
+    """Places from the first missing rank on: existing machines and purchases."""
 
     places: tuple[Instance | Purchase, ...]
 
     @property
     def price(self) -> float:
-        """Of a node."""
+        """The average price of a node."""
         return sum(place.offer.price for place in self.places) / len(self.places)
 
 
 @dataclass(frozen=True)
 class Retreat:
-    """Nothing that fits the rest is left where this cluster is."""
+    """No offer for the other nodes is left where this cluster is."""
 
     view: FleetView
     first: Instance
 
 
 def order(capacity: Capacity, needs: Needs, held: Collection[str]) -> Ordered | Retreat | Waiting | None:
-    """What costs least. `held`: the places that the gang has already. None: nothing that can be bought would help."""
+    """The cheapest purchase. `held`: the places that the gang has already. None: no possible purchase would help."""
     tried = {key for item in needs.unit for key in tried_by(item.job)}
     waits: Waiting | None = None
     ordered: list[Ordered] = []
@@ -71,7 +71,7 @@ def order(capacity: Capacity, needs: Needs, held: Collection[str]) -> Ordered | 
 
 
 class _Order:
-    """What one fleet could do."""
+    """The purchase that one fleet could make."""
 
     def __init__(
         self, capacity: Capacity, at: int, needs: Needs, held: Collection[str], tried: Collection[str]
@@ -97,7 +97,7 @@ class _Order:
     # --- a new cluster -----------------------------------------------------------------------------------------------
 
     def _start_cluster(self) -> Ordered | Waiting | None:
-        """Its first machine, where there may be one for every node."""
+        """Order the first machine, at a place with an offer for every node."""
         nodes, name = len(self.needs.unit), self.view.fleet.name
         if not self._size_allowed(nodes):
             return None
@@ -123,7 +123,7 @@ class _Order:
     def _best(self, query: Query) -> tuple[Offer, int, int] | None:
         return self.capacity.book.best(query, self.tried)
 
-    # --- the rest of one ---------------------------------------------------------------------------------------------
+    # --- an existing cluster -----------------------------------------------------------------------------------------
 
     def _extend_cluster(self, first: Instance) -> Ordered | Retreat | Waiting | None:
         cluster = self._cluster(first)
@@ -148,7 +148,7 @@ class _Order:
         return next(each for each in own_clusters if each.place == place)
 
     def _machines_by_rank(self, cluster: Cluster) -> tuple[dict[int, Instance | Purchase], set[int]]:
-        """Machines by rank, those that are still coming too; and the ranks for which there is none."""
+        """Machines by rank, including those that are still starting, and the ranks for which there is none."""
         where: dict[int, Instance | Purchase] = {}
         free, missing = cluster.free(self.capacity, coming=True), set[int]()
         for wants, ranks in self.groups.items():
@@ -163,7 +163,7 @@ class _Order:
         return where, missing
 
     def _wait(self, cluster: Cluster) -> Waiting | None:
-        """The fleet is full; will there be enough once what runs there has ended?"""
+        """Wait if the full fleet has enough machines once its current jobs have ended."""
         nodes, found = len(self.needs.nodes), 0
         for wants in self.groups:
             found |= fitting_rows(self.capacity, cluster, wants)
@@ -172,7 +172,7 @@ class _Order:
         return Waiting(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")
 
     def _retreat(self, first: Instance) -> Retreat | None:
-        """Only if nobody else uses what is there or asked for it, and the fleet needn't keep any."""
+        """Move, but only if no other job uses or requested these machines, and the fleet has no minimum."""
         nodes = self.view.spec.configuration.nodes
         staying = [each for each in self.view.instances if each.status in (*READY, *COMING)]
         others = [each for each in staying if each.id not in self.held]
@@ -191,7 +191,7 @@ class _Order:
 
 
 def retreat(draft: Draft, needs: Needs, back: Retreat) -> Iterator[Instance]:
-    """End the machines, and remember that this place won't do."""
+    """End the machines, and record the place as a failed attempt."""
     lead, where = needs.lead, place_of(back.first)
     why = f"nothing that fits is left in {where} for the other nodes of {lead.run_name}"
     attempt = Attempt(offer_key=back.first.offer.key, error=why)

@@ -1,10 +1,10 @@
-"""The start of a task's nodes as a workflow, whose record is the gang's.
+"""The start of a task's nodes as a workflow, whose record is the gang.
 
-Its stages are decisions over what is stored (`gang_placement`, `gang_purchases`, `runs.releasing`), so how far a start
-has come is read from the gang and never stored a second time. One attempt lasts from the first place that a gang claims
-until it is released or undone; where there are state machines, each has an execution. A state takes the looks that its
-stage needs, and leaves its token with the gang if that isn't enough; the look that finds the stage over sends the
-callback. The deadlines are the gang's own: a state's time-out is only for the case that nobody keeps them.
+Its stages are decided from what is stored (`gang_placement`, `gang_purchases`, `runs.gangs`), so the progress of a
+start is read from the gang and not stored again. An attempt lasts from the first place that a gang claims until the
+gang is released or undone; where there are state machines, each attempt has an execution. A state runs the passes that
+its stage needs and, if that isn't enough, stores its token in the gang; the pass that finds the stage over sends the
+callback. The deadlines are the gang's own; a state's time-out is only a safeguard.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chalicelib.planning.kernel.executions import StartExecution
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import Definition, WorkflowStep
 
-_TRIES = 20  # looks that fail, more than an hour of them: the plane's failures aren't the start's
+_TRIES = 20  # failing passes, for more than an hour: failures of the control plane shouldn't fail the start
 
 
 def _stage(name: str, description: str, patience: int, *, undo: bool = False) -> WorkflowStep:
@@ -43,7 +43,7 @@ START_CLUSTER = Definition(
 
 
 def reached(gang: Gang, instances: Mapping[str, Instance]) -> int:
-    """How many stages are over."""
+    """The number of stages that are over."""
     if gang.status is GangStatus.released:
         return 6
     if gang.status is GangStatus.starting:
@@ -57,14 +57,14 @@ def reached(gang: Gang, instances: Mapping[str, Instance]) -> int:
 
 
 def stage(gang: Gang, instances: Mapping[str, Instance]) -> WorkflowStep | None:
-    """What a start is at; None if it hasn't begun, or is over."""
+    """The current stage of a start; None if it hasn't begun, or is over."""
     at = reached(gang, instances)
     going = gang.holds and gang.status is not GangStatus.undone
     return START_CLUSTER.steps[at] if going and at < len(START_CLUSTER.steps) else None
 
 
 def begin_start(draft: Draft, gang: Gang) -> None:
-    """A gang claims its first place: have an execution of its own follow it."""
+    """Start an execution for an attempt of a gang, which claims its first place."""
     until = draft.now + CALL_DUE_WITHIN
     draft.act(StartExecution(gang.unit, "", until, gang.project_id, START_CLUSTER.name, str(GangStart.of(gang))))
 

@@ -1,5 +1,5 @@
-"""What no plan may do to places: no block is held twice, a claim and its job change together, a gang is sealed whole,
-and a project never has more places or GPUs than its quota allows; whoever gives a place away commits the quota.
+"""Invariants of plans that change places: no block is held twice, a claim and its job change together, a gang is sealed
+with all its places, and a project stays within its quota, which is committed with every placement.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterato
 
 
 def gangs(step: Step, known: Known) -> Iterator[str]:
-    """A gang is sealed with all its places, and one that has to be undone is looked at."""
+    """A gang is sealed with all its places, and one that has to be undone stays due."""
     for gang in step.saves:
         if not isinstance(gang, Gang):
             continue

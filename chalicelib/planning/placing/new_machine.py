@@ -1,4 +1,4 @@
-"""A machine about to be bought, and its order. It is written with the purchase's effect, which follows the commit."""
+"""New machines and their orders. An instance is committed together with its purchase, which is executed afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chalicelib.planning.placing.placement_groups import in_group
 
 
 def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase) -> Instance:
-    """Buy the machine, with the job's claim on it."""
+    """Order a machine with the job's claim on it."""
     fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
     idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
@@ -46,7 +46,7 @@ def new_instance(
     idle: int | None,
     claims: tuple[Claim, ...] = (),
 ) -> Instance:
-    """An instance about to be bought. Its id follows from the fleet and its number, so a repeat gets the same id."""
+    """An instance to be bought. Its id derives from the fleet and its number, so a repeated plan gets the same id."""
     num = view.fleet.next_instance_num
     act_until = purchases.act_until(now, facts)
     return Instance(

@@ -1,8 +1,8 @@
-"""Where a job can go: a free place on a ready machine, the cheapest first; a free place on a starting machine; a new
-machine, the cheapest first, in a fleet with room for one. Failing all three, the job waits for something that fits but
-isn't free, or nothing will ever fit.
+"""Where a job can be placed: the cheapest free place on a ready machine; else a free place on a starting machine; else
+the cheapest new machine in a fleet with room for one. Otherwise the job waits for something that fits but isn't free,
+or nothing will ever fit.
 
-An answer depends only on the floor as it is now, not on earlier questions.
+The result depends only on the current capacity, not on earlier searches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.markets import Unanswered
 from chalicelib.planning.placing.why_not import refusals
 
-OFFERS_DUE_WITHIN: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
+OFFERS_DUE_WITHIN: Micros = 10 * MINUTE  # how long a job waits for a backend's first offers; most take seconds
 CHECK_OFFERS_EVERY: Micros = 5 * SECOND
 
 
@@ -56,10 +56,10 @@ class Unplaceable:
 
     notes: tuple[Note, ...]
     reason: JobReason = JobReason.failed_to_start_due_to_no_capacity
-    unreported: Waiting | None = None  # unless what this waits for changes that: a backend has yet to say what it sells
+    unreported: Waiting | None = None  # set if the first offers of a backend, which are awaited, may change that
 
     def so_far(self, job: Job, now: Micros) -> Waiting | Unplaceable:
-        """What to tell a job: that nothing will do is certain once every backend has been heard, or had its time."""
+        """The verdict for a job: it is final only once every backend has reported offers, or has had enough time."""
         return self.unreported if self.unreported and now - job.submitted_at < OFFERS_DUE_WITHIN else self
 
 
@@ -87,7 +87,7 @@ def _unreported(capacity: Capacity, wants: Wants, together: bool) -> Waiting | N
 
 
 class _Search:
-    """One job's question about the floor as it is now."""
+    """The search of one job in the current capacity."""
 
     def __init__(self, capacity: Capacity, wants: Wants, job: Job) -> None:
         self.capacity, self.asked = capacity, capacity.candidates(wants)
@@ -114,7 +114,7 @@ class _Search:
         return FreePlace(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
 
     def _failed(self, pool: Pool) -> int:
-        """Machines on their way of an offer that failed for this very job; another may still take them."""
+        """Starting machines of an offer that has already failed for this job; other jobs may still take them."""
         if not self.tried or not pool.coming:
             return 0
         return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
@@ -146,7 +146,7 @@ class _Search:
         return None
 
     def _awaited(self, at: int, pool: Pool) -> str:
-        """What it waits for there: a port, if that is all that keeps it from a place."""
+        """What the job waits for in the pool; a port, if that is the only obstacle."""
         shares = self.asked.shares(at)
         taken = pool.listening(self.ports) if self.ports else 0
         found = pool.best(shares, pool.not_full(pool.ready & taken)) if taken else None

@@ -1,11 +1,11 @@
 """Placement groups: one for each place in which a cluster has machines, where the backend can keep them together.
 
-A machine is ordered in a group, which its purchase makes if it isn't there (`engine/effects/placement_groups.py`), and
-is in it until it is gone. A group without machines is marked as leaving: nobody joins it from then on, and its deletion
-is requested until the cloud says that it is gone.
+A machine is ordered in a group, which its purchase creates if necessary (`engine/effects/placement_groups.py`), and
+stays in it until it is gone. A group without machines is marked as leaving: no machine joins it from then on, and its
+deletion is requested until the provider says that it is gone.
 
-The groups are part of their fleet's record, because every order commits that record, too: of an order in a group and
-the decision that the group leaves, the later one conflicts. So a group that is used is never deleted.
+The groups are part of their fleet's record, because every order commits that record: of an order in a group and the
+decision to delete the group, the later one conflicts. So a group in use is never deleted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from chalicelib.planning.matching.colocation import is_cluster
 
 @dataclass(frozen=True)
 class DeleteGroup(Effect):
-    """Delete a fleet's placement group. Repeated until the cloud says Gone."""
+    """Delete a fleet's placement group. Repeated until the provider answers `Gone`."""
 
     group: str = ""
 
 
 @dataclass(frozen=True)
 class GroupLeft(Outcome):
-    """After its deletion was requested: `going` says what is still there; empty: nothing."""
+    """What is left after the deletion of a group was requested. `going` describes it; empty: nothing is left."""
 
     group: str
     going: str = ""
@@ -45,7 +45,7 @@ class GroupNotDeleted(Failed):
 
 
 def in_group(fleet: Fleet, spec: FleetSpec, instance: Instance, facts: BackendFacts) -> tuple[Fleet, Instance]:
-    """A machine about to be ordered, in the group of its place; and the fleet, which has that group."""
+    """Put a new machine into the group of its place. Returns the fleet, which has that group, and the machine."""
     if not facts.placement_groups or not is_cluster(spec):
         return fleet, instance
     group = next((each for each in fleet.groups if _takes(each, instance.offer)), None)
@@ -73,8 +73,8 @@ def changed(fleet: Fleet, group_id: str, **changes: Any) -> Fleet:
 
 
 def lost(fleet: Fleet, instance: Instance, now: Micros, facts: BackendFacts) -> Fleet | None:
-    """The cloud didn't know the group that a machine should join: the fleet that lets the next attempt make it. None:
-    it may only not be visible yet."""
+    """The fleet after the provider didn't know the group that a machine should join, so that the next attempt creates
+    it. None: the group may just not be visible yet."""
     group = group_of(fleet, instance.placement_group)
     if group is None or group.handle is None or now < (group.made_at or 0) + facts.visibility_lag:
         return None

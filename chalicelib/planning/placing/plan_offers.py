@@ -1,4 +1,4 @@
-"""The offers that plans show: where a job could go now, and what a fleet could buy."""
+"""The offers that plans show: where a job could be placed now, and what a fleet could buy."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def plan_offers(
     whole: bool = False,
     facts: Mapping[str, BackendFacts] | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
-    """Where a job could go, in the order in which it would be tried; the total; and notes that say why a fleet offers
-    nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes a
-    whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
+    """The offers for a job, in the order in which they would be tried; their number; and notes that say why a fleet
+    offers nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes
+    a whole machine of a cluster. With `facts`, a cluster buys only machines that can be beside its first one."""
     several = wants.query.nodes > 1
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     existing: list[Offer] = []
@@ -59,8 +59,8 @@ def plan_offers(
 
 
 def in_attempt_order(existing: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
-    """What is free, then what can be bought, both with the cheapest first; then what a job would have to wait for: the
-    machines in use, and last what nobody can buy now."""
+    """Sorted by attempt: free machines, then purchases, each with the cheapest first; then machines in use, and last
+    the offers that can't be bought now."""
     existing = sorted(existing, key=lambda offer: offer.price)
     return sorted([*existing, *bought], key=_attempt_order)
 
@@ -72,13 +72,13 @@ def _attempt_order(offer: Offer) -> int:
 
 
 def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:
-    """The same, only where the job's volumes are."""
+    """The requirements, limited to the sites of the job's volumes."""
     names = named_volumes(job_spec.volumes)
     return wants.at(sites(names, volumes)) if names else wants
 
 
 def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
-    """The shares of the fleet's instances that fit, busy or not. `alone`: no other job may be there."""
+    """The shares of the fleet's instances that fit, busy or not. `alone`: the job needs the whole machine."""
     found: list[Offer] = []
     for instance in view.instances:
         if instance.status not in READY or instance.unreachable or instance.health == "failure":
@@ -94,7 +94,7 @@ def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: b
 def _no_offer_notes(
     wants: Wants, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
 ) -> list[Note]:
-    """Why a fleet has no instance that fits, and can't buy one. `order`: what of the `query` it may buy."""
+    """Why a fleet has no instance that fits, and can't buy one. `order`: the part of the `query` that it may buy."""
     if view.spec.configuration.nodes is None:
         existing = [i for i in view.instances if i.status in READY and not i.unreachable]
         ill = next(
@@ -113,8 +113,8 @@ def _no_offer_notes(
 
 
 def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tuple[str, Misfit] | None:
-    """The instance that could take the job but for what plain processes there don't separate, and what that is; None
-    if one can take it anyway, or none can."""
+    """The instance that could take the job except for the isolation of plain processes there, and the misfit; None if
+    an instance can take it anyway, or none can."""
     if not (wants.isolated or wants.barred) or not any(
         without_docker(one) for view in fleets for one in view.instances
     ):
@@ -133,7 +133,7 @@ def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tu
 
 
 def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:
-    """What separates jobs, for each fleet that has machines without containers, and as whom the job runs there."""
+    """A remark for each fleet with machines without containers: how jobs are isolated there, and the job's user."""
     lines = []
     own = "each as a user of its own"
     if job_spec.user is not None and job_spec.user_permitted:

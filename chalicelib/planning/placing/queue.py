@@ -1,9 +1,9 @@
 """The queue's decisions: which jobs are placed, which wait, and which can never fit.
 
-A unit, the waiting jobs of one replica, is placed whole or not at all; the nodes of a task are `gang_placement`'s part.
-Units are taken in order, higher priority first, then older, and one that finds no place doesn't block those behind it.
-Each placement is a step (the unit's jobs, the instances, for a new machine the fleet), so that losing a race for one
-place costs one unit.
+A unit, the waiting jobs of one replica, is placed as a whole or not at all; `gang_placement` handles the nodes of
+tasks. Units are taken in order, higher priority first, then older, and one that finds no place doesn't block those
+behind it. Each placement is a step (the unit's jobs, the instances, for a new machine the fleet), so that losing a race
+for one place costs one unit.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _place_unit(
 
 
 def _fleet_of(steps: tuple[Step, ...]) -> str:
-    """Where a unit was placed."""
+    """The id of the fleet where a unit was placed."""
     jobs = (noun for step in steps for noun in step.saves if isinstance(noun, Job))
     return next(job.assignment.fleet_id for job in jobs if job.assignment is not None)
 
@@ -127,7 +127,8 @@ def _gpus(where: FreePlace | Purchase) -> int:
 
 
 def _queued(unit: list[QueuedJob]) -> list[QueuedJob]:
-    """Those that stand in the queue themselves: of several nodes, the run's own pass ends the others."""
+    """The jobs that are in the queue themselves. Of several nodes only the first is; the run's own pass ends the
+    others."""
     return unit[:1] if is_gang(unit) else unit
 
 
@@ -142,7 +143,7 @@ def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
 
 
 def located(found: list[list[QueuedJob]], volumes: Volumes) -> list[list[QueuedJob]]:
-    """The units, each job with the places where its volumes are. Nodes are together, so theirs must be, too."""
+    """The units, each job with the sites of its volumes. Nodes are in one cluster, so their sites must meet."""
     return [_located(unit, volumes) if any(item.volumes for item in unit) else unit for unit in found]
 
 
@@ -191,7 +192,7 @@ def _buy_machine(draft: Draft, capacity: Capacity, facts: BackendFacts, item: Qu
 def _assign(
     draft: Draft, capacity: Capacity, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros
 ) -> tuple[Job, Instance]:
-    """The job has its place, and its volumes with it; returns it and the machine, which may have them as disks."""
+    """Give the job its place and its volumes. Returns the job and the machine, which may have new disks."""
     job, volumes = item.job, tuple[Mounted, ...]()
     draft.wake(f"run/{job.run_id}")
     if item.volumes:
@@ -212,7 +213,7 @@ def _assign(
 
 
 def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:
-    """Record once what the job waits for, and when to look again, no more often than needed."""
+    """Record what the job waits for and when the next check is due, but only if that changes."""
     due_at = now + pause
     if job.message == message and job.due_at is not None and now < job.due_at <= due_at:
         return []
@@ -220,7 +221,7 @@ def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:
 
 
 def _fail(now: Micros, job: Job, reason: JobReason, message: str) -> Step:
-    """Nothing here can ever take it; whether to retry is the run's decision."""
+    """End a job that can't be placed; whether to retry is the run's decision."""
     draft = Draft(now)
     ending = draft.end_job(job, reason, message=message)
     draft.finish_job(ending, None)

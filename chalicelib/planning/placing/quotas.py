@@ -1,7 +1,7 @@
-"""What a project's quota leaves: the count of what is used, and who has to wait for it.
+"""Quotas of projects: what is used, what is left, and which units have to wait.
 
-A unit is counted whole, with the GPUs of the places that were found for it, and gets all of them or waits. What runs is
-never ended for a quota, not even once the day's money is spent: only new places need its leave.
+A unit is counted as a whole, with the GPUs of the places that were found for it, and gets all of them or waits. Running
+jobs are never ended because of a quota, not even once the day's money is spent: it limits only new placements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True)
 class QuotaUsage:
-    """What a project's jobs use, by user. `quota` has the version that was there before they were counted."""
+    """The amounts that a project's jobs use, by user. `quota`: as it was read before they were counted."""
 
     quota: Quota
     users: Mapping[str, Amounts]
@@ -42,7 +42,7 @@ class QuotaUsage:
         return total(self.users.values())
 
     def room(self) -> int | None:
-        """How many jobs more the whole project may have at the very most. None: no bound."""
+        """How many more jobs the whole project may have at most. None: no limit."""
         limits, used = self.quota.limits, self.all
         if limits.money is not None and used.money >= limits.money:
             return 0
@@ -69,14 +69,14 @@ class HeldPlace:
 
 
 class EndedJob(NamedTuple):
-    """A job that has ended, and whose it was."""
+    """A job that has ended, and its user."""
 
     user_id: str
     job: Job
 
 
 def held(instances: Iterable[Instance], jobs: Mapping[str, Job], users: Mapping[str, str]) -> Iterator[HeldPlace]:
-    """The places that these jobs have; their ids and those of their runs lead to them and to their users."""
+    """The places of these jobs. `jobs`: by id; `users`: the ids of users by run id."""
     for instance in instances:
         for claim in instance.claims:
             job = jobs.get(claim.job_id)
@@ -86,7 +86,7 @@ def held(instances: Iterable[Instance], jobs: Mapping[str, Job], users: Mapping[
 
 
 def counted(quota: Quota, places: Iterable[HeldPlace], ended: Iterable[EndedJob], now: Micros) -> QuotaUsage:
-    """`ended`: the jobs that ended today and whose cost the quota doesn't have yet."""
+    """The usage of a quota. `ended`: jobs that ended today and whose cost the quota doesn't include yet."""
     spent, _ = quota.on(now)
     users = {user_id: Amounts(money=dollars) for user_id, dollars in spent.items()}
     used = [(place.user_id, Amounts(place.gpus, 1, job_cost(place.job, now, day_of(now)))) for place in places]
@@ -97,7 +97,7 @@ def counted(quota: Quota, places: Iterable[HeldPlace], ended: Iterable[EndedJob]
 
 
 def settled(quota: Quota, ended: Iterable[EndedJob], now: Micros, to: Micros) -> Quota:
-    """The quota with the cost of jobs that ended today. `to`: up to when these are all."""
+    """The quota including the cost of jobs that ended today. `to`: up to when all of them are included."""
     before, _ = quota.on(now)
     spent = dict(before)
     for each in ended:
@@ -114,7 +114,7 @@ def gpus_of(offer: Offer, blocks: int, of: int) -> int:
 
 
 class Allowance:
-    """What a queue pass may still hand out."""
+    """The part of the quota that a queue pass may still hand out."""
 
     def __init__(self, usage: QuotaUsage | None) -> None:
         self._quota = None if usage is None else usage.quota
@@ -127,19 +127,19 @@ class Allowance:
         return refusal(QuotaUsage(self._quota, self._users), run.user_id, run.user_name, need)
 
     def takes(self, run: Run, need: Amounts) -> None:
-        """It gets that."""
+        """Count these amounts as used by the run's user."""
         if self._quota is None:
             return
         self._users[run.user_id] = self._users.get(run.user_id, Amounts()).plus(need)
 
     def sign(self, draft: Draft) -> None:
-        """The draft gives places away: it is committed only if nobody else has given any since the count."""
+        """Have the draft's commit fail if other placements have been committed since the count."""
         if self._quota is not None:
             draft.save(self._quota)
 
 
 def needed(places: Sequence[Instance | Purchase], jobs: int) -> Amounts:
-    """By a unit of so many jobs for which these places were found: those of the rest are like the largest of them."""
+    """The amounts for a unit of this many jobs. Places that haven't been found yet count like the largest of these."""
     gpus = [_gpus_at(place) for place in places]
     return Amounts(sum(gpus) + max(gpus, default=0) * (jobs - len(places)), jobs)
 
@@ -183,7 +183,7 @@ def _many(count: int, what: str) -> str:
 
 
 def usage_lines(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
-    """How much of it is used, for a plan: a line for the project, and one for the user."""
+    """The usage as text for a plan: a line for the project, and one for the user."""
     lines = [_line(usage.quota.limits, usage.all, f"project {usage.quota.project_name}")]
     lines.append(_line(usage.quota.of(user_id), usage.users.get(user_id, Amounts()), f"{user} in this project"))
     return [line for line in lines if line]

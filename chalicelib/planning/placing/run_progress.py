@@ -1,9 +1,9 @@
-"""A run that follows its job in one commit.
+"""Progress of a run in the commit of its job.
 
-A run's status is that of its most advanced job (`machines/run.py`). So a job that gets ahead of its run takes it along,
-whatever its other jobs do, and nobody sees a job that runs in a run that waits. This saves the run's own pass a commit
-and an event's record each time, which in AWS are a quarter of what a run costs. That pass is woken all the same: what
-takes more than one job to know is decided there.
+A run's status is that of its most advanced job (`machines/run.py`). So a job that gets ahead of its run moves the run
+in the same commit, whatever its other jobs do, and nobody sees a running job in a waiting run. This saves the run's own
+pass a commit and an event each time, which in AWS are a quarter of a run's cost. The run's pass is woken anyway, for
+the decisions that depend on more than one job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STAGES = ("submitted", "provisioning", "running")
 
 
 def follow(draft: Draft, run: Run, job: Job) -> Run:
-    """The run, as far as this job, which has its place, unless it is as far already."""
+    """Move the run to the status that follows from this job, unless it has got as far already."""
     if run.status not in STAGES:
         return run
     event = observe([job.status])

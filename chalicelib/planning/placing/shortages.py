@@ -1,4 +1,4 @@
-"""Why a cluster has too few machines for a task on several nodes: it is small, or the run leaves some of them out."""
+"""Why a cluster has too few machines for a task on several nodes: it is too small, or the run excludes some of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.placing.gang_needs import Needs
 
-# What a run may limit itself by, the wants without it, and how to widen it.
+# Fields with which a run limits its machines, the requirements without them, and hints.
 _LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (
     ("instances", lambda wants: wants._replace(instances=()), "name more of them, or leave `instances` out"),
     ("max_price", lambda wants: wants._replace(query=wants.query._replace(max_price=None)), "raise `max_price`"),
@@ -19,7 +19,7 @@ _LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (
 
 
 def too_few_hosts(capacity: Capacity, cluster: Cluster, needs: Needs) -> Note:
-    """Of a cluster that consists of hosts."""
+    """The note on a cluster that consists of too few hosts."""
     subject, count, wanted = f"cluster `{cluster.name}`", _fitting(capacity, cluster.at, needs), len(needs.nodes)
     if left_out := _left_out(capacity, cluster.at, needs, count):
         return left_out
@@ -29,7 +29,7 @@ def too_few_hosts(capacity: Capacity, cluster: Cluster, needs: Needs) -> Note:
 
 
 def too_few_machines(capacity: Capacity, needs: Needs) -> Iterator[Note]:
-    """Of the clusters that the run may use and that may buy machines."""
+    """Notes on the clusters that the run may use and that may buy machines."""
     groups = needs.groups()
     for at, pool in enumerate(capacity.pools):
         if is_cluster(pool.view.spec) and may_use(capacity, at, groups) and (note := _of_machines(capacity, at, needs)):

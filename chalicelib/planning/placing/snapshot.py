@@ -1,4 +1,4 @@
-"""What a pass over a project's queue sees."""
+"""The snapshot for a pass over a project's queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class QueueSnapshot:
     offers: OfferBook
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
-    volumes: Mapping[str, Volume] = field(default_factory=dict)  # by name, those that its jobs name
+    volumes: Mapping[str, Volume] = field(default_factory=dict)  # the volumes that its jobs name, by name
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
     answers: Answers = field(default_factory=dict)  # of markets, to what its jobs have asked
     usage: QuotaUsage | None = None  # None: the project has no quota

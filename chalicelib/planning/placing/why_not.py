@@ -1,6 +1,6 @@
 """Why a job can't be placed, candidate by candidate, and the smallest change that would help.
 
-Computed only when somebody will read it: for plans, and for a job that nothing can ever take.
+Computed only if it is shown: for plans, and for a job that can never be placed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def refusals(capacity: Capacity, wants: Wants, job: Job, *, together: bool = Fal
 
 
 def _elsewhere(capacity: Capacity, at: int, wants: Wants) -> Note | None:
-    """A cluster that may grow, but only where nothing is sold."""
+    """A note if a cluster may grow, but nothing that fits is sold at its place."""
     view, asked = capacity.pools[at].view, capacity.candidates(wants)
     query, order = asked.query(at), asked.order(at)
     if not is_cluster(view.spec) or order is None or capacity.book.best(order, ()) or closed_to(wants, view):
@@ -63,7 +63,7 @@ def _elsewhere(capacity: Capacity, at: int, wants: Wants) -> Note | None:
 
 
 def out_of_reach(view: FleetView) -> Note:
-    """What fits is sold, but not where it could be one of this cluster."""
+    """The note that fitting machines are sold, but not where they could join this cluster."""
     first, subject = first_of(view.instances), f"cluster `{view.fleet.name}`"
     if first is None:
         text = "can buy only machines that don't reach each other: no backend here that sells what fits has clusters"
@@ -115,7 +115,7 @@ def _failures(job: Job) -> str:
 
 
 def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
-    """What is wrong with the instance that comes closest."""
+    """The note on the instance that comes closest."""
     subject = f"fleet `{view.fleet.name}`"
     instances = list(instances)
     named = [instance for instance in instances if selects(wants.instances, instance, view.fleet.name)]
@@ -178,7 +178,7 @@ def _in_region(query: Query, offer: Offer) -> bool:
 
 
 def _volume_sites(query: Query) -> str:
-    """Where the run's volumes are."""
+    """The sites of the run's volumes, as text."""
     return " or ".join(map(str, (query.sites or ())[:3])) or "in different places"
 
 
@@ -239,7 +239,7 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
 
 
 def _unsold(query: Query, book: OfferBook) -> Misfit | None:
-    """Why nothing could be bought, whatever the sizes."""
+    """Why nothing can be bought, whatever the sizes; None: the sizes decide."""
     if awaited := book.awaited_by(query):
         text = f"nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
         return Misfit(text, "see `dstack backend list`")
@@ -250,7 +250,7 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
 
 
 def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
-    """Why nothing can be launched into the reservation, as far as that is to do with the reservation."""
+    """Why nothing can be launched into the reservation; None: the reason isn't the reservation itself."""
     found = book.reserved(reservation)
     if not found:
         text = f"no backend had a reservation {reservation} for it when its offers were last fetched"
@@ -287,7 +287,8 @@ def uncontained(query: Query, book: OfferBook) -> Misfit | None:
 
 
 def undivided(query: Query, book: OfferBook) -> Misfit | None:
-    """That what fits is sold, and none of it can be cut as the fleet asks. The hint is the most blocks below that."""
+    """The misfit that fitting machines are sold, but can't be split into the fleet's `blocks`. The hint names the
+    highest possible number."""
     whole = book.match(query._replace(blocks=1), 1)[0] if query.blocks != 1 else ()
     has = whole[0].instance.resources if whole else None
     if has is None or total_blocks(query.blocks, has):
@@ -301,7 +302,7 @@ def undivided(query: Query, book: OfferBook) -> Misfit | None:
 
 
 def too_many(query: Query, book: OfferBook) -> Misfit | None:
-    """That what fits is sold, and a cluster of it can't be so large."""
+    """The misfit that fitting machines are sold, but not in a cluster of this size."""
     if not query.nodes or book.match(query, 1)[1]:
         return None
     found = book.match(query._replace(nodes=0), 1)[0]

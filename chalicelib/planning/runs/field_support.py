@@ -1,8 +1,7 @@
-"""Which parts of the language of runs and fleets aren't built: a table by path, and rules for what no table can say.
+"""Unsupported parts of the configuration of runs and fleets: a table by path, and rules for what no table can express.
 
-A field is either built, so that it has an effect, or refused by name, with what to do instead. Nothing is accepted and
-ignored. A path covers everything below it. Tests walk the models and want a proof for every field that isn't listed
-here.
+A field either has an effect or is refused by name, with what to do instead. Nothing is accepted and ignored. A path
+covers everything below it. Tests walk the models and require a proof for every field that isn't listed here.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ FLEET_NOT_BUILT: dict[str, NotBuilt] = {
 
 
 def refusals(run_spec: RunSpec) -> list[Problem]:
-    """Every field of a run that isn't built and is set to something."""
+    """Problems for every unsupported field and value of a run."""
     config = run_spec.configuration
     found = [*refused(run_spec, RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
     found += [*wrong_mounts(config.volumes), *_shell_refusals(config)]
@@ -106,7 +105,7 @@ def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
 
 
 def _shell_refusals(config: AnyConfiguration) -> Iterator[Problem]:
-    """A shell that can't run a list of commands, and what can't be passed to any program."""
+    """Problems of shells that can't run a list of commands, and of values that can't be passed to any program."""
     if posixpath.basename(config.shell or "") in command_lists.FOREIGN:
         text = f"`commands` are in the language of POSIX shells, and `{config.shell}` has one of its own"
         hint = f"leave `shell` out, and run a script: `{posixpath.basename(config.shell or '')} SCRIPT`"
@@ -124,7 +123,7 @@ def _shell_refusals(config: AnyConfiguration) -> Iterator[Problem]:
 
 
 def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
-    """Windows that look further back than samples go."""
+    """Problems of windows that are longer than samples are kept."""
     for path, part in (("configuration", run_spec.configuration), ("profile", run_spec.profile)):
         policy = getattr(part, "utilization_policy", None)
         if policy is not None and policy.time_window > LONGEST_WINDOW:
@@ -134,7 +133,7 @@ def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
 
 
 def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
-    """Too many nodes, addresses of nodes that don't exist, and what would disturb the hosts."""
+    """Problems of a task's nodes: too many, addresses of ones that don't exist, engines that would disturb hosts."""
     nodes = (config.nodes or 1,) if config.groups is None else tuple(group.nodes for group in config.groups)
     field = "nodes" if config.groups is None else "groups"
     if sum(nodes) > MOST_NODES:
@@ -160,7 +159,8 @@ def _commands(config: TaskConfiguration | ServiceConfiguration) -> Iterator[tupl
 
 
 def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterator[Problem]:
-    """Too many replicas, probes that take too long, addresses of replicas that may be missing, two reasons to start."""
+    """Problems of a service's replicas: too many, probes that take too long, addresses of ones that may be missing, a
+    schedule beside starts by request."""
     groups = replica_groups.groups_of(config)
     field = "replicas" if config.groups is None else "groups"
     most = sum(count.max or 0 for count in groups.values())
@@ -199,7 +199,7 @@ def _own_engines(config: ServiceConfiguration) -> Iterator[Problem]:
 
 
 def privileged(run_spec: RunSpec) -> list[Problem]:
-    """What a run asks for that gives it its host, for a user who may not have that."""
+    """Problems of a run that would give it control of its host, for a user who may not have that."""
     hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
     if path := first_folder(run_spec.configuration.volumes):
         text = "folders of hosts are for the project's admins here: a job could read or change anything on its host"
@@ -216,7 +216,7 @@ def privileged(run_spec: RunSpec) -> list[Problem]:
 
 
 def doorless(run_spec: RunSpec) -> list[Problem]:
-    """A service that nobody could reach, because this control plane takes no requests for services itself."""
+    """Problems of a service without a gateway, where this control plane takes no requests for services itself."""
     config = run_spec.configuration
     if not isinstance(config, ServiceConfiguration) or config.gateway:
         return []
@@ -226,7 +226,7 @@ def doorless(run_spec: RunSpec) -> list[Problem]:
 
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
-    """The same for a fleet."""
+    """Problems for every unsupported field and value of a fleet."""
     found = list(refused(spec, FLEET_NOT_BUILT))
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
@@ -234,7 +234,7 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
 
 
 def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:
-    """Why its reservation can't be used, whatever it is, by a project with these backends."""
+    """Problems of a reservation that no backend of the project could use, whichever it is."""
     config = merged_run(spec) if isinstance(spec, RunSpec) else merged_fleet(spec)
     in_profile = spec.profile is not None and spec.profile.reservation == config.reservation
     parts = [(f"{'profile' if in_profile else 'configuration'}.reservation", config)]

@@ -317,7 +317,7 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
         found += field_support.privileged(effective)
     specs.refuse(effective, found)
     isolated = not plane.permissions.run_unisolated(user, role)
-    derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
+    derived = planned_jobs.job_specs(effective, images=plane.images, isolated=isolated)
     if permitted:
         derived = tuple(each if each.user is None else each.with_(user_permitted=True) for each in derived)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
