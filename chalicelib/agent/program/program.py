@@ -567,6 +567,7 @@ class AgentProgram:
         self._session.task_removed(task)
         if self._alone:
             self._removed_at = time.monotonic()
+            self._session.hurry()  # it ends once this is answered
 
 
 def _log_command(command: Command) -> None:

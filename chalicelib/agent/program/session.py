@@ -207,6 +207,10 @@ class AgentSession:
         while len(self._removed) > TOMBSTONES:
             self._removed.popitem(last=False)
 
+    def hurry(self) -> None:
+        """Send a message now, though nothing in it has changed and a poll may be waiting."""
+        self._revision += 1
+
     def log_grew(self, task: str, end: int, now: float) -> None:
         known = self._tasks.get(task)
         if known and end > known.log_end:

@@ -242,13 +242,13 @@ class LoginReport:
             self._folder.notify_agent()
 
 
-def program(name: str) -> str:
+def program(name: str, owner: str = "host") -> str:
     """The absolute path of a program, which sshd requires of itself. Raises NoServer."""
     found = shutil.which(name, path=PLACES)
     if not found:
         raise NoServer(
-            "attaching isn't possible: this host has no %s; install its OpenSSH server, for example with "
-            "`apt-get install openssh-server`" % name
+            "attaching isn't possible: this %s has no %s; install its OpenSSH server, for example with "
+            "`apt-get install openssh-server`" % (owner, name)
         )
     return found
 
@@ -260,7 +260,8 @@ class LoginServer:
         self._folder, self._runtime, self._report = folder, runtime, login_report
         self._line: Optional[socket.socket] = line
         launch = folder.launch()
-        self._sshd, self._spec, self._in_container = program("sshd"), launch["spec"], launch.get("runtime") == "docker"
+        self._sshd = program("sshd", "image" if launch.get("runtime") == "inside" else "host")
+        self._spec, self._in_container = launch["spec"], launch.get("runtime") == "docker"
         self._ssh_folder = os.path.join(folder.path, "ssh")
         self._connections: List[LoginConnection] = []
         self._in_use = 0

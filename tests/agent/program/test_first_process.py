@@ -27,7 +27,15 @@ class Container:
         build.write(str(folder / "agent.pyz"))
         self.server = Server(self.plane)
         self.log = folder / "log"
-        self.argv = [sys.executable, "-I", "-S", str(folder / "agent.pyz"), "--inside", "--wait", "5"]
+        self.argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(folder / "agent.pyz"),
+            "--inside",
+            "--wait",
+            str(10 * PATIENCE),
+        ]  # nothing may wait for a poll
         self.environment = {
             "PATH": os.environ["PATH"],
             "DSTACK_SERVER": self.server.url,

@@ -382,6 +382,14 @@ def test_a_host_without_a_server_says_so(served: Served) -> None:
     assert served.told["nodes"] is None and served.told["connections"] == 0
 
 
+def test_where_the_host_is_the_jobs_container_its_image_is_what_lacks_one(served: Served) -> None:
+    (served.bin / "sshd").unlink()
+    served.folder.create({"runtime": "inside", "spec": {"authorized_keys": [KEY]}})
+    served.begin()
+    served.over()
+    assert served.told["ssh"]["problem"].startswith("attaching isn't possible: this image has no sshd; install")
+
+
 def test_a_key_that_cant_be_made_is_told_in_the_tools_words(served: Served) -> None:
     (served.bin / "ssh-keygen").write_text("#!/bin/sh\necho no; echo room >&2; exit 1\n")
     served.begin(node_ssh=node_ssh(free_port()))
