@@ -93,6 +93,7 @@ class MarketQuery(Value):
     at: Micros  # an older answer is none
     until: Micros  # from then on, the decision goes on without it
     attempts: int = 0  # that had failed by then: the next failure asks anew
+    shared: bool = False  # another job asks
 
 
 class Job(Noun):

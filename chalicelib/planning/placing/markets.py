@@ -1,6 +1,8 @@
-"""Markets, which say what they have only when they are asked. A job that is about to buy has each market asked that its
-fleets may buy from, and waits for the answers until a deadline; nobody behind it does. What is answered is for every
-job. After a purchase that failed, they are asked anew: most likely the machine was taken.
+"""Markets: backends that have no list of offers, and answer requests.
+
+When a job is about to buy, each market that its fleets may buy from is asked. The job waits for the answers until a
+deadline; the jobs behind it don't wait. Jobs that want the same share an answer. After a failed purchase the markets
+are asked again, because most likely the machine was taken.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Unanswered:
 
 
 class Markets:
-    """Of one pass. `answers`: to what its jobs have asked."""
+    """The markets in one pass. `answers`: what they replied to its jobs' requests."""
 
     def __init__(self, now: Micros, facts: Mapping[str, BackendFacts], answers: Answers) -> None:
         self._now, self._facts, self._answers = now, facts, answers
@@ -53,7 +55,7 @@ class Markets:
         self._asked = set[tuple[str, str]]()  # in this pass
 
     def offers(self) -> Iterator[Offer]:
-        """Those of answers that still hold, each once."""
+        """What they have offered, as far as it still holds, each offer once."""
         seen = set[str]()
         for (backend, _), answer in self._answers.items():
             facts = self._facts.get(backend)
@@ -66,10 +68,12 @@ class Markets:
     def step(self, unanswered: Unanswered) -> Step:
         """Asks, once for all jobs of the pass that want the same."""
         job = unanswered.job
-        new = {(query.backend, query.key): query for query, _ in unanswered.to_ask}
+        new: dict[tuple[str, str], MarketQuery] = {}
         effects = []
         for query, request in unanswered.to_ask:
-            if (query.backend, query.key) not in self._asked:
+            shared = (query.backend, query.key) in self._asked
+            new[query.backend, query.key] = query.with_(shared=True) if shared else query
+            if not shared:
                 unit, text = f"market/{query.backend}/{job.id}", request.model_dump_json()
                 effects.append(AskMarket(unit, query.backend, query.until, job.project_id, text))
         self._asked.update(new)
@@ -134,6 +138,8 @@ class Markets:
         if query.attempts != len(job.attempts):
             return True
         answer = self._answer(query)
+        if answer is None and query.shared and self._now >= query.until:
+            return True  # the job that was to ask may have ended before it did
         if again is not None or answer is None:
             return self._now - query.at >= (again or ASK_AGAIN_EVERY)
         return self._now - answer.at >= self._facts[query.backend].offers_last

@@ -160,6 +160,16 @@ def test_two_jobs_get_two_machines_of_one_answer_and_never_one() -> None:
     assert not later.bought, "the fleet has it already, whatever the market says"
 
 
+def test_a_job_asks_itself_if_the_one_that_was_to_ask_for_both_never_did() -> None:
+    day = a_day("one", "two").check()
+    day.items.pop(0)  # it ended meanwhile, and what was decided about it was not committed
+    day.later(ANSWER_WITHIN).check()
+    assert len(day.asked) == 2 and day.job().queued
+    assert day.answer(listing("a", 1.0)).check().bought
+    alone = a_day("one").check().later(ANSWER_WITHIN).check()
+    assert len(alone.asked) == 1 and not alone.job().queued
+
+
 def test_an_old_answer_is_none() -> None:
     day = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
     assert not day.bought and len(day.asked) == 2
