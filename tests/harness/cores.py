@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from multiprocessing import connection, get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ BATCH = 0.2  # seconds: whoever shows results would else wake up for each, on a 
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "run tests in so many processes, forked after the collection; auto: one for each core"
     parser.addoption("--cores", default="1", metavar="N", help=said)
+    said = "a file for what each test took: seconds of CPU, ended children's included; begin, end, process and name"
+    parser.addoption("--spent", metavar="FILE", help=said)
 
 
 def wanted(config: pytest.Config) -> int:
@@ -39,14 +42,15 @@ def wanted(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Cores(wanted(config)))
+    config.pluginmanager.register(Cores(wanted(config), config.getoption("spent")))
 
 
 class Cores:
     """In the first process: hands out the groups and shows what comes back."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, record: str | None) -> None:
         self._count = count
+        self._record = Path(record).open("w", buffering=1) if record else None  # noqa: SIM115  # open as long as this is
         self._spent: dict[str, float] = {}
         self._slow: set[str] = set()
 
@@ -87,6 +91,8 @@ class Cores:
                     continue
                 for result in said:
                     last[reader] = self._replay(session.config, *result)
+                    if self._record:
+                        self._record.write(recorded(readers[reader].pid, *result))
                     if session.shouldfail:
                         raise session.Failed(session.shouldfail)
 
@@ -110,6 +116,11 @@ class Cores:
             terminalreporter.section(f"more than {QUICK} s of CPU: mark these `slow`, if a quiet machine says so, too")
         for nodeid in sorted(slow, key=lambda each: slow[each], reverse=True):
             terminalreporter.write_line(f"{slow[nodeid]:.1f} s  {nodeid}")
+
+
+def recorded(process: int, nodeid: str, _location: Any, spent: float, reports: Any, _warned: Any) -> str:
+    begun, ended = (pick(report[end] for report in reports) for pick, end in ((min, "start"), (max, "stop")))
+    return f"{spent:.3f}\t{begun:.3f}\t{ended:.3f}\t{process}\t{nodeid}\n"
 
 
 class Todo:
