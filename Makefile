@@ -7,8 +7,8 @@ SEEDS ?= 200
 N ?= 60
 SEED ?= 1
 CALLS ?= 200000
-# Two more than there are cores: tests with real processes wait for these most of the time.
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# More than there are cores: tests with real processes wait for these most of the time.
+WORKERS ?= $(shell expr $$(nproc) + 4)
 # Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make deploy` and `make destroy` are told, and further options in ARGS.
@@ -83,7 +83,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
-	@$(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --durations 20
+	@$(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \

@@ -1,6 +1,6 @@
 """The whole suite, with a second try, alone, for the few tests that need quiet.
 
-Tests with real processes (`*_real.py`, and all of `e2e`) wait for servers, hosts and engines while three others do so
+Tests with real processes (`*_real.py`, and all of `e2e`) wait for servers, hosts and engines while five others do so
 on the same two cores. One in some ten thousand then misses a time that it would keep by itself, and tells nothing about
 the code. So up to `FEW` of those are tried again once the machine is theirs, each failure having been printed; what
 fails twice fails. Every other failure stands as it is: of a test in this process, of more than a few (something is

@@ -4,6 +4,9 @@ Workers that collect every test anew (25 s of CPU each for the whole suite) and 
 good part of what quick tests take. Here one process collects and then forks: each copy takes the next group of tests
 from a pipe (`spread.py`), runs them and sends their reports back, and the first process shows them as if it had run
 them itself. Whatever else is asked of pytest is asked as always. A copy that dies ends the run.
+
+Tests that drive something real wait most of the time. Meanwhile `--fill` has further copies run those that only
+compute, at a low priority, so that no core is idle and whatever is real is as quick as without them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import resource
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any
@@ -24,32 +27,35 @@ from tests.harness import quick, spread
 
 FORK = get_context("fork")
 QUICK = 0.3  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
+NICE = 10  # of those that fill the cores while others wait
 BATCH = 0.2  # seconds: whoever shows results would else wake up for each, on a core that runs tests
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     said = "run tests in so many processes, forked after the collection; auto: one for each core"
     parser.addoption("--cores", default="1", metavar="N", help=said)
+    said = "so many further processes, of low priority, for tests that only compute, while the others wait"
+    parser.addoption("--fill", default="0", metavar="N", help=said)
     said = "a file for what each test took: seconds of CPU, ended children's included; begin, end, process and name"
     parser.addoption("--spent", metavar="FILE", help=said)
 
 
-def wanted(config: pytest.Config) -> int:
-    said = config.getoption("cores")
+def wanted(config: pytest.Config, option: str) -> int:
+    said = config.getoption(option)
     if said != "auto" and not said.isdigit():
-        raise pytest.UsageError(f"--cores takes a number or `auto`, not {said!r}")
+        raise pytest.UsageError(f"--{option} takes a number or `auto`, not {said!r}")
     return len(os.sched_getaffinity(0)) if said == "auto" else int(said)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Cores(wanted(config), config.getoption("spent")))
+    config.pluginmanager.register(Cores(wanted(config, "cores"), wanted(config, "fill"), config.getoption("spent")))
 
 
 class Cores:
     """In the first process: hands out the groups and shows what comes back."""
 
-    def __init__(self, count: int, record: str | None) -> None:
-        self._count = count
+    def __init__(self, count: int, fill: int, record: str | None) -> None:
+        self._count, self._fill = count, fill
         self._record = Path(record).open("w", buffering=1) if record else None  # noqa: SIM115  # open as long as this is
         self._spent: dict[str, float] = {}
         self._slow: set[str] = set()
@@ -62,9 +68,12 @@ class Cores:
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made once, removed by this process
         groups = spread.in_turn(session.items)
         self._slow = {item.nodeid for item in session.items if quick.slow(item)}
-        todo = Todo(len(groups))
-        readers = [start(session, groups, todo) for _ in range(min(self._count, len(groups)))]
-        todo.close()
+        waiting = [number for number, group in enumerate(groups) if spread.waits(group[0].nodeid)]
+        todos = Todo(waiting), Todo(sorted(set(range(len(groups))) - set(waiting)))
+        readers = [start(session, groups, todos) for _ in range(min(self._count, len(groups)))]
+        readers += [start(session, groups, todos[1:], NICE) for _ in range(self._fill if waiting else 0)]
+        for todo in todos:
+            todo.close()
         try:
             self._show(session, dict(readers))
         finally:
@@ -124,12 +133,12 @@ def recorded(process: int, nodeid: str, _location: Any, spent: float, reports: A
 
 
 class Todo:
-    """The numbers of the groups, in a pipe: who is free reads the next."""
+    """The numbers of groups, in a pipe: who is free reads the next."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, numbers: Iterable[int]) -> None:
         self._next, write = os.pipe()
         with os.fdopen(write, "wb") as all_:
-            all_.write(b"".join(number.to_bytes(4, "big") for number in range(count)))
+            all_.write(b"".join(number.to_bytes(4, "big") for number in numbers))
 
     def __iter__(self) -> Iterator[int]:
         while read := os.read(self._next, 4):
@@ -139,16 +148,25 @@ class Todo:
         os.close(self._next)
 
 
-def start(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo) -> tuple[connection.Connection, Any]:
+def start(
+    session: pytest.Session, groups: list[list[pytest.Item]], todos: Sequence[Todo], nice: int = 0
+) -> tuple[connection.Connection, Any]:
     reader, writer = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=work, args=(session, groups, todo, writer))
+    process = FORK.Process(target=work, args=(session, groups, todos, nice, writer))
     process.start()
     writer.close()
     return reader, process
 
 
-def work(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo, writer: connection.Connection) -> None:
+def work(
+    session: pytest.Session,
+    groups: list[list[pytest.Item]],
+    todos: Sequence[Todo],
+    nice: int,
+    writer: connection.Connection,
+) -> None:
     """In each copy."""
+    os.nice(nice)
     plugins = session.config.pluginmanager
     plugins.unregister(name="terminalreporter")
     if capture := plugins.getplugin("capturemanager"):  # whose file the copies would share
@@ -158,12 +176,8 @@ def work(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo, w
     sender = Sender(session.config, writer)
     plugins.register(sender)
     try:
-        items = itertools.chain.from_iterable(groups[number] for number in todo)
-        for item, after in itertools.pairwise(itertools.chain(items, [None])):
-            assert item is not None
-            before = cpu()
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-            sender.done(item, cpu() - before)
+        for number in itertools.chain.from_iterable(todos):
+            play(session, groups[number], sender)
             if session.shouldfail:
                 break
     except KeyboardInterrupt:
@@ -172,6 +186,17 @@ def work(session: pytest.Session, groups: list[list[pytest.Item]], todo: Todo, w
         plugins.getplugin("runner").pytest_sessionfinish(session)  # ends what lives as long as the session
     sender.send()
     writer.send(None)
+
+
+def play(session: pytest.Session, group: list[pytest.Item], sender: Sender) -> None:
+    """The group that comes next isn't taken yet: somebody else may be free before. What lives as long as the session
+    outlives the last test."""
+    for item, after in zip(group, [*group[1:], session], strict=True):
+        before = cpu()
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        sender.done(item, cpu() - before)
+        if session.shouldfail:
+            break
 
 
 def cpu() -> float:

@@ -52,14 +52,18 @@ TOGETHER = {
 APART = ("tests/simulation/",)
 LONGEST = (
     "tests/wire/test_same_body_real.py",
+    "tests/simulation/",
     "tests/scenarios/test_scenarios_real.py",
     "tests/e2e/hosts/",
     "tests/agent/runtimes/test_docker_real.py",
-    "tests/simulation/",
-    "tests/cli/test_server_real.py",
+    "tests/e2e/aws/",
+    "tests/e2e/test_gateways_real.py",
+    "tests/scenarios/test_guides_real.py",
     "tests/runtime/",
     "tests/e2e/",
+    "tests/cli/test_server_real.py",
 )
+COMPUTES = ("tests/wire/",)  # though its processes are real, they wait for nothing
 
 
 def group(nodeid: str) -> str:
@@ -68,13 +72,22 @@ def group(nodeid: str) -> str:
     return nodeid if file.startswith(APART) else TOGETHER.get(file, file)
 
 
+def files(nodeid: str) -> list[str]:
+    """This test, and the files that are in its group by name."""
+    mine = group(nodeid)
+    return [nodeid, *(file for file, name in TOGETHER.items() if name == mine)]
+
+
+def waits(nodeid: str) -> bool:
+    """Does its group drive something real, which takes longer than it computes?"""
+    real = any("_real.py" in file or file.startswith("tests/e2e/") for file in files(nodeid))
+    return real and not nodeid.startswith(COMPUTES)
+
+
 def turn(nodeid: str) -> int:
     """When its group starts: the longest first, then whatever drives something real, then the rest."""
-    mine = group(nodeid)
-    files = [nodeid, *(file for file, name in TOGETHER.items() if name == mine)]
-    real = any("_real.py" in file for file in files)
-    named = [number for number, start in enumerate(LONGEST) for file in files if file.startswith(start)]
-    return min(named, default=len(LONGEST) + (not real))
+    named = [number for number, start in enumerate(LONGEST) for file in files(nodeid) if file.startswith(start)]
+    return min(named, default=len(LONGEST) + (not waits(nodeid)))
 
 
 def in_turn(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:

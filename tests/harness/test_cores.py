@@ -89,6 +89,19 @@ def test_two_cores_say_what_one_says(tmp_path: Path) -> None:
         )
 
 
+def test_low_priority_is_for_tests_that_only_compute(tmp_path: Path) -> None:
+    """Two tests wait for three others, and neither process that runs them has taken one of those beforehand."""
+    nice = "import os, time\nfrom pathlib import Path\n\ndef test_it():\n"
+    nice += "    Path('nice-NAME').write_text(str(os.nice(0)))\n"
+    real = nice + "    while len(list(Path().glob('nice-d*'))) < 3: time.sleep(0.01)\n"
+    files = {f"d{number}": nice.replace("NAME", f"d{number}") for number in range(3)}
+    files |= {name: real.replace("NAME", name) for name in ("v_real", "w_real")}
+    status, said = played(tmp_path, "--cores", "2", "--fill", "1", "-k", "nice or real or test_d", wrong=9, **files)
+    assert status == 0 and "5 passed" in said, said
+    found = {path.name: int(path.read_text()) for path in tmp_path.glob("nice-*")}
+    assert found == {f"nice-d{number}": 10 for number in range(3)} | {"nice-v_real": 0, "nice-w_real": 0}
+
+
 def test_a_test_is_named_and_options_hold(tmp_path: Path) -> None:
     status, said = played(tmp_path, "--cores", "2", "-k", "test_it[5]")
     assert status == 0 and "3 passed, 15 deselected" in said, said
