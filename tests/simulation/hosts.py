@@ -19,6 +19,7 @@ from tests.simulation.plane import Site
 from tests.simulation.world import Crash, Invariant, World
 
 RPC_TIMEOUT = 30.0
+MEASURED = 30.0  # seconds between two samples of a GPU
 
 STARTED_ONCE = Invariant("started once", "a job is started once, unless what was started is lost with its host")
 
@@ -36,6 +37,9 @@ class Task:
     lost: bool = False  # with its host's disk
     disks: tuple[str, ...] = ()  # volumes that are mounted for it
     held: bool = False  # exited, and they can't be unmounted yet
+    running_at: Micros | None = None
+    connections: int | None = None  # of sessions in it; None: nobody counts them
+    idle_since: Micros | None = None  # its last session ended
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Work:
     log: int = 100
     pulls: bool = False
     starts: float = 1.0  # how long it takes to start, as a multiple of the usual time
+    session: float | None = None  # how long somebody is logged in, from its start on; None: nobody counts sessions
+    gpu: int | None = None  # percent that its GPU is busy
 
 
 @dataclass
@@ -285,6 +291,11 @@ class Host:
         self._later(delay, lambda: self._move(task, "running"))
         for part in range(1, 4):  # the last part just before it ends
             self._later(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
+        if work.session is not None:
+            self._later(delay, lambda: self._session(task, 1))
+            self._later(delay + work.session, lambda: self._session(task, 0))
+        if work.gpu is not None:
+            self._later(delay, lambda: self._measure(task, work))
         reason = "container_exited_with_error" if status else "done_by_runner"
         self._later(delay + work.seconds, lambda: self._exit(task, status, reason))
 
@@ -294,8 +305,21 @@ class Host:
     def _move(self, task: Task, state: str) -> None:
         if task.state != "exited" and self.tasks.get(task.id) is task:
             task.state = state
+            task.running_at = self.world.now() if state == "running" else None
             self._tell(task)
             self.pump()
+
+    def _session(self, task: Task, connections: int) -> None:
+        if task.state == "running" and self.tasks.get(task.id) is task:
+            task.connections, task.idle_since = connections, None if connections else self.world.now()
+            self._tell(task)
+            self.pump()
+
+    def _measure(self, task: Task, work: Work) -> None:
+        """How busy its GPU is, every so often."""
+        if task.state == "running" and self.tasks.get(task.id) is task:
+            self.session.measured([{"task": task.id, "at": self.world.now(), "gpus": [{"util_percent": work.gpu}]}])
+            self._later(MEASURED, lambda: self._measure(task, work))
 
     def _write(self, task: Task, size: int) -> None:
         if task.state == "running" and self.tasks.get(task.id) is task:
@@ -327,6 +351,8 @@ class Host:
             report.update(held=list(task.disks) if task.held else [])
         elif task.state == "running":
             report.update(mounted=list(task.disks))
+            if task.connections is not None:
+                report.update(connections=task.connections, idle_since=task.idle_since)
         self.session.task_changed(report)
 
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:

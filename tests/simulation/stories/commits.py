@@ -17,6 +17,8 @@ class Commits(Story):
         machines = self.site.machines
         said = {event.targets[0].id: event.after for event in commit.events if event.type is EventType.status}
         for old, new in commit.nouns:
+            if type(new) not in machines:
+                continue  # it has no status
             before = new.status if old is None else old.status
             if before != new.status:
                 machine = machines[type(new)]
