@@ -200,8 +200,8 @@ def new_volume(scene: Scene, name: str, region: str, **fields: Any) -> Volume:
     at = scene.world.now()
     known: dict[str, Any] = {"configuration": "{}", "backend": scene.site.backend.facts.name, "size_gib": 10}
     known |= {"blank": True, "created_at": at, "last_processed_at": at, "deadline": at + TO_CREATE, "due_at": at}
-    ids = {"id": scene.site.plane.random_id(), "project_id": scene.projects[0].id}
-    return Volume(name=name, region=region, **ids, **known | fields)
+    known |= {"id": scene.site.plane.random_id(), "project_id": scene.projects[0].id}
+    return Volume(name=name, region=region, **known | fields)
 
 
 def create(scene: Scene, volume: Volume) -> None:
