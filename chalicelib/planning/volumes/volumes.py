@@ -265,7 +265,7 @@ class VolumePass:
         self._act(DeleteVolume, self.now + pause + purchases.PATIENCE)
 
     def _gone(self) -> None:
-        self._move("gone", deleted_at=self.now, message="", act_until=None, deadline=None, due_at=None)
+        self._move("gone", deleted_at=self.now, remains=False, message="", act_until=None, deadline=None, due_at=None)
 
 
 class _VolumeOutcome(VolumePass):

@@ -23,6 +23,7 @@ from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import (
     CreateVolume,
     DeleteVolume,
+    DiskLeft,
     RegisterVolume,
     VolumeMade,
     VolumeNotMade,
@@ -159,6 +160,17 @@ def test_an_outcome_of_something_else_is_a_bug() -> None:
 @pytest.mark.parametrize("status", [VolumeStatus.deleting, VolumeStatus.deleted])
 def test_a_deletion_that_comes_twice_plans_nothing(status: VolumeStatus) -> None:
     assert delete_volume(volume(status=status), Draft(b.NOW)).empty
+
+
+def test_a_failed_volume_that_is_deleted_before_its_remains_are_gone_goes_with_them() -> None:
+    failed = volume(status=VolumeStatus.failed, remains=True)
+    (step,) = delete_volume(failed, Draft(b.NOW)).steps
+    (deleting,) = (noun for noun in step.saves if isinstance(noun, Volume))
+    snapshot = VolumeSnapshot(UNTIL, deleting)
+    plan = decide_disk(snapshot, DiskLeft(deleting.unit, deleting.epoch, b.NOW))
+    assert lint(snapshot, plan) == []
+    (gone,) = (noun for step in plan.steps for noun in step.saves if isinstance(noun, Volume))
+    assert (gone.status, gone.remains, gone.due_at) == (VolumeStatus.deleted, False, None)
 
 
 def test_a_look_too_early_changes_nothing() -> None:
