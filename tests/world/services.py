@@ -77,7 +77,16 @@ class ServiceWorld(SmallWorld):
             super().pass_run(run)
             return
         snapshot = self.look_at(run)
-        self.commit(decide_run(snapshot), snapshot)
+        plan = decide_run(snapshot)
+        self._check_guarded(snapshot, plan)
+        self.commit(plan, snapshot)
+
+    def _check_guarded(self, snapshot: RunSnapshot, plan: Plan) -> None:
+        """Replicas come and are drained only with a write of the run, which fails if the run has changed meanwhile."""
+        draining = {job.id: job.draining_at for job in snapshot.jobs}
+        saved = [noun for step in plan.steps for noun in step.saves]
+        moved = [n.name for n in saved if isinstance(n, Job) and draining.get(n.id, -1) != n.draining_at]
+        assert not moved or any(isinstance(noun, Run) for noun in saved), f"{moved} without their run"
 
     def look_at(self, run: Run) -> RunSnapshot:
         jobs = tuple(job for job in self.jobs.values() if job.run_id == run.id)

@@ -469,6 +469,24 @@ def test_a_plan_says_that_arm_would_do() -> None:
     assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would match", notes[0].hint)
 
 
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ({"resources": {"cpu": "8.."}}, "cpu"),
+        ({"resources": {"memory": "64GB.."}}, "memory"),
+        ({"instance_types": ["other"]}, "instance_types"),
+        ({"regions": ["mars"]}, "regions"),
+        ({"backends": ["gcp"]}, "backends"),
+        ({"spot_policy": "on-demand"}, "spot_policy"),
+    ],
+)
+def test_a_plan_says_which_condition_stands_in_the_way(config: dict[str, Any], what: str) -> None:
+    spec, book = b.run_spec(**{"spot_policy": "auto"} | config), OfferBook([b.offer(has=b.resources(spot=True))])
+    fleet = b.view(b.fleet("c"), nodes="0..1", spot_policy="auto")
+    offers, _, (note,) = plan_offers(b.wants(spec), [fleet], book, 50)
+    assert not offers and note.hint == f"change `{what}`: without it 1 would match"
+
+
 def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
     spec = b.run_spec(resources={"cpu": "2..", "memory": "4GB.."})
     book = OfferBook([b.offer("m", 4.0, has=b.resources(cpus=8, gb=32))])

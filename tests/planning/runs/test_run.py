@@ -174,6 +174,15 @@ def test_a_stop_is_passed_on_to_the_job(reason: RunReason, job_reason: JobReason
     assert (world.job.stop_sent_at, world.job.kill_at) == (LATER, LATER + kill_after * b.SECOND)
 
 
+def test_a_run_that_ends_is_not_due_for_a_retry_that_will_not_come() -> None:
+    world = World("running")
+    retries = (ReplicaRetry(attempt=1, resume_at=LATER + b.SECOND),)
+    world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, retries=retries)
+    world.job = world.job.with_(status=JobStatus.terminating, reason=JobReason.terminated_by_user, kill_at=None)
+    world.decide()
+    assert world.run.status == RunStatus.terminating and (world.run.due_at or 0) > LATER + b.SECOND
+
+
 def test_a_stopped_run_that_waits_ends_at_once() -> None:
     world = World("submitted")
     world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user)
