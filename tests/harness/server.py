@@ -26,15 +26,18 @@ PATIENCE = 120.0  # seconds to wait for anything real: two busy cores are slow
 
 
 def until(what: str, check: Callable[[], Any], *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
-    """The first truthy result of `check`; fails the test if there is none in time."""
+    """The first truthy result of `check`; fails the test if there is none in time. A check that takes long pauses as
+    long: those that wait leave the cores to what they wait for."""
     end = time.monotonic() + seconds
     while True:
+        began = time.monotonic()
         answer = check()
         if answer:
             return answer
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; last answer: {answer!r}")
-        time.sleep(every)
+        time.sleep(max(every, now - began))
 
 
 @dataclass

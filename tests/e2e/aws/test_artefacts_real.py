@@ -52,7 +52,7 @@ def test_its_offers_are_fetched_as_soon_as_it_is_configured(stage: Stage) -> Non
         plan = stage.call("fleets/get_plan", {"spec": {"configuration": FLEET, "profile": {}}})
         return [one for one in plan["offers"] if one["backend"] == TYPE]
 
-    (offer,) = until("the offers", offered, seconds=PATIENCE)
+    (offer,) = until("the offers", offered, every=0.5, seconds=PATIENCE)
     assert (offer["instance"]["name"], offer["price"]) == ("n.4", 0.2)
     asked = stage.nimbus.asked["GET types"]
     stage.invoke("refresh_catalog")
@@ -62,7 +62,7 @@ def test_its_offers_are_fetched_as_soon_as_it_is_configured(stage: Stage) -> Non
 def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Stage) -> None:
     nimbus = stage.nimbus
     stage.call("fleets/apply", {"plan": {"spec": {"configuration": FLEET, "profile": {}}}, "force": False})
-    until("the machine to be bought", lambda: stage.statuses() == ["provisioning"], seconds=PATIENCE)
+    until("the machine to be bought", lambda: stage.statuses() == ["provisioning"], every=0.5, seconds=PATIENCE)
     (id_,) = nimbus.machines
     tags = nimbus.machines[id_]["tags"]
     stranger = {**tags, "dstack-install": "another"}
@@ -78,5 +78,5 @@ def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Sta
     assert nimbus.machines.keys() == {id_, "strangers"}
     stage.call("fleets/delete", {"names": ["pool"]})
     until("the machine to be given back", lambda: id_ not in nimbus.machines, seconds=PATIENCE)
-    until("the fleet to be gone", lambda: stage.call("fleets/list") == [], seconds=PATIENCE)
+    until("the fleet to be gone", lambda: stage.call("fleets/list") == [], every=0.5, seconds=PATIENCE)
     assert nimbus.machines.keys() == {"strangers"}
