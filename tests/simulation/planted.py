@@ -429,7 +429,9 @@ PLANTED: dict[str, Planted] = {
         Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF, known=5
     ),
     "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY, known=1),
-    "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=37),
+    "takes a disk for attached": Planted(
+        Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=16, stories=always(volumes.Volumes)
+    ),
     "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_KEPT),
     "deletes a gateway before its machines": Planted(
         Parts(kinds=_deciding("gateway", _gone_at_once)), gateways.NONE_OUTLIVES, seeds=120, known=17
