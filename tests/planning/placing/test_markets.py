@@ -174,6 +174,8 @@ def test_an_old_answer_is_none() -> None:
     day = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
     assert not day.bought and len(day.asked) == 2
     assert day.answer(listing("one", 1.0)).check().bought
+    silent = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check().later(ANSWER_WITHIN).check()
+    assert not silent.bought and "didn't answer" in silent.job().message, "nor while the market says nothing newer"
 
 
 def test_nobody_asks_for_a_job_that_has_a_place_or_may_buy_none() -> None:
