@@ -16,6 +16,7 @@ from pydantic import Field
 
 from chalicelib.backends.configs import CREDS, RegionalBackend
 from chalicelib.backends.registry import BACKENDS, Row, registered
+from chalicelib.backends.simulated.catalog import CONTAINERS
 from chalicelib.backends.simulated.cloud import FACTS as SIMULATED
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.spi import CreateRequest
@@ -247,6 +248,41 @@ def test_a_market_that_fails_costs_a_plan_a_line(market: Virtual) -> None:
     text = "Backend `nimbus` was asked for offers and couldn't answer: Nimbus is closed on Sundays."
     assert text in plan["remarks"], plan["remarks"]
     assert plan["offers_as_of"] == [], "there is no list that could be old"
+
+
+@pytest.fixture
+def pods(site: Site) -> None:
+    """It sells containers, too, in a region of its own."""
+    site.cloud.facts = FACTS.with_(containers=True)
+
+
+@pytest.mark.slow
+def test_a_task_and_its_volume_are_in_a_container_there(pods: None, stage: Virtual, site: Site) -> None:
+    applied(stage, "fleet", FLEET.replace("sim-east", CONTAINERS))
+    applied(stage, "volume", VOLUME.replace("sim-east", CONTAINERS))
+    applied(stage, "task", TASK.replace("echo done", "sleep 600"), "-d")
+    stage.until("its start", lambda: stage.ask("runs/get", {"run_name": "work"})["status"] == "running")
+    (machine,) = site.cloud.machines()
+    (volume,) = site.cloud.disks.all()
+    assert machine["container"]["image"] == "ubuntu"
+    assert machine["container"]["mounts"] == [[volume["id"], "/data", False]]
+    assert list(volume["attached"]) == [machine["id"]]
+    done(stage, "stop", "work", "-y")
+    stage.until("its end", lambda: not site.cloud.resources())
+    stage.until("that it has left", lambda: not site.cloud.disks.all()[0]["attached"])
+    assert stage.ask("volumes/get", {"name": "data"})["status"] == "active"
+
+
+@pytest.mark.slow
+def test_a_dev_environment_gets_a_container_of_its_image_there(pods: None, stage: Virtual, site: Site) -> None:
+    applied(stage, "fleet", FLEET.replace("sim-east", CONTAINERS))
+    applied(stage, "dev", "type: dev-environment\nname: dev\nide: vscode\nbackends: [nimbus]\n", "-d")
+    stage.until("its container", lambda: bool(site.cloud.machines()))
+    (machine,) = site.cloud.machines()
+    dev = stage.ask("runs/get", {"run_name": "dev"})
+    assert machine["container"]["image"] == dev["jobs"][0]["job_spec"]["image_name"]
+    done(stage, "stop", "dev", "-y")
+    stage.until("its end", lambda: not site.cloud.resources())
 
 
 @pytest.mark.slow

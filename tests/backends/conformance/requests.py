@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chalicelib.backends.spi import Container, CreateRequest, GroupRequest, VolumeRequest
-from chalicelib.domain.boot_script import CONTAINER_SCRIPT, container_settings, user_data
+from chalicelib.domain import container_script
+from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -21,7 +22,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
     instance_id = derive(install, "instance", name)
     owner = Owner(OwnedKind.instance, install, PROJECT, instance_id, epoch)
     settings = "http://127.0.0.1:1", instance_id, BOOT_TOKEN, "0" * 64
-    command = "/bin/sh", "-c", CONTAINER_SCRIPT
+    command, env = tuple(container_script.command()), container_script.settings(*settings, carrier="")
     return CreateRequest(
         token=derive(instance_id, "create", epoch),
         name=owner.name,
@@ -29,7 +30,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
         offer=offer,
         instance_id=instance_id,
         user_data="" if offer.is_container else user_data(*settings),
-        container=Container(IMAGE, command, container_settings(*settings)) if offer.is_container else None,
+        container=Container(IMAGE, command, env) if offer.is_container else None,
         disk_mib=offer.instance.resources.disk.size_mib,
         zones=offer.availability_zones,
     )
