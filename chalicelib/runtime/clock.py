@@ -13,15 +13,15 @@ from chalicelib.domain.instants import DAY, SECOND, Micros
 
 log = logging.getLogger(__name__)
 
-NOTABLE: Micros = 10 * SECOND  # a step back of the machine's clock that somebody should know of
+NOTABLE: Micros = 10 * SECOND  # a step back of the machine's clock from which on a warning is logged
 LONGEST: Micros = DAY  # how far ahead of the machine's clock a server may start
 
 
 class SystemClock:
-    """Time that only goes forward, so that versions of a noun and the events of all keep their order.
+    """A clock that only goes forward, so that the versions of a noun and all events keep their order.
 
-    No moment comes twice. If the machine's clock is set back, time goes on from where it was, at half its pace, until
-    the machine's clock has caught up: deadlines still come, and all of them in their order.
+    No time is returned twice. If the machine's clock is set back, time continues from where it was at half its pace,
+    until the machine's clock has caught up: deadlines still pass, in their order.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class SystemClock:
         elapsed: Callable[[], int] = time.monotonic_ns,
         after: Micros = 0,
     ) -> None:
-        """`after`: the last moment that an earlier process of this server told. One too far ahead is a clock that was
-        wrong then, and isn't waited for."""
+        """`after`: the latest time that an earlier process of this server recorded. One too far ahead means that the
+        clock was wrong then, and is ignored."""
         self._wall, self._elapsed = wall, elapsed
         self._lock = threading.Lock()
         now = wall() // 1000

@@ -1,4 +1,4 @@
-"""The data folder: private, used by one server at a time, and home of its keys."""
+"""The data folder: private, used by one server at a time, with its keys."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ def locked(path: Path) -> IO[str]:
     return lock
 
 
-def kept_secret(path: Path) -> bytes:
-    """32 random bytes, created once and kept private. The folder's lock keeps others from creating them meanwhile."""
+def secret_file(path: Path) -> bytes:
+    """32 random bytes in a private file, created once. The folder's lock prevents another server from creating them at
+    the same time."""
     if not path.exists():
         draft = path.with_suffix(".draft")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(secrets.token_hex(32))
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)  # whole or not at all: nothing could open what half a key has sealed
+        draft.rename(path)  # completely or not at all: data sealed with part of a key would be lost
     try:
-        kept = bytes.fromhex(path.read_text())
+        secret = bytes.fromhex(path.read_text())
     except ValueError:
-        kept = b""
-    if len(kept) != 32:
+        secret = b""
+    if len(secret) != 32:
         raise Refused(
             f"{path} isn't a valid key: it must contain 64 hexadecimal digits.",
             hint="Restore it from a backup of the data folder; data sealed with it can't be read with another key.",
         )
-    return kept
+    return secret
 
 
 def templates_in(folder: Path) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from chalicelib.errors import StorageFull
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
-from chalicelib.runtime.data_folder import kept_secret, templates_in
+from chalicelib.runtime.data_folder import secret_file, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, tell
 from chalicelib.runtime.effect_pools import EffectPools
 from chalicelib.runtime.ports import Ports
@@ -100,7 +100,7 @@ class EmbeddedRoot(Root):
         self.relays = ReplicaRelays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
         self.loop = ReconcileLoop(clock, store.next_due)
-        seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
+        seal = Sealer(*sealing_keys(config, secret_file(folder / "master.key")))
         known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
         self.renewals, self.refreshes = DeferredWrites(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
@@ -109,7 +109,7 @@ class EmbeddedRoot(Root):
                 blobs=blobs,
                 logs=FileLogs(folder / "logs"),
                 seal=seal,
-                install_key=kept_secret(folder / "install.key"),
+                install_key=secret_file(folder / "install.key"),
                 backends=StoredAccounts(store, seal, clock, known, clouds, changed=self._account_changed),
                 wake=self.loop.wake,
                 effects=self.effects,

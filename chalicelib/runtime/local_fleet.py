@@ -38,7 +38,7 @@ MOST_ENDED = 1_000  # how many fleets of this machine its user may have deleted
 
 @dataclass(frozen=True)
 class LocalPlace:
-    """This machine's instance. `first`: it is that of the first start."""
+    """An instance of this machine. `first`: it was created at the first start."""
 
     instance_id: str
     first: bool
@@ -51,9 +51,9 @@ def ensure_fleet(
     hosts: int | None = None,
     here: Callable[[], Resources] = lambda: UNKNOWN,
 ) -> tuple[LocalPlace, ...]:
-    """This machine's instances, created if missing, each split into `blocks`. `hosts`: how many, each with an agent of
-    its own; None: as many as there are. Several are a cluster. `here`: what the machine has, if no agent has reported
-    it yet."""
+    """This machine's instances, created if missing, each split into `blocks`. `hosts`: their number, each with its own
+    agent; None: as many as there are. Several form a cluster. `here`: the machine's resources, if no agent has reported
+    them yet."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
     for count in itertools.count(_first(plane, project)):
         fleet_id = _fleet_id(plane, count)
@@ -89,7 +89,7 @@ def _fleet_id(plane: Plane, count: int) -> str:
 
 
 def _first(plane: Plane, project: Project) -> int:
-    """Where to start counting: at the fleet that has the name now. Earlier ones have ended and may have been erased."""
+    """The number of the fleet that has the name now. Earlier ones have ended and may have been erased."""
     named = nouns.find_target(plane.store, keys.fleet_name(project.id, FLEET))
     if named is None:
         return 0
@@ -124,7 +124,7 @@ def _configuration(blocks: Blocks, hosts: int) -> dict[str, Any]:
 
 
 def _joined(plane: Plane, fleet: Fleet, live: list[Instance], more: int) -> tuple[Fleet, list[Instance]]:
-    """With hosts that are wanted for the first time, or that the user deleted while keeping the fleet."""
+    """Add hosts that are requested for the first time, or that the user deleted without deleting the fleet."""
     if more <= 0:
         return fleet, live
     draft, first = Draft(plane.clock.now()), fleet.next_instance_num
@@ -162,7 +162,7 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
 
 
 def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks, here: Callable[[], Resources]) -> None:
-    """Write how many hosts there are, split as this start says. While jobs hold blocks, the old split stays."""
+    """Store the number of hosts, and the split of this start. While jobs hold blocks, the old split stays."""
     body = plane.read.fleet_body(fleet.id, fleet.spec_num)
     old = FleetSpec.model_validate_json(body.spec)
     before = old.configuration.blocks

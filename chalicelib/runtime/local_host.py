@@ -43,8 +43,8 @@ _FOLDER = re.compile(r"agent(-[0-9a-f]{8})?")  # of an instance of this machine,
 
 
 def tidy(data: Path, folders: Collection[Path]) -> None:
-    """Delete the folders of agents whose instances are gone, and keep the logs of those in `folders` within bounds. One
-    that has tasks stays: they may still run."""
+    """Delete the folders of agents whose instances are gone, and limit the logs of those in `folders`. A folder with
+    tasks stays: they may still be running."""
     for other in data.glob("agent*"):
         if other in folders or not _FOLDER.fullmatch(other.name) or not other.is_dir():
             continue
@@ -58,7 +58,7 @@ def tidy(data: Path, folders: Collection[Path]) -> None:
 
 
 def cut(path: Path, most: int = MOST_LOG) -> None:
-    """Keep the second half of an oversized log. A process that has it open continues at its new end."""
+    """Cut an oversized log to its second half. A process that has it open continues at its new end."""
     if path.exists() and path.stat().st_size > most:
         with path.open("r+b") as file:
             file.seek(-(most // 2), os.SEEK_END)
@@ -97,9 +97,9 @@ class LocalAgent:
             readmit(self._plane, self._instance_id)  # a wiped folder would lock its agent out for good
         token = bootstrap_token(self._plane.install_key, self._instance_id, 0)
         _write_private(self.folder / "bootstrap.token", token)
-        threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
+        threading.Thread(target=self._supervise, name="local-agent", daemon=True).start()
 
-    def _keep(self) -> None:
+    def _supervise(self) -> None:
         """Start an agent whenever the lock is free; waiting for the lock costs nothing."""
         delay = 0.0
         while not self._stopping.wait(delay):
@@ -149,7 +149,7 @@ class LocalAgent:
                 runs.stop(plane, owner, project, [run.name], abort=True)
 
     def stop(self) -> None:
-        """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""
+        """End the agent. Its process tasks continue: their supervisors own them until the next agent adopts them."""
         self._stopping.set()
         pid = self.pid()
         if pid:
@@ -159,7 +159,7 @@ class LocalAgent:
                 log.info("the local agent had already exited")
 
     def pid(self) -> int | None:
-        """The process that holds the lock, as written there; None if nobody does."""
+        """The process that holds the lock, as written in it; None if there is none."""
         path = self.folder / LOCK
         if not path.exists():
             return None
@@ -201,7 +201,7 @@ class LocalAgents:
 
 
 def resources_here(data: Path) -> Resources:
-    """What this machine has, as its agent will find it."""
+    """This machine's resources, as its agent will report them."""
     from chalicelib.agent.program.inventory import Inventory
 
     return resources_of(HostFacts.model_validate(Inventory(str(data)).facts({})))

@@ -1,9 +1,9 @@
-"""Writes that may wait a moment: gathered in memory, and made together.
+"""Deferred writes: collected in memory, and committed together.
 
-Nearly all that an idle server writes is renewed promises: a quiet agent's report changes its presence's times and
-nothing else. A transaction for each would be half of what a thousand idle hosts cost. So these wait here, and each turn
-writes all there are. Nobody reads what waits: an agent's next report comes long after, and if it comes sooner, its own
-write is the newer one. What a crash loses is a promise that the agent renews when it calls again.
+Nearly everything that an idle server writes is renewed presences: a quiet agent's report changes its presence's times
+and nothing else. A transaction for each would be half of what a thousand idle hosts cost. So they wait here, and are
+written together. Nothing reads them meanwhile: an agent's next report comes much later, and if it comes sooner, its own
+write is the newer one. A crash loses only presences that the agents renew with their next calls.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class DeferredWrites:
         self._waiting: dict[Key, Put] = {}
 
     def add(self, put: Put) -> None:
-        """Have it written with the next turn, instead of what waits for the same record. It is dropped without a word
-        if somebody else writes that record first."""
+        """Defer this write, in place of one that waits for the same record. It is dropped silently if the record is
+        written otherwise first."""
         with self._lock:
             self._waiting[put.key] = put
 
     def write(self) -> None:
-        """One turn. What can't be written waits for the next one."""
+        """Commit all waiting writes. Those that fail wait for the next call."""
         with self._lock:
             puts, self._waiting = list(self._waiting.values()), {}
         for start in range(0, len(puts), MAX_CHANGES):
@@ -40,9 +40,9 @@ class DeferredWrites:
                 raise
 
     def _write(self, puts: Sequence[Put]) -> None:
-        left = {str(put.key): put for put in puts}
-        while left:
+        remaining = {str(put.key): put for put in puts}
+        while remaining:
             try:
-                return self._store.commit(list(left.values()))
+                return self._store.commit(list(remaining.values()))
             except Conflict as conflict:
-                del left[conflict.key]
+                del remaining[conflict.key]

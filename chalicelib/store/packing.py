@@ -1,10 +1,9 @@
-"""Bodies as DynamoDB keeps them. A write is billed by the kilobyte, and our JSON shrinks to a third, so whatever
-exceeds a kilobyte with its keys is packed; what is smaller costs the same unpacked, and people can read it in the
-console.
+"""Packing of bodies in DynamoDB. Writes are billed by the kilobyte, and our JSON shrinks to a third, so a body that
+exceeds a kilobyte with its keys is packed; smaller ones cost the same unpacked, and stay readable in the console.
 
-A body is too short for zlib to learn our words from it, so it is given them: the fields of a run's spec, most of them
-without a value. So a plain run's spec takes one kilobyte where it took two. What is stored needs these very words to be
-read again, so they never change; a body that was packed without them is read as well.
+A body is too short for zlib to learn our field names, so it gets a dictionary: the fields of a run's spec, most of them
+without a value. With it, a plain run's spec takes one kilobyte and not two. Stored bodies can only be read with this
+same dictionary, so it never changes; bodies that were packed without it can be read as well.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WORDS = ("".join(rf"\"{name}\":null," for name in _EMPTY.split()) + _USUAL).enco
 
 @lru_cache(maxsize=256)
 def packed(body: bytes) -> bytes | None:
-    """Smaller; None if it stays as it is."""
+    """The packed body; None if it is small enough as it is."""
     if len(body) <= READABLE:
         return None
     packer = zlib.compressobj(9, zdict=WORDS)

@@ -4,8 +4,8 @@ One table of records. A record is found by its key, through one of two secondary
 write is `commit`: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes
 and `due` can lag on DynamoDB, so never conclude anything from an absence there.
 
-The adapter resolves an unknown outcome (a lost reply): it repeats the same commit under the same token until it knows.
-So `Conflict` always means "a condition failed and nothing was written".
+The adapter resolves unknown outcomes (a lost response) by repeating the same commit under the same token. So `Conflict`
+always means "a condition failed and nothing was written".
 """
 
 from __future__ import annotations
@@ -96,19 +96,19 @@ class Store(Protocol):
         itself (partition = pk, sort = sk) and strongly consistent. A malformed cursor raises Invalid."""
 
     def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
-        """Records of the whole table, after this one, in an order of the store's own; none at the end. It reads all
-        there is, so it is for what happens once. What is written meanwhile may be missed."""
+        """Records of the whole table after this key, in the store's own order; none at the end. It reads everything, so
+        it is meant for one-time work. Records that are written meanwhile may be missed."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for what `validate` refuses: more than
-        MAX_CHANGES, a repeated key, a body over MAX_BODY."""
+        """Make all changes or none. Raises Conflict(key), StorageFull, or Invalid for changes that `validate` refuses:
+        more than MAX_CHANGES, a repeated key, a body over MAX_BODY."""
 
     def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
-        """The entries of these kinds in one shard with at <= now, earliest first. One entry per record, so a unit can
-        come twice."""
+        """The entries of these kinds in one shard with at <= now, earliest first. There is one entry per record, so a
+        unit may occur twice."""
 
     def next_due(self) -> Micros | None:
-        """The earliest entry of all, or None. Stores for which looking isn't free may return 0, "now"."""
+        """The time of the earliest entry, or None. Stores where reading it isn't free may return 0, meaning "now"."""
 
     def close(self) -> None: ...
 
@@ -122,7 +122,7 @@ def shard_of(unit: str) -> int:
 
 
 def validate(changes: Sequence[Change]) -> None:
-    """Raises Invalid for what every adapter must refuse before it writes anything."""
+    """Raises Invalid for changes that every adapter must refuse before it writes anything."""
     if len(changes) > MAX_CHANGES:
         raise Invalid(
             f"a commit of {len(changes)} changes; at most {MAX_CHANGES} can be made in one.",

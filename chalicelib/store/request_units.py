@@ -1,10 +1,10 @@
-"""What a read or a write of the table costs in DynamoDB's request units. Pure arithmetic, so that a store in memory can
+"""The cost of reads and writes of the table in DynamoDB's request units. Pure arithmetic, so that a store in memory can
 be metered as if it were billed.
 
-A write unit is a kilobyte begun, of the larger of the item before and after; a read unit is four kilobytes begun, half
-of that where the read may lag. Every change of a transaction counts double, in the table only: indexes are written
-behind it. An entry whose index key moves is deleted and written again, so it counts twice; one whose key stays counts
-once, if anything that it shows has changed. What expires by its lifetime costs nothing.
+A write unit is each started kilobyte of the larger of the item before and after; a read unit is each started four
+kilobytes, and half a unit if the read may lag. Every change in a transaction counts double, but only in the table:
+indexes are written afterwards. An entry whose index key changes is deleted and written again, so it counts twice; one
+whose key stays counts once if a projected attribute has changed. Expiry costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chalicelib.store.packing import packed
 from chalicelib.store.port import Change, Check, Delete, Put, Record
 
 KB = 1024
-OVERHEAD = 100  # bytes that storage counts for each item besides
+OVERHEAD = 100  # bytes that storage adds to each item
 TOKEN = 24  # characters of the token that every item carries
 _VERSION, _NUMBER, _LANE = 3, 10, 2  # bytes of a version, of a moment and of a shard's name, at most
 _ENTRY = 200  # bytes of an index entry, about
@@ -38,8 +38,8 @@ def size(record: Record) -> int:
 
 
 def alone(changes: Sequence[Change]) -> Put | Delete | None:
-    """The one change of a commit that needs no transaction. Without a condition it does: a repetition of an unknown
-    outcome could overwrite what somebody else wrote meanwhile, and only a transaction's token prevents that."""
+    """The change of a commit that needs no transaction; None if it needs one. A change without a condition does:
+    repeating it after an unknown outcome could overwrite a newer write, which only a transaction's token prevents."""
     one = changes[0] if len(changes) == 1 else None
     return None if one is None or isinstance(one, Check) or one.expect is None else one
 
@@ -60,7 +60,7 @@ class Item:
 
 
 def items(changes: Sequence[Change], before: Sequence[Record | None]) -> list[Item]:
-    """What each change of a commit writes, given the records that they replace."""
+    """The write units of each change of a commit, given the records that they replace."""
     factor = 1 if alone(changes) is not None else 2
     return [_item(change, old, factor) for change, old in zip(changes, before, strict=True)]
 
@@ -71,25 +71,26 @@ def written(changes: Sequence[Change], before: Sequence[Record | None]) -> float
 
 
 def refused(changes: Sequence[Change], before: Sequence[Record | None]) -> float:
-    """Write units of a commit whose condition failed: the table looked at every item, and wrote no index."""
+    """Write units of a commit whose condition failed: every item is counted, but no index is written."""
     factor = 1 if alone(changes) is not None else 2
     return sum(factor * _kilobytes(old, _after(change)) for change, old in zip(changes, before, strict=True))
 
 
 def got(records: Iterable[Record | None]) -> float:
-    """Read units of reads by key, each consistent; one that finds nothing costs the least."""
+    """Read units of consistent reads by key; one that finds nothing costs the minimum."""
     return sum(max(1, ceil(size(record) / (4 * KB))) if record else 1 for record in records)
 
 
 def listed(records: Sequence[Record], *, index: bool) -> float:
-    """Read units of a query. Its items count together; an index gives keys, and each item is then read by itself."""
+    """Read units of a query. Its items are counted together; an index returns keys, and each item is then read
+    alone."""
     if not index:
         return max(1, ceil(sum(map(size, records)) / (4 * KB)))
     return entries(len(records)) + got(records) / 2
 
 
 def entries(count: int) -> float:
-    """Read units of so many entries of an index."""
+    """Read units of `count` entries of an index."""
     return max(1, ceil(count * _ENTRY / (4 * KB))) / 2
 
 

@@ -1,4 +1,4 @@
-"""Secrets at rest: AES-256-GCM under the installation's keys. The first seals, all of them open.
+"""Secrets at rest: AES-256-GCM with the installation's keys. The first key seals; any of them opens.
 
 A sealed text begins with its format (`v1.`), so that later formats can be told apart. A caller's `context` is bound to
 the seal without being stored: a secret copied into another record doesn't open there.
@@ -64,10 +64,10 @@ class Sealer:
 
 
 class NoSealer(Sealer):
-    """Of a process that isn't given the key, because it has no use for it."""
+    """The sealer of a process that doesn't get the key, because it doesn't need it."""
 
     def __init__(self) -> None:
-        """No key."""
+        """Without a key."""
 
     def seal(self, text: str, *, context: str = "") -> str:
         raise Bug("this process has no key to seal with: see `reads` in infra/functions.py.")
@@ -77,8 +77,8 @@ class NoSealer(Sealer):
 
 
 def key_from_file(path: str | Path, *, random: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-    """The key in the file at `path`, which is created on first use, private to its owner. If two processes start at
-    once, one creates the key and both use it: the file appears whole or not at all."""
+    """The key in the file at `path`, which is created on first use, readable by its owner only. If two processes start
+    at once, one creates the key and both use it: the file appears completely or not at all."""
     path = Path(path)
     if not path.exists():
         _make(path, random(KEY_BYTES))

@@ -1,11 +1,11 @@
-"""Specs at rest: their secrets are sealed. Planning, lists, plans and events only ever see the sealed text.
+"""Specs at rest, with their secrets sealed. Planning, lists, plans and events only ever see the sealed text.
 
-A seal is bound to the owner of the spec, so one that is copied into another spec doesn't open there. The control plane
-opens specs to compare them with new ones, to send a job to its agent, and to log in to hosts. Opened specs are never
-stored, shown or logged.
+A seal is bound to the owner of the spec, so a sealed secret that is copied into another spec doesn't open there. The
+control plane opens specs to compare them with new ones, to send a job to its agent, and to log in to hosts. Opened
+specs are never stored, shown or logged.
 
 A client gets a plan and sends it back to apply it. The plan's secrets are sealed for that client alone: so a plan shows
-no key, and whoever applies it needn't send the key again. A reference (`${{ secrets.NAME }}`) is no secret.
+no key, and applying it doesn't require sending the key again. A reference (`${{ secrets.NAME }}`) isn't a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SEALED = re.compile(r"sealed\.(v1\.[A-Za-z0-9_=-]+)")
 _REFERENCE = re.compile(r"\s*\$\{\{\s*[a-z]+\.[\w.-]+\s*\}\}\s*")
 
 
-# --- what is stored -------------------------------------------------------------------------------------------------
+# --- in the store ---------------------------------------------------------------------------------------------------
 
 
 def of_fleet(fleet_id: str) -> str:
@@ -68,7 +68,7 @@ def sealed_text(seal: Sealer, model: Kind, text: str, context: str) -> str:
 
 
 def resealed(seal: Sealer, model: Kind, text: str, context: str) -> str:
-    """A stored spec with what an older version left in clear sealed; the same text if there is nothing of that."""
+    """A stored spec, with secrets sealed that an older version left in clear; the same text if there are none."""
     if not _may_hold(model, text):
         return text
 
@@ -82,7 +82,7 @@ def resealed(seal: Sealer, model: Kind, text: str, context: str) -> str:
 
 
 def opened(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
-    """The inverse of `sealed`. What an older version stored in clear stays as it is."""
+    """The inverse of `sealed`. Secrets that an older version stored in clear stay as they are."""
 
     def change(text: str, _: Leaf) -> str:
         match = _SEALED.fullmatch(text)
@@ -107,11 +107,11 @@ def _opened(seal: Sealer, model: type[S], text: str, context: str) -> S:
     return model.model_validate(opened(seal, model, orjson.loads(text), context))
 
 
-# --- what is shown --------------------------------------------------------------------------------------------------
+# --- for display ----------------------------------------------------------------------------------------------------
 
 
 def shown(model: Kind, text: str) -> str:
-    """A spec, stored or not, as anybody may see it: its secrets are hidden, sealed or not."""
+    """A spec as it may be shown to anybody: its secrets are hidden, sealed or not."""
     if not _may_hold(model, text):
         return text
 
@@ -122,7 +122,7 @@ def shown(model: Kind, text: str) -> str:
 
 
 def _may_hold(model: Kind, text: str) -> bool:
-    """Whether the text is worth parsing: hardly any spec has a secret, and lists show thousands."""
+    """Whether the text has to be parsed: hardly any spec has a secret, and lists show thousands."""
     return any(name in text for name in _names(model))
 
 
@@ -131,7 +131,7 @@ def _names(model: Kind) -> tuple[str, ...]:
     return tuple(f'"{name}"' for name in sorted(names_of(secrets_of(model))))
 
 
-# --- what a client gets and sends back ------------------------------------------------------------------------------
+# --- in plans -------------------------------------------------------------------------------------------------------
 
 
 def to_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
@@ -140,7 +140,7 @@ def to_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str
 
 
 def from_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
-    """A spec as the client sent it, with what an earlier plan sealed opened again."""
+    """A spec from the client, with the secrets opened that an earlier plan sealed."""
 
     def change(text: str, _: Leaf) -> str:
         if text == HIDDEN:
@@ -151,7 +151,7 @@ def from_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: s
         try:
             return seal.open(match[1], context=_of_plan(project_id, user_id))
         except Refused:
-            what = "A key or password in this specification was sealed for somebody else's plan, or by other keys."
+            what = "A key or password in this specification was sealed for another user's plan, or with other keys."
             raise Refused(what, hint="Plan it again.") from None
 
     found: Raw = replaced(secrets_of(model), raw, change)

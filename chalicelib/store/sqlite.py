@@ -2,18 +2,19 @@
 
 WAL with synchronous=FULL: a commit is on disk when `commit` returns, and readers and the writer never wait for each
 other. There is one writing connection behind a lock, so commits queue in this process instead of in SQLite's busy loop;
-whoever gets the lock writes all that wait for it in one transaction, because each transaction waits for the disk.
-Reading connections are kept in a stack and taken for one read each, so there are only as many as there were ever
-concurrent reads, however many threads come and go. Other processes can open the file too.
+the thread that gets the lock writes all waiting commits in one transaction, because each transaction waits for the
+disk. Reading connections are pooled, and each is taken for one read, so there are only as many as there were concurrent
+reads, however many threads come and go. Other processes can open the file too.
 
 A condition is in the WHERE clause of a statement: one that finds no row is the conflict. An open upper bound is an
 empty BLOB, which SQLite sorts after every TEXT.
 
-A full disk can be read. If it has no room even for what connections share beside the file (32 KB, deleted with the last
-connection), the file is whole, and is read as one that nobody changes, until there is room and a commit succeeds.
+On a full disk the store can still be read. If there isn't even room for the shared memory of the connections (32 KB
+beside the file, deleted with the last connection), the file is complete, and is opened as immutable until there is room
+and a commit succeeds.
 
-What is deleted is overwritten with zeros, because a file is copied and backed up with its free pages. They are used
-again, and `shrink` gives the disk back what is left of them.
+Deleted data is overwritten with zeros, because a file is copied and backed up with its free pages. They are reused, and
+`shrink` returns the rest to the disk.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ log = logging.getLogger(__name__)
 SCHEMA = 1
 _APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
-_ONE_BY_ONE = 3  # up to so many keys are read without a transaction, which would cost more
+_ONE_BY_ONE = 3  # up to this many keys are read without a transaction, which would cost more
 _SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes at most
-_ROOM = 4_096  # free pages that are kept for reuse: 16 MB
-_STEP, _STEPS = 256, 64  # pages that are given back while commits wait, and how often a turn does that: 64 MB
+_ROOM = 4_096  # free pages that are left for reuse: 16 MB
+_STEP, _STEPS = 256, 64  # pages that are returned while commits wait, and how often one call does that: 64 MB
 _INCREMENTAL = 2
 _SMALL = 16_384  # pages: a file of 64 MB is rewritten within a second or two
 
@@ -63,7 +64,7 @@ CREATE INDEX due ON records (due_at, due_unit, due_shard, due_kind) WHERE due_at
 CREATE INDEX expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
 """
 
-# Where each record of events stands in the order of the commits: a number is never used again.
+# The position of each record of events in the order of the commits: a number is never reused.
 _FEED = "CREATE TABLE IF NOT EXISTS feed (place INTEGER PRIMARY KEY AUTOINCREMENT, pk TEXT NOT NULL, sk TEXT NOT NULL)"
 _COLUMNS = "pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at"
 _GET = f"SELECT {_COLUMNS} FROM records WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
@@ -110,12 +111,12 @@ _LISTINGS: dict[Index, dict[bool, str]] = {
 
 
 class _Unchanging(sqlite3.Connection):
-    """To a file that is read as one that nobody changes. For one read: the next may find that there is room again."""
+    """A connection to a file opened as immutable, for a single read: before the next one there may be room again."""
 
 
 @dataclass(eq=False)
 class _Commit:
-    """A caller's changes on their way to the disk."""
+    """A caller's changes that wait to be written."""
 
     changes: Sequence[Change]
     over: bool = False
@@ -123,18 +124,18 @@ class _Commit:
 
 
 class SqliteStore:
-    """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`: up
-    to so many pages, a file of an older version is rewritten at once."""
+    """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`:
+    the number of pages up to which a file of an older version is rewritten at once."""
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time, small: int = _SMALL) -> None:
         self._path = str(path)
         self._now, self._small = now, small
         self._writing = threading.Lock()
-        self._waiting: deque[_Commit] = deque()  # commits of threads that wait for the lock, or have it
+        self._waiting: deque[_Commit] = deque()  # commits of threads that wait for the lock, or hold it
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._commits = 0
-        self._behind = False  # there is more that has expired than the last sweep deleted
+        self._behind = False  # more records have expired than the last sweep deleted
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             self._writer: sqlite3.Connection | None = self._prepared()
@@ -201,20 +202,20 @@ class SqliteStore:
         validate(changes)
         if not changes:
             return
-        mine = _Commit(changes)
-        self._waiting.append(mine)
+        commit = _Commit(changes)
+        self._waiting.append(commit)
         with self._writing:
-            if not mine.over:  # else whoever had the lock before has written it
-                self._write(list(dict.fromkeys((*self._taken(), mine))))
-        if mine.refusal is not None:
-            raise mine.refusal
+            if not commit.over:  # else whoever had the lock before has written it
+                self._write(list(dict.fromkeys((*self._take_waiting(), commit))))
+        if commit.refusal is not None:
+            raise commit.refusal
 
-    def _taken(self) -> Iterator[_Commit]:
+    def _take_waiting(self) -> Iterator[_Commit]:
         while self._waiting:
             yield self._waiting.popleft()
 
     def _write(self, commits: Sequence[_Commit]) -> None:
-        """Everything that waits for the disk, in one transaction."""
+        """Write all these commits in one transaction."""
         if self._closed:
             raise Bug(f"{self._path} is written after it was closed.")
         writer = None
@@ -236,7 +237,7 @@ class SqliteStore:
             commit.over = True
 
     def newest_event(self) -> Micros:
-        """When the latest event of all projects happened; 0 if there is none."""
+        """The time of the latest event of all projects; 0 if there is none."""
         newest, low = 0, EVENTS
         while rows := self._read(_NEWEST, (low, f"{EVENTS}~")):
             key = Key(*rows[0])
@@ -251,7 +252,7 @@ class SqliteStore:
         return [(row[0], _record(row[1:])) for row in self._read(_FEED_AFTER, (place, limit))]
 
     def trim_feed(self, place: int) -> None:
-        """Forget the order of what stands up to this place in the feed. The records themselves stay."""
+        """Remove the entries up to this position from the feed. The records themselves stay."""
         with self._writing:
             if self._closed:
                 return
@@ -268,8 +269,8 @@ class SqliteStore:
         return at
 
     def shrink(self, *, room: int = _ROOM) -> None:
-        """Give free pages beyond `room` back to the disk: a bounded number, in steps between which commits get their
-        turn. Without effect on a file of an older version that was too large to be rewritten."""
+        """Return free pages beyond `room` to the disk: a bounded number, in steps between which commits get their turn.
+        Has no effect on a file of an older version that was too large to be rewritten."""
         for _ in range(_STEPS):
             with self._writing:
                 if self._closed:
@@ -284,7 +285,8 @@ class SqliteStore:
                     raise self._translated(error) from error
 
     def close(self) -> None:
-        """Also merges the WAL into the file. A read in progress closes its own connection when it is done."""
+        """Close all connections, which merges the WAL into the file. A read in progress closes its own one when it is
+        done."""
         with self._writing:
             self._closed = True
             if self._writer is not None:
@@ -314,7 +316,7 @@ class SqliteStore:
         return writer
 
     def _unchanging(self) -> sqlite3.Connection | None:
-        """A connection that shares nothing with others, if the file is ours and nothing is in a WAL beside it."""
+        """A connection without shared memory, if the file is ours and its WAL is empty."""
         wal = Path(f"{self._path}-wal")
         if wal.exists() and wal.stat().st_size:
             return None
@@ -327,7 +329,7 @@ class SqliteStore:
         return None
 
     def _prepare(self, writer: sqlite3.Connection) -> None:
-        """Look before writing: a file that isn't ours, or is from a newer version, stays untouched."""
+        """Check before writing: a file that isn't ours, or is from a newer version, stays untouched."""
         version = writer.execute("PRAGMA user_version").fetchone()[0]
         application = writer.execute("PRAGMA application_id").fetchone()[0]
         empty = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
@@ -341,14 +343,12 @@ class SqliteStore:
                 f"its format is {version}, this version reads up to {SCHEMA}.",
                 hint="Install the newer version again, or choose another data folder with --data-dir.",
             )
-        if empty:  # later it would change nothing by itself, and yet be written
+        if empty:  # later the setting has no effect without a rewrite
             writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
         writer.execute("PRAGMA journal_mode = WAL")
         self._make_shrinkable(writer)
         writer.execute("BEGIN IMMEDIATE")
-        if (
-            writer.execute("PRAGMA user_version").fetchone()[0] == 0
-        ):  # checked again: another process may have been faster
+        if writer.execute("PRAGMA user_version").fetchone()[0] == 0:  # checked again, with the lock held
             for statement in filter(str.strip, _TABLE.split(";")):
                 writer.execute(statement)
             writer.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -357,9 +357,9 @@ class SqliteStore:
         writer.execute("COMMIT")
 
     def _make_shrinkable(self, writer: sqlite3.Connection) -> None:
-        """Until it is rewritten, a file of an older version can't shrink, and its free pages still hold deleted data.
-        Rewriting takes time and, for a moment, the space of a second file; so a large one waits for a start at which a
-        quarter of it is free."""
+        """Rewrite a file of an older version: until then it can't shrink, and its free pages still contain deleted
+        data. Rewriting takes time and, temporarily, the space of a second file; so a large one waits for a start at
+        which a quarter of it is free."""
         mode, pages, free = (
             writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "page_count", "freelist_count")
         )
@@ -397,7 +397,8 @@ class SqliteStore:
             self._give_back(reader)
 
     def _sweep(self, writer: sqlite3.Connection) -> None:
-        """When behind, every commit sweeps: fifty commits can write more than one sweep deletes."""
+        """Delete expired records now and then; when behind, with every commit, because fifty commits can write more
+        than one sweep deletes."""
         self._commits += 1
         if self._behind or self._commits % _SWEEP_EVERY == 0:
             self._behind = writer.execute(_SWEEP, (int(self._now()), _SWEPT)).rowcount == _SWEPT
@@ -426,7 +427,7 @@ class SqliteStore:
 
 
 def _attempt(writer: sqlite3.Connection, changes: Sequence[Change]) -> Exception | None:
-    """Make all these changes, or none of them and return why."""
+    """Make all these changes, or none of them and return the reason."""
     writer.execute("SAVEPOINT attempt")
     refusal: Exception | None = None
     try:
@@ -442,7 +443,7 @@ def _attempt(writer: sqlite3.Connection, changes: Sequence[Change]) -> Exception
 
 
 def _apply(writer: sqlite3.Connection, change: Change) -> bool:
-    """Make one change if its condition holds; returns whether it did."""
+    """Make one change if its condition holds. Returns whether it does."""
     if isinstance(change, Put):
         row = _row(change.record)
         if change.expect is None:
@@ -465,7 +466,7 @@ def _apply(writer: sqlite3.Connection, change: Change) -> bool:
 
 
 def _set(writer: sqlite3.Connection, row: tuple[Any, ...], expect: int) -> bool:
-    """Write a record anew if it is at this version; returns whether it was."""
+    """Replace a record if it is at this version. Returns whether it is."""
     pk, sk, version, body, *after = row
     before = writer.execute(_PLACES_AT, (pk, sk, expect)).fetchone()
     if before is None:
@@ -477,8 +478,8 @@ def _set(writer: sqlite3.Connection, row: tuple[Any, ...], expect: int) -> bool:
 
 @cache
 def _setting(moved: tuple[str, ...]) -> str:
-    """The update of a record that moves in these columns. SQLite writes an index anew if an update names one of its
-    columns, whether or not the value changes; and most records stay where they are in most indexes."""
+    """The UPDATE statement for a record that changes in these index columns. SQLite rewrites an index if an update
+    names one of its columns, even if the value doesn't change, and most updates change few of them."""
     columns = ", ".join(f"{name} = ?" for name in ("version", "body", *moved))
     return f"UPDATE records SET {columns} WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
 

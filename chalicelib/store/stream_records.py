@@ -1,4 +1,4 @@
-"""Records as DynamoDB's stream of the table's changes hands them over."""
+"""Reading records from DynamoDB's stream of the table's changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Image = Mapping[str, Mapping[str, Any]]  # attribute → {its type: its value}; 
 
 
 def streamed(image: Image) -> Record:
-    """The record that was written, without its entries in the indexes."""
+    """The record that was written, without its index entries."""
     pk, sk, packed = image["pk"]["S"], image["sk"]["S"], image.get("packed", {}).get("B")
     body = unpacked(base64.b64decode(packed)) if packed else str(image["body"]["S"]).encode()
     return Record(Key(pk, sk), int(image["version"]["N"]), body)

@@ -1,15 +1,15 @@
-"""Purchases: create, describe, terminate.
+"""Purchases: creating, describing and terminating machines.
 
-Four rules keep the promises (nothing leaks, nothing is bought twice):
+Four rules guarantee that nothing leaks and nothing is bought twice:
 
-Rule 1: only the committer of a purchase executes it, and it starts no call that might still run when others may act. A
-purchase with another `act_until`, or one that is too late, is left to the pass that comes after `act_until`.
-Rule 2: a resource is recorded in the instance before the next one is created. If the instance is no longer wanted by
-then, the resource is recorded all the same and the purchase ends there.
-Rule 3: the report of what is left covers the handles, the provider's list of resources with the instance's tag, and the
-purchase that was open when the check began.
-Rule 4: the instance is committed before the backend is read, as it is stored then, and the backend is deleted before
-its instances are read. So of a purchase and a deletion at once, one sees the other.
+Rule 1: only the process that commits a purchase executes it, and it starts no call that might still run when others may
+act. A purchase with another `act_until`, or one that is too late, is left to the pass that comes after `act_until`.
+Rule 2: a resource is recorded in the instance before the next one is created. If the instance is no longer needed by
+then, the resource is recorded all the same, and the purchase ends there.
+Rule 3: the check for leftovers covers the handles, the provider's list of resources with the instance's tag, and the
+purchase that was in progress when the check began.
+Rule 4: the instance is committed before the backend is read, in its current stored state, and a backend is deleted
+before its instances are read. So of a simultaneous purchase and deletion, one sees the other.
 """
 
 from __future__ import annotations
@@ -94,11 +94,12 @@ class Purchases:
                 instance = found
         except BackendError as error:
             return NotBought(effect.unit, *failure_fields(error), epoch, effect.act_until)
-        log.info("the purchase of %s stops here: it is no longer wanted, or it took too long", instance.name)
+        log.info("the purchase of %s stops here: it is no longer needed, or it took too long", instance.name)
         return None
 
     def create_several(self, effect: CreateSeveral) -> Sequence[Outcome]:
-        """The outcome of each. If it takes too long, those that aren't refused have none: they are looked for."""
+        """The outcome of each purchase. If the call takes too long, those that aren't refused have none, and the
+        machines are searched for later."""
         found = [(each, self._find(each)) for each in effect.each()]
         backend = self.here.backends.of(effect.project_id, effect.backend, now=True)
         containers = any(instance is not None and instance.offer.is_container for _, instance in found)
@@ -130,8 +131,8 @@ class Purchases:
         backend: Backend,
         several: CreatesSeveral,
     ) -> bool:
-        """Record every resource. All may exist by now, so those of an instance that has ended are released, too. False:
-        out of time."""
+        """Create the machines and record every resource. All may exist by now, so those of an instance that has ended
+        are released. False: it took too long."""
         groups: dict[str, Handle | None] = {}
         for _, instance in wanted.values():
             if instance.placement_group not in groups:
@@ -161,8 +162,8 @@ class Purchases:
     def request(
         self, instance: Instance, group: Handle | None = None, container: Container | None = None
     ) -> CreateRequest:
-        """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase, or
-        is fixed for this release of the program. Only a group that is gone is replaced."""
+        """The request to create it, byte for byte the same for equal instances and epochs: everything in it was fixed
+        at the purchase or in this release of the program. Only a placement group that is gone is replaced."""
         here, zone = self.here, group.data.get("zone") if group else None
         facts = here.backends.of(instance.project_id, instance.offer.backend).facts
         notices = facts.notices if instance.offer.instance.resources.spot else ""
@@ -188,7 +189,7 @@ class Purchases:
         )
 
     def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
-        """Record these handles in the instance. None if it has ended meanwhile: then they are released at once."""
+        """Record these handles in the instance. None: it has ended meanwhile, and they were released at once."""
         store = self.here.store
         while True:
             current = nouns.find(store, Instance, keys.instance(instance.id))
@@ -211,7 +212,7 @@ class Purchases:
             return saved.with_(version=current.version + 1)
 
     def _trying(self, instance: Instance, zone: str) -> Instance | None:
-        """Record where a machine may be next. None if the instance has changed: its purchase ends here."""
+        """Record the zone to try next. None: the instance has changed, and its purchase ends here."""
         saved = instance.with_(trying=zone)
         try:
             self.here.store.commit([nouns.put(saved)])
@@ -219,7 +220,7 @@ class Purchases:
             return None
         return saved.with_(version=instance.version + 1)
 
-    # --- look --------------------------------------------------------------------------------------------------------
+    # --- describe ----------------------------------------------------------------------------------------------------
 
     def describe(self, effect: Describe | DescribeSeveral) -> Sequence[Outcome]:
         units = effect.units if isinstance(effect, DescribeSeveral) else (effect.unit,)
@@ -294,7 +295,7 @@ def _outcome_of(instance: Instance, answer: Machine | BackendError) -> Outcome:
 
 
 def _ports(instance: Instance) -> tuple[int, ...]:
-    """Of a machine that is bought for a gateway."""
+    """The ports to open, for a machine that is bought for a gateway."""
     seat = instance.gateway
     if seat is None or not instance.of_gateway:
         return ()
