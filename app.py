@@ -1,8 +1,8 @@
 """The Lambda behind API Gateway, and the scheduled functions deployed with it.
 
-Importing this creates no client and reads no setting; the first request builds the control plane. The scheduled
-functions are here because Chalice deploys what its app names, each with its own policy. They need no cloud's SDK; the
-functions that do, and those with other triggers, are in `infra/`.
+Importing this module creates no client and reads no setting; the first request builds the control plane. The scheduled
+functions are here because Chalice deploys what its app names, each with its own policy. None of them needs a provider's
+SDK. The functions that do, and those with other triggers, are declared in `infra/`.
 """
 
 from __future__ import annotations

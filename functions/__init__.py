@@ -1,4 +1,5 @@
-"""Lambda entry points: plain functions, no Chalice, one event shape each. The work is done elsewhere.
+"""Lambda entry points: plain functions without Chalice, with one event shape each. The work is done elsewhere.
 
-AWS passes a handler an event and a context; the root is then the process's own. Tests pass another.
+AWS calls a handler with an event and a context, and the handler uses the process's composition root. Tests pass their
+own.
 """

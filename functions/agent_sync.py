@@ -1,6 +1,6 @@
-"""Agents call this: a Function URL, because API Gateway alone would cost more than the rest of the control plane.
+"""The API for agents. It has a Function URL, because API Gateway would cost more than the rest of the control plane.
 
-Only what agents call is answered here. Users call through API Gateway alone, where throttling and access logs are.
+It serves agents' routes only. Users' calls go through API Gateway, which has throttling and access logs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """Passes a Function URL event (payload format 2.0) to the same dispatch as every other request."""
+    """Passes a Function URL event (payload format 2.0) to the dispatcher that every request goes through."""
     http = event["requestContext"]["http"]
     raw = event.get("body") or ""
     body = base64.b64decode(raw) if event.get("isBase64Encoded") else raw.encode()

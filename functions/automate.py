@@ -1,4 +1,4 @@
-"""The target of rules: applies, stops or deletes a stored configuration, once for each event."""
+"""The target of EventBridge rules: applies, stops or deletes a stored configuration, once per event."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """The event is an order, which the rule's input transformer makes of a state change."""
+    """The event is an order, which the rule's input transformer builds from a state change."""
     return (root or lambda_.root()).automate(event)

@@ -1,4 +1,4 @@
-"""The bastion: the steps of setting up users' own hosts and of clearing them. No other function logs in over SSH."""
+"""The bastion: runs the steps that set up and clean up users' own hosts. No other function logs in over SSH."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """A state of a state machine asks for an attempt at a step; so does an effect, where the engine's looks drive the
-    workflow. An attempt takes a few minutes at most."""
+    """Makes one attempt at a step, which takes a few minutes at most. It is invoked by a state of a state machine, or
+    by an effect where the engine itself drives the workflow."""
     here = root or lambda_.root()
     if "effect" in event:
         return provider_functions.perform(here, event)

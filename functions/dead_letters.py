@@ -1,4 +1,5 @@
-"""Reports the events that Lambda gave up. On a schedule: having their queue watched all the time would cost more."""
+"""Reports the events that Lambda gave up on. It runs on a schedule, because polling the queue all the time costs
+more."""
 
 from __future__ import annotations
 

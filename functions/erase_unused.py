@@ -1,4 +1,4 @@
-"""Erases what nobody uses any more, on a schedule: a bounded turn each time."""
+"""Deletes what is no longer used. It runs on a schedule and does a bounded amount of work each time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Calls to providers: effects, and the sweep, the refresh and the check of one account. The only handler that needs
-providers' SDKs: each artefact that has any has a function of its own for it."""
+"""Calls to providers: effects, and the sweep, refresh and check of one account. This is the only handler that needs
+providers' SDKs. Each artefact with SDKs has its own function with this handler."""
 
 from __future__ import annotations
 

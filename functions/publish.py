@@ -1,4 +1,4 @@
-"""Announces state changes on the stage's bus: what the table's stream brings of the event log."""
+"""Publishes state changes to the stage's event bus. It reads the event log from the table's stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """A batch of the stream. Lambda brings it again from the record that is named."""
+    """Handles one batch of the stream. Lambda retries the batch from the record that the result names."""
     again = (root or lambda_.root()).publish(event["Records"])
     return {"batchItemFailures": [{"itemIdentifier": number} for number in again]}

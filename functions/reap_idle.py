@@ -1,5 +1,5 @@
-"""Passes over the due instances and the silent ones: reaps, judges, repeats terminations. On a separate schedule, so
-that machines are released even while hints for everything else pile up."""
+"""Reconciles instances that are due or silent: reaps them, checks their health, repeats terminations. It has its own
+schedule, so that machines are released even while hints for everything else pile up."""
 
 from __future__ import annotations
 

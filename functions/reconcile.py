@@ -1,4 +1,4 @@
-"""Passes: woken by hints, and by the one-minute schedule for whatever is due."""
+"""Runs reconcile passes, for hints and for the one-minute schedule that handles whatever is due."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """An event with `units` is a hint; any other is the schedule's. Both run the same pass. A unit that fails isn't for
-    Lambda to bring again: the pass has put it off."""
+    """An event with `units` is a hint; any other comes from the schedule. Both run the same pass. Lambda doesn't have
+    to retry a unit that failed, because the pass has already rescheduled it."""
     here = root or lambda_.root()
     done = here.reconciler.run(set(here.ports.chain.begin(event).get("units", ())))
     here.ports.count(telemetry.UNITS_FAILED, len(done.failed))

@@ -1,5 +1,5 @@
-"""Has those offers fetched that don't hold until its next turn: one event an account, as with sweeps. Asked by somebody
-else than its schedule, it has all of them fetched. Plans read what is stored.
+"""Requests a refresh of the offers that expire before the next run: one event per account, as with sweeps. If it is
+invoked by anything else than its schedule, it requests all of them. Plans read the stored offers.
 
 For a backend that has just been configured, the API sends the same event itself.
 """

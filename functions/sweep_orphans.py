@@ -1,5 +1,5 @@
-"""Has every account swept, on a schedule: one event an account, for the function that has its provider's SDK. So a slow
-account delays no other, and without accounts nothing is sent."""
+"""Requests a sweep of every account, on a schedule. Each account gets its own event, which goes to the function with
+its provider's SDK. So a slow account doesn't delay another one, and nothing is sent if there are no accounts."""
 
 from __future__ import annotations
 

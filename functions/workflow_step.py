@@ -1,4 +1,4 @@
-"""Stages of starting a task on several nodes, as the states of its state machine ask for them."""
+"""The stages of starting a task on several nodes. The states of its state machine invoke this function."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """Takes the looks that the stage needs. A stage that isn't over after that is told to the state by a callback."""
+    """Checks the stage's progress. If the stage isn't finished by then, the state is answered later, by a callback."""
     return dict(lambda_.run_step((root or lambda_.root()).start_calls, event))

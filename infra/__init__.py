@@ -1,1 +1,2 @@
-"""The AWS resources behind the functions: templates generated from the code's tables, so nothing is written twice."""
+"""The AWS resources behind the functions. Templates are generated from tables in the code, so nothing is declared
+twice."""

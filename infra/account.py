@@ -1,4 +1,4 @@
-"""The account that a command works in, and AWS's errors in words that say what to do."""
+"""The AWS account that a command works in, and AWS's errors with a hint on what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AwsAccount:
 
 
 def checked(stage: str) -> str:
-    """Stages share an account and are told apart by this name alone: every resource carries it."""
+    """Several stages may share an account. Only this name tells them apart, and every resource carries it."""
     if not STAGE.fullmatch(stage):
         raise Invalid(
             f"{stage!r} can't name a stage: use up to 21 lower-case letters, digits and dashes, a letter first.",
@@ -49,7 +49,7 @@ def client(service: str) -> Any:
 
 
 def here(region: str | None = None, profile: str | None = None) -> AwsAccount:
-    """Everything below this call, boto3 and PynamoDB alike, finds region and credentials in the environment."""
+    """Puts region and credentials into the environment, where boto3 and PynamoDB look for them."""
     if profile:
         os.environ["AWS_PROFILE"] = profile
     if region:
@@ -79,7 +79,7 @@ def _usual_partition(region: str, arn: str) -> None:
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """What the SDK raises, as an error with a way out."""
+    """Turns an exception of the SDK into an error with a hint."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

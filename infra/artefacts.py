@@ -1,18 +1,17 @@
-"""The zips that the functions run from, and what each may weigh.
-
-| artefact  | what is in it                                                | run by                                    |
+"""The zip files that the functions run from, and their size limits.
+| artefact  | contents                                                     | used by                                   |
 |-----------|--------------------------------------------------------------|-------------------------------------------|
 | `chalice` | what `chalice package` packs, and the packages that it needs | the API and the schedules of `app.py`     |
 | `clouds`  | `functions` and `chalicelib`, with boto3 and acme            | `provider_clouds`                         |
 | another   | the same, with the SDKs of its providers                     | the `provider_…` of its name              |
 | `ssh`     | the same, with paramiko                                      | `bootstrap_host`                          |
 
-Which providers there are, and from which artefact each runs, is in `backends/registry.py`. A provider's SDK may be
-larger than all of this, so each provider with one gets an artefact of its own, and no other function has it.
+`backends/registry.py` lists the providers and the artefact of each. A provider's SDK may be larger than everything
+else, so each provider that has one gets its own artefact, and no other function contains it.
 
-Packages come from `requirements-dev.lock`, by hash, as wheels for Lambda's machines, whatever machine this is. What no
-function calls is left out: botocore describes 400 services in 25 MB, and a cold start reads what it needs from the zip.
-The same input makes the same bytes: a zip is named by the digest of what goes into it, so that an unchanged one is
+Packages are installed from `requirements-dev.lock`, by hash, as wheels for Lambda's platform, whatever machine this
+runs on. What no function calls is left out: botocore describes 400 services in 25 MB, and a cold start reads what it
+needs from the zip. Builds are reproducible. A zip is named after the digest of its inputs, so an unchanged one is
 neither built nor uploaded again.
 """
 
@@ -52,10 +51,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 
 @dataclass(frozen=True)
 class ArtefactKind:
-    """An artefact that can be built."""
+    """A kind of artefact that can be built."""
 
     packages: tuple[str, ...]
-    most_zipped: int = 50 * MEGABYTE  # what Lambda takes in one piece
+    most_zipped: int = 50 * MEGABYTE  # Lambda's limit for a direct upload
 
 
 def _kinds() -> Mapping[str, ArtefactKind]:
@@ -75,21 +74,20 @@ KINDS = _kinds()
 class Artefact:
     name: str
     path: Path
-    digest: str  # of what went into it
+    digest: str  # of its inputs
     zipped: int
     unzipped: int
 
     @property
     def key(self) -> str:
-        """Where it lies in the bucket."""
+        """Its key in the bucket."""
         return f"deploy/{self.name}-{self.digest}.zip"
 
 
 def build(
     chalice_zip: Path, python: str = PYTHON, *, folder: Path = BUILD, say: Callable[[str], None] = print
 ) -> dict[str, Artefact]:
-    """Every artefact, with packages for this version of Python. Raises Invalid for one that is larger than its
-    limit."""
+    """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
     made: dict[str, Artefact] = {}
     with alone(folder / "packages", say):
         for name, kind in KINDS.items():
@@ -101,7 +99,7 @@ def build(
 
 @contextmanager
 def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Two deployments from one clone, of two stages for instance, build one after the other."""
+    """A lock, so that two deployments from one clone (of two stages, for instance) build one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as turn:
         try:
@@ -160,7 +158,7 @@ def check(artefact: Artefact, kind: ArtefactKind) -> None:
 def packages(
     kind: ArtefactKind, python: str = PYTHON, folder: Path = BUILD, say: Callable[[str], None] = print
 ) -> Path:
-    """A folder with the packages of one kind, installed once for what the lock says of them."""
+    """A folder with the packages of one kind. They are installed once for each version of their part of the lock."""
     lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages, python)
     wanted = "\n".join([lock, python, *PLATFORMS, *sorted(SERVICES)])
     place = folder / "packages" / hashlib.sha256(wanted.encode()).hexdigest()[:20]
@@ -190,7 +188,7 @@ def _install(lock: str, python: str, file: Path, into: Path) -> None:
 
 
 def strip(installed: Path) -> None:
-    """Without what isn't read in Lambda, and without what differs from one installation to the next."""
+    """Removes what Lambda doesn't read, and what differs between two installations of the same packages."""
     for models in (installed / "botocore" / "data").glob("*/"):
         if models.name not in SERVICES:
             shutil.rmtree(models)
@@ -225,5 +223,5 @@ def _of_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _is_code(name: str) -> bool:
-    """Not what Python made of it here."""
+    """Is it source code, rather than bytecode that Python compiled here?"""
     return not name.endswith("/") and "__pycache__" not in name

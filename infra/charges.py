@@ -1,8 +1,7 @@
-"""What the stacks cost while nothing happens, and what a function's calls cost: the part of the bill that the templates
-decide.
+"""What the stacks cost while idle, and what a function's calls cost: the part of the bill that the templates decide.
 
-Every resource type that the templates may have is named here with its charge for merely existing. None of them has such
-a charge. A test fails for a template with a type that isn't named, so whoever adds one has to look up its price.
+Every resource type that the templates may use is listed here with its standing charge, which is zero for all of them.
+A test fails for a template with a type that isn't listed, so whoever adds one has to look up its price.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ CHARGES: Mapping[str, str] = {
     "AWS::StepFunctions::StateMachine": FREE,
 }
 
-# What would have one all the same, in a resource of those types.
+# Properties that add a standing charge to a resource of those types.
 STANDING = frozenset(
     {"CacheClusterEnabled", "ProvisionedConcurrencyConfig", "ProvisionedThroughput", "SnapStart", "Tier"}
 )
@@ -50,12 +49,12 @@ GB = 1024**3
 
 
 def unknown(template: Mapping[str, Any]) -> list[str]:
-    """Resource types whose charge nobody looked up."""
+    """Resource types that aren't listed here."""
     return sorted({resource["Type"] for resource in template["Resources"].values() if "Type" in resource} - {*CHARGES})
 
 
 def standing(template: Mapping[str, Any]) -> list[str]:
-    """Properties that are paid for whether or not anything happens."""
+    """Properties in the template that cost money even while nothing happens."""
     found = []
     for name, resource in template["Resources"].items():
         properties = resource.get("Properties", {})
@@ -66,7 +65,8 @@ def standing(template: Mapping[str, Any]) -> list[str]:
 
 
 def usage(counted: Mapping[tuple[str, str], float]) -> dict[str, float]:
-    """The meter's counts, as what is billed. `within`: a function, or one at a kind of work, `function/work`."""
+    """Converts the meter's counts into billed usage. `within`: a function, or one kind of its work
+    (`function/work`)."""
     memory = {function.name: function.memory for function in FUNCTIONS}
     found: Counter[str] = Counter()
     for (what, within), amount in counted.items():
@@ -95,12 +95,12 @@ BILLED = {
 
 
 def announced(changes: float, calls: float) -> dict[str, float]:
-    """What one state change uses, of so many that the function which follows the log announced in so many calls."""
+    """The usage per state change, where the publishing function announced this many changes in this many calls."""
     return {"bus events": 1.0, **scaled(usage({("lambda", "publish"): calls}), 1 / changes)}
 
 
 def less(more: Usage, part: Usage, times: float = 1.0) -> dict[str, float]:
-    """What is left without so many of the part."""
+    """The usage without this many times the part."""
     return {what: amount - times * part.get(what, 0.0) for what, amount in more.items()}
 
 

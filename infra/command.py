@@ -1,4 +1,4 @@
-"""What the commands have in common: options, questions, errors without a traceback, JSON at the end."""
+"""What the commands share: options, confirmation prompts, errors without a traceback, JSON output at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Agree = Callable[[str], bool]
 
 
 class Declined(DstackError):
-    """Whoever was asked said no."""
+    """The user answered no."""
 
 
 def parser(module: str, does: str) -> argparse.ArgumentParser:

@@ -1,15 +1,15 @@
-"""`make deploy STAGE=dev`: a control plane in your AWS account, made or brought up to date.
+"""`make deploy STAGE=dev`: creates or updates a control plane in your AWS account.
 
-Each step looks at what is there and does only what is missing, so after any failure, or a broken connection, the same
-command goes on where it stopped. It keeps no state of its own: what is deployed is what CloudFormation says.
+Each step checks what exists and does only what is missing. So after a failure or a lost connection, the same command
+continues where it stopped. It keeps no state of its own: CloudFormation knows what is deployed.
 
-1. The stack `dstack-<stage>-data`: what must outlive everything else. Nothing here ever deletes it.
-2. The install's keys, in Parameter Store. Made once; CloudFormation and its templates never see them.
-3. The functions' code and the agent program, uploaded unless they are there.
-4. The stack `dstack-<stage>`: everything else. What will change is shown first, and made after a yes (or `--yes`).
-   CloudFormation replaces functions between two events, so runs go on meanwhile; it undoes what it can't finish.
-5. The stack `dstack-<stage>-spending`: the alarm on its spending. Without it, the rest stays deployed.
-6. The admin and the project `main`, if there are none. The token is shown this once: only its hash is stored.
+1. The stack `dstack-<stage>-data`: what must outlive everything else. This command never deletes it.
+2. The install's keys, in Parameter Store. They are created once; CloudFormation and its templates never see them.
+3. The functions' code and the agent program, which are uploaded unless they are there already.
+4. The stack `dstack-<stage>`: everything else. The changes are shown first, and made after confirmation (or `--yes`).
+   CloudFormation replaces functions between two events, so runs continue meanwhile. It rolls back what it can't finish.
+5. The stack `dstack-<stage>-spending`: the spending alarm. If it fails, the rest stays deployed.
+6. The admin and the project `main`, if there are none. The token is shown only once, because only its hash is stored.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KEYS = ("install-key", "master-key")
 
 @dataclass
 class DeployReport:
-    """What `--json` prints at the end."""
+    """The output of `--json`."""
 
     stage: str
     account: str = ""
@@ -103,10 +103,10 @@ class Deployment:
         self._timed("alarm", lambda: self._set_alarm(before))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
-        self._timed("first start", self._first_start)  # last, so that nothing fails between the token and its reader
+        self._timed("first start", self._first_start)  # last, so that nothing can fail before the token is shown
 
     def _not_chalices(self) -> None:
-        """What `chalice deploy` made would go on beside ours, on the same table."""
+        """Refuses if `chalice deploy` was used: its functions would keep running beside ours, on the same table."""
         functions = self.clients("lambda")
         with explained("look for functions"), suppress(functions.exceptions.ResourceNotFoundException):
             functions.get_function(FunctionName=f"{ALONE}-{self.stage}-reconcile")
@@ -143,7 +143,7 @@ class Deployment:
         self.report.changes += [f"{stack.name}: {change.action} {change.id}" for change in proposal.changes]
 
     def _bring_up_data(self, stack: Stack) -> None:
-        """A stage that is older than the region in its bucket's name keeps its bucket, with all that is in it."""
+        """A stage from before bucket names contained the region keeps its bucket and everything in it."""
         stack.settle()
         parameters = {"Stage": self.stage}
         if course(stack.status()) == "change":
@@ -160,9 +160,9 @@ class Deployment:
             given = {name: value for name, value in self.parameters.items() if name in known}
             self._bring_up(stack, old | given, TemplateBody=json.dumps(spending.template(self.stage)))
         except (Refused, command.Declined) as error:
-            self.say(spending.refused(error.message))
+            self.say(spending.describe_refusal(error.message))
         else:
-            self.say(spending.told(stack.parameters()))
+            self.say(spending.describe(stack.parameters()))
 
     def _ask(self, stack: Stack, proposal: Proposal) -> None:
         self.say(f"{stack.name}: {len(proposal.changes)} changes")
@@ -171,14 +171,14 @@ class Deployment:
         agreed = False
         try:
             agreed = self.agree(f"Make these changes of {stack.name} in account {self.where.id}, {self.where.region}?")
-        finally:  # whoever is asked may break off
+        finally:  # the user may interrupt the prompt
             if not agreed:
                 stack.drop(proposal.id)
         if not agreed:
             raise command.Declined(f"{stack.name} is left as it was.")
 
     def _make_keys(self, table: str) -> None:
-        """Nobody reads what a control plane has sealed without its keys: new ones are made for an empty table only."""
+        """Creates keys only for an empty table, because sealed data can't be read without the keys that sealed it."""
         ssm, names = self.clients("ssm"), [f"{installed.prefix(self.stage)}/{key}" for key in KEYS]
         with explained("make the install's keys"):
             there = {one["Name"] for one in ssm.get_parameters(Names=names)["Parameters"]}
@@ -193,7 +193,7 @@ class Deployment:
                 ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False)
 
     def _install_id(self) -> str:
-        """Which the machines of this stage bear, and no other's, so that its functions change no other's."""
+        """The id in the tag of this stage's machines. It keeps its functions from changing another stage's machines."""
         name = f"{installed.prefix(self.stage)}/{KEYS[0]}"
         with explained("read the install's keys"):
             found = self.clients("ssm").get_parameter(Name=name, WithDecryption=True)
@@ -221,20 +221,22 @@ class Deployment:
         self.report.api_url, self.report.agent_url = found.api_url, found.agent_url
 
     def _ask_for_offers(self) -> None:
-        """The catalog's schedule fires hours from now, and nothing is bought without offers."""
+        """Requests offers now: the catalog's schedule first fires in some hours, and nothing can be bought without
+        offers."""
         with explained("refresh the catalog"):
             name = f"dstack-{self.stage}-refresh_catalog"
             self.clients("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
 
     def _tidy(self, bucket: str, current: set[str], template: str) -> None:
-        """What is deployed now is kept, which is what a failed deployment would go back to, and what others upload."""
+        """Deletes old uploads. It keeps what is deployed now, as a failed deployment rolls back to it, and others'
+        uploads."""
         s3, current = self.clients("s3"), current | {_template_key(template)}
         with explained(f"delete old code from {bucket}"):
             for key in uploads.unused(uploads.listed(s3, bucket), current, datetime.now(UTC)):
                 s3.delete_object(Bucket=bucket, Key=key)
 
     def _room(self) -> int:
-        """Concurrent executions that are this stage's to share out: what others reserved in the account is theirs."""
+        """The concurrent executions that this stage may reserve: the account's, less what others have reserved."""
         functions = self.clients("lambda")
         with explained("read the account's limit of concurrent functions"):
             free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])

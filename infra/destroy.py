@@ -1,7 +1,7 @@
-"""`make destroy STAGE=dev`: everything of a stage that can be made again goes. Its data and its keys stay.
+"""`make destroy STAGE=dev`: deletes everything of a stage that can be recreated. Its data and keys stay.
 
-A control plane that is gone ends no machines, so while it has any, or volumes that it created, it isn't destroyed:
-they would cost money with nobody to see it.
+A destroyed control plane can't terminate machines. So it isn't destroyed while it still has machines, or volumes that
+it created: they would cost money without anybody noticing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
             nobody_left_alone(given.stage, _left(given.stage))
         remove(main_, where, say, agree)
         report.deleted = main_.name
-    if alarm.found() is not None:  # it watches over what isn't there any more
+    if alarm.found() is not None:  # it watches resources that no longer exist
         alarm.delete()
         say(f"{alarm.name} is deleted.")
     report.kept = kept(data, given.stage)
@@ -66,7 +66,7 @@ def remove(stack: Stack, where: AwsAccount, say: command.Say, agree: command.Agr
 
 
 def kept(data: Stack, stage: str) -> list[str]:
-    """What stays. A stack that was only proposed, or was undone, has nothing in it: that goes, too."""
+    """What stays. A stack that was only proposed, or was rolled back, is empty and is deleted, too."""
     if course(data.status()) in ("create", "clear"):
         data.delete()
         return []
@@ -78,7 +78,7 @@ def _left(stage: str) -> list[str]:
         try:
             return list(installed.costing(installed.root(installed.settings(stage)).ports.store))
         except NotDeployed:
-            return []  # it was never whole, so it has bought nothing
+            return []  # it was never complete, so it has bought nothing
 
 
 def nobody_left_alone(stage: str, left: Sequence[str]) -> None:

@@ -1,35 +1,35 @@
-"""The table of functions, from which everything else about them is rendered: `.chalice/`, and the stack in `stateless`.
+"""The table of functions. Everything else about them is generated from it: `.chalice/`, and the stack in `stateless`.
 
 `python -m infra.functions` writes `.chalice/config.json` and `.chalice/policies/*.json`, for a `chalice deploy` that
 names no stage.
 
-Hints, effects and schedules are asynchronous invocations. Lambda keeps such an event, repeats it twice if the function
-raises, a minute later and then two, and for as long as the account has no execution free. `lasts` ends that after the
-time that the two repetitions need. It could wait for six hours, but nothing here is worth so much: what a hint names is
-due, so the schedule finds it within a minute; a schedule's next event comes anyway; and an effect has an `act_until`,
-mostly within half a minute, after which the executor drops it and its unit plans it again. So what an outage leaves
-behind is bounded, and no backlog of stale events has to be worked off afterwards. An event that was given up goes to
-the dead-letter queue, whose events `dead_letters` reports.
+Retries. Hints, effects and schedules are asynchronous invocations. If the function raises, Lambda retries such an event
+after one minute and again after two more. It also retries while the account has no execution free. `max_event_age` ends
+that after the time that the two retries need. Lambda could keep an event for six hours, but no event here is worth
+that. What a hint names is due, so the schedule finds it within a minute. A schedule's next event comes anyway. An
+effect has an `act_until`, mostly within half a minute, after which the executor drops it and its unit plans it again.
+So an outage leaves a bounded backlog, and no stale events have to be handled afterwards. An event that Lambda gives up
+on goes to the dead-letter queue, which `dead_letters` reports.
 
-What must not happen is that a provider's outage, when every call hangs until its timeout, or a thousand hosts that are
-added or away at once, leave no execution for agents and people. Providers' functions and `bootstrap_host` alone make
-such calls. So these have reserved concurrency, which is a bound as much as a reservation: the rest of their events wait
-in Lambda, state machines call again, and `agent_sync` and `api` have all other executions. What is reserved is taken
-from all others even while it sleeps, so it is a tenth of the account's for each, 50 at most, and a third for all of
-them together. AWS wants 100 to stay unreserved, and a
-new account may have 10 executions at once in all. There a stack that reserves any can't be deployed, so none are
-(`reserved` is empty), and an outage can take all ten for as long as a call hangs, a minute for most. Meanwhile Lambda
-refuses other calls: agents repeat theirs by themselves, people repeat theirs, and events wait. Whoever runs more than a
-few machines asks AWS for more executions, which is free; the next deployment reserves some. A pass waits for nobody, so
-any number may run at once: where two meet, one of them loses its commit and decides again.
+Reserved concurrency. In a provider's outage every call hangs until its timeout, and a thousand hosts may be added or
+unreachable at once. Neither may take all executions from agents and people. Only the providers' functions and
+`bootstrap_host` make such calls, so these have reserved concurrency, which is a limit as much as a reservation. The
+rest of their events wait in Lambda, state machines retry, and `agent_sync` and `api` have all other executions. A
+reservation takes executions from all others even while it is idle, so each gets a tenth of the account's limit, 50 at
+most, and all of them together a third. AWS requires 100 to stay unreserved, and a new account may have a limit of 10. A
+stack with reservations can't be deployed there, so it has none (`reserved` is empty), and an outage can take all ten
+for as long as a call hangs, a minute for most. Meanwhile Lambda rejects other calls: agents retry by themselves, people
+have to, and events wait. Anybody who runs more than a few machines should ask AWS for a higher limit, which is free;
+the next deployment then reserves some. Passes don't wait for each other, so any number may run at once. If two decide
+about the same unit, one of them loses its commit and decides again.
 
-What anybody may call, `api` and `agent_sync`, has a bound for the opposite reason: a flood of strangers' calls is
-refused by AWS beyond a fifth of the account's executions each, 200 at most, and passes go on. API Gateway also refuses
-more than `stateless.CALLS` a second; a Function URL has no such setting.
+The public functions `api` and `agent_sync` are limited for the opposite reason. AWS rejects a flood of calls beyond a
+fifth of the account's limit each, 200 at most, and passes continue. API Gateway also rejects more than
+`stateless.CALLS` a second; a Function URL has no such setting.
 
-A timeout is what the longest useful call needs: API Gateway gives up after 29 s, an agent before that; a pass repeats
-what it didn't finish. Memory buys CPU in proportion (1,769 MB are one core), which is what a cold start waits for; so
-functions that people wait for have more of it than their data needs.
+Sizes. A timeout is what the longest useful call needs. API Gateway gives up after 29 s, an agent before that, and a
+pass repeats what it didn't finish. CPU grows with memory (1,769 MB are one core), and a cold start waits for CPU. So
+functions that people wait for have more memory than their data needs.
 """
 
 from __future__ import annotations
@@ -48,15 +48,21 @@ from infra.policies import Grant, in_file
 ROOT = Path(__file__).resolve().parents[1]
 CHALICE = "chalice"  # the artefact of app.py, made by `chalice package`; plain functions without an SDK run from it too
 UNNAMED = "dev"  # the stage of a `chalice deploy` that names none
-APP, ALONE = "dstack", "dstack-chalice"  # begins the names of its functions: it would replace ours if they had theirs
+APP, ALONE = (
+    "dstack",
+    "dstack-chalice",
+)  # prefixes of function names; Chalice's differ, or they would replace ours
 SSH = "ssh"  # the artefact that logs in
 
-NEW_ACCOUNT = 10  # executions at once, at worst
-UNRESERVED = 100  # executions that AWS wants to stay free for functions without a reservation
-SHARE, ENOUGH = 10, 50  # of a bounded function: this part of the account's, and no more than that
-TOGETHER = 3  # this part of the account's for all of them, however many artefacts there are
-PUBLIC_SHARE, PUBLIC_ENOUGH = 5, 200  # of a public one
-REPETITIONS, PAUSES = 2, 60 + 120  # of an event whose function raised; seconds that Lambda waits between, in all
+NEW_ACCOUNT = 10  # the lowest limit of concurrent executions
+UNRESERVED = 100  # executions that AWS requires to stay free for functions without a reservation
+SHARE, RESERVED_MAX = (
+    10,
+    50,
+)  # of a bounded function: one SHARE-th of the account's limit, and a maximum
+TOGETHER = 3  # of all bounded functions together, however many artefacts there are
+PUBLIC_SHARE, PUBLIC_MAX = 5, 200  # the same for a public function
+REPETITIONS, PAUSES = 2, 60 + 120  # retries after an exception; the seconds that Lambda waits before them in total
 
 
 @dataclass(frozen=True)
@@ -69,14 +75,14 @@ class Function:
     artefact: str = CHALICE
     chalice: str = ""  # the logical id, if Chalice deploys it
     every: str = ""  # a rate
-    asked: bool = False  # by asynchronous events of other functions, which aren't lost unseen
-    reads: tuple[str, ...] = ()  # of the stage's parameters, besides its settings
-    bounded: bool = False  # runs no more often at once than the account's share
-    public: bool = False  # whoever knows its address may call it: it has a bound, too
-    loops: bool = False  # asks for others that ask for it again: `runtime/event_chains.py` ends such a chain
+    async_events: bool = False  # other functions send it asynchronous events: failed ones become dead letters
+    reads: tuple[str, ...] = ()  # the stage's parameters that it reads besides the settings
+    bounded: bool = False  # has reserved concurrency
+    public: bool = False  # anybody who knows its address may call it, so it has reserved concurrency, too
+    loops: bool = False  # invokes functions that invoke it again: `runtime/event_chains.py` ends such a chain
     url: bool = False
-    vpc: bool = False  # may be put into one
-    follows: bool = False  # the log of events, by the table's stream
+    vpc: bool = False  # may be put into a VPC
+    reads_event_log: bool = False  # from the table's stream
 
     @property
     def id(self) -> str:
@@ -89,32 +95,33 @@ class Function:
 
     @property
     def allowed(self) -> tuple[Grant, ...]:
-        dead_letters = (may.SEND_DEAD_LETTERS,) if self.asked or self.follows else ()
+        dead_letters = (may.SEND_DEAD_LETTERS,) if self.async_events or self.reads_event_log else ()
         return (may.logs(self.name), may.settings(self.parameters), *self.grants, *dead_letters)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """By the last parts of their names."""
+        """The last parts of the parameters' names."""
         return ("settings", *self.reads)
 
     def environment(self, stage: str, variables: Mapping[str, str]) -> dict[str, str]:
         return {"DSTACK_KEYS": f"/dstack-{stage}", "DSTACK_READS": ",".join(self.parameters), **variables}
 
     @property
-    def lasts(self) -> int:
-        """Seconds after which an event is given up: when the last repetition began, if each attempt took longest."""
+    def max_event_age(self) -> int:
+        """Seconds after which Lambda gives up on an event: the start of the last retry, if each attempt takes the
+        longest."""
         return PAUSES + REPETITIONS * self.timeout
 
 
 def _provider(artefact: str) -> Function:
-    """What works on the accounts of the providers whose SDKs an artefact has."""
+    """The function that works on the accounts of an artefact's providers."""
     return Function(
         may.provider(artefact),
         memory=512,
         timeout=180,  # a provider's call has 60 s; fetching the offers of an account makes many, most of them at once
         handler="functions.provider.handler",
         artefact=artefact,
-        asked=True,
+        async_events=True,
         bounded=True,
         loops=True,
         reads=(
@@ -167,7 +174,7 @@ FUNCTIONS = (
         timeout=30,  # a pass stops in time by itself; the next one goes on
         chalice="Reconcile",
         every="rate(1 minute)",
-        asked=True,
+        async_events=True,
         loops=True,
         grants=may.PASS,
     ),
@@ -225,7 +232,7 @@ FUNCTIONS = (
         "automate",
         memory=512,
         timeout=60,
-        asked=True,
+        async_events=True,
         reads=("master-key",),
         grants=(*(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.CATALOG, may.LIST),),
     ),
@@ -233,7 +240,7 @@ FUNCTIONS = (
         "publish",
         memory=256,
         timeout=60,  # a batch is ten calls to the bus at most, or as many as its records have events
-        follows=True,
+        reads_event_log=True,
         grants=(may.READ_ONE, *may.STREAM, may.ANNOUNCE),
     ),
     Function("workflow_step", memory=512, timeout=60, grants=may.PASS),  # a state gives a call a minute
@@ -242,7 +249,7 @@ FUNCTIONS = (
         memory=512,
         timeout=240,  # the longest step has 180 s, and its outcome is committed after that
         artefact=SSH,
-        asked=True,
+        async_events=True,
         bounded=True,
         loops=True,
         reads=("install-key", "master-key"),
@@ -263,11 +270,11 @@ PUBLIC = tuple(function for function in FUNCTIONS if function.public)
 
 
 def reserved(limit: int = NEW_ACCOUNT) -> dict[str, int]:
-    """Executions of each function that has a bound, in an account with so many at once, by its name. Those that call
-    providers come first; a small account has none to reserve for any."""
+    """The reserved concurrency by function name, for an account with this limit. Functions that call providers come
+    first; a small account has nothing to reserve."""
     made: dict[str, int] = {}
     of_each = max(SHARE, TOGETHER * len(BOUNDED))
-    for functions, share, most in ((BOUNDED, of_each, ENOUGH), (PUBLIC, PUBLIC_SHARE, PUBLIC_ENOUGH)):
+    for functions, share, most in ((BOUNDED, of_each, RESERVED_MAX), (PUBLIC, PUBLIC_SHARE, PUBLIC_MAX)):
         each = min(most, limit // share)
         if limit - sum(made.values()) - each * len(functions) < UNRESERVED:
             break
@@ -283,7 +290,7 @@ def named(name: str) -> Function:
 
 
 def config(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, Any]:
-    """`.chalice/config.json`. `policies` are the files that it names."""
+    """The contents of `.chalice/config.json`. `policies` makes the files that it names."""
     given = variables or {}
     deployed = {function.name: _chalice(function, stage, given) for function in FUNCTIONS if function.chalice}
     api = deployed.pop("api")
@@ -295,7 +302,7 @@ def config(stage: str, variables: Mapping[str, str] | None = None, app: str = AP
         **api,
         "lambda_functions": {"api_handler": api, **deployed},
     }
-    # Of any other stage, Chalice would guess the policies: so it is to refuse it.
+    # For any other stage Chalice would guess the policies, so this makes it refuse.
     return {"version": "2.0", "app_name": app, "manage_iam_role": False, "stages": {stage: made}}
 
 
@@ -310,7 +317,7 @@ def _chalice(function: Function, stage: str, variables: Mapping[str, str]) -> di
 
 
 def policies(stage: str, app: str = APP) -> dict[str, dict[str, Any]]:
-    """By the names of their files."""
+    """The policies by file name."""
     return {f"policies/{each.name}.json": in_file(_allowed(each, app), stage) for each in FUNCTIONS if each.chalice}
 
 
@@ -321,7 +328,7 @@ def _allowed(function: Function, app: str) -> tuple[Grant, ...]:
 
 
 def files(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, str]:
-    """What stands in `.chalice/`, by path."""
+    """The files in `.chalice/`, by path."""
     made = {"config.json": config(stage, variables, app), **policies(stage, app)}
     return {path: json.dumps(content, indent=2) + "\n" for path, content in made.items()}
 

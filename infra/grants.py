@@ -1,4 +1,4 @@
-"""What functions are granted: what a root needs, and what each kind of work adds to it."""
+"""The functions' permissions: what every composition root needs, and what each kind of work adds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAKE = Grant("Wake", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage
 
 
 def provider(artefact: str) -> str:
-    """The name of the function that works on the accounts of an artefact's providers."""
+    """The name of the function for the providers of an artefact."""
     return f"provider_{artefact}"
 
 
@@ -36,8 +36,8 @@ def dead_letter_queue(stage: str) -> str:
 _PROVIDERS = tuple(f"lambda:function:dstack-{{stage}}-{provider(artefact)}" for artefact in artefacts())
 ACCOUNTS = Grant("Accounts", ("lambda:InvokeFunction",), _PROVIDERS)
 EFFECTS = Grant("Effects", ("lambda:InvokeFunction",), (*_PROVIDERS, "lambda:function:dstack-{stage}-bootstrap_host"))
-# What is committed about a workflow begins its execution, and tells it what it waits for. The second is by a token that
-# only the execution has given out: AWS knows no narrower resource, and refuses it to whoever is allowed a narrower one.
+# A commit about a workflow starts its execution, and sends it the result that it waits for. Sending takes a token that
+# the execution has given out. AWS has no narrower resource for it, and denies it to a policy with a narrower one.
 DRIVE = (
     Grant(
         "Drive",
@@ -52,16 +52,16 @@ STREAM = (
         ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
         (f"{TABLE}/stream/*",),
     ),
-    Grant("Streams", ("dynamodb:ListStreams",), ("*",)),  # which knows no narrower resource
+    Grant("Streams", ("dynamodb:ListStreams",), ("*",)),  # AWS has no narrower resource for it
 )
 ANNOUNCE = Grant("Announce", ("events:PutEvents",), ("events:event-bus/dstack-{stage}",))
-SEND_DEAD_LETTERS = Grant(  # by Lambda, in the function's name
+SEND_DEAD_LETTERS = Grant(  # Lambda does it with the function's role
     "SendDeadLetters", ("sqs:SendMessage",), (f"sqs:{dead_letter_queue('{stage}')}",)
 )
 READ_DEAD_LETTERS = Grant(
     "ReadDeadLetters", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), (f"sqs:{dead_letter_queue('{stage}')}",)
 )
-# What Lambda does in a function's name. These actions know no narrower resource.
+# What Lambda does with a function's role. AWS has no narrower resource for these actions.
 TRACE = Grant("Trace", ("xray:PutTelemetryRecords", "xray:PutTraceSegments"), ("*",))
 NETWORK = Grant(
     "Network",
@@ -75,11 +75,12 @@ NETWORK = Grant(
     ),
     ("*",),
 )
-LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it S3 says of a missing object that it is forbidden
+LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it, S3 answers "forbidden" for a missing object
 CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))
 
-# What concludes an outcome decides about any unit: it reads whatever that needs, commits, and wakes. No pass deletes.
+# A function that handles an outcome decides about any unit: it reads what that needs, commits, and sends hints. No pass
+# deletes anything.
 CONCLUDE = (READ, QUERY, PUT, WAKE, *DRIVE, CATALOG, LIST)
 PASS = (*CONCLUDE, EFFECTS)
 
@@ -89,7 +90,7 @@ def blobs(sid: str, actions: tuple[str, ...], *folders: str) -> Grant:
 
 
 def settings(names: tuple[str, ...]) -> Grant:
-    """Of the stage's parameters, those alone that a function has a use for."""
+    """Reads only those of the stage's parameters that the function uses."""
     return Grant("Settings", ("ssm:GetParameters",), tuple(f"ssm:parameter/dstack-{{stage}}/{name}" for name in names))
 
 
@@ -97,22 +98,22 @@ LINES = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
 def logs(function: str) -> Grant:
-    """Of the group that the stack makes. It can't make one: that would have no end of its retention."""
+    """Writes to the log group that the stack creates. It can't create one, which would keep its logs forever."""
     group = f"logs:log-group:/aws/lambda/dstack-{{stage}}-{function}:*"
     return Grant("Logs", LINES, (group,))
 
 
 def own_logs(app: str) -> Grant:
-    """Of the functions of an app that Chalice deploys by itself, and makes no groups for."""
+    """Log groups of functions that Chalice deploys by itself, without creating groups for them."""
     return Grant("Logs", ("logs:CreateLogGroup", *LINES), (f"logs:log-group:/aws/lambda/{app}-{{stage}}*",))
 
 
 def of_providers(artefact: str) -> tuple[Grant, ...]:
-    """What the artefact's providers need where an account has no key of its own, and so is called in the function's
-    name. Of AWS: reading has no narrower resource than all; what is created must bear our tag, and only what bears it
-    is changed."""
+    """What the artefact's providers need for accounts without a key of their own, which are called with the function's
+    role. For AWS: reading has no narrower resource than everything; created resources must have our tag, and only
+    resources with the tag can be changed."""
     return tuple(
-        Grant(f"{name.title()}{each.sid}", each.actions, each.things, each.only_if, abroad=True)
+        Grant(f"{name.title()}{each.sid}", each.actions, each.resources, each.condition, any_region=True)
         for name in artefacts()[artefact]
         for each in permissions_of(name)
     )

@@ -1,4 +1,4 @@
-"""A stage, seen with the deployer's own credentials: by the code that the functions run, on the same table."""
+"""A deployed stage, accessed with the deployer's own credentials: the functions' code on the same table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
 
-# Of the deployer's variables, those that become every function's.
+# The deployer's environment variables that are passed on to every function.
 PASSED = (
     *("DSTACK_API_URL", "DSTACK_AGENT_URL", "DSTACK_SYNC_SECONDS", "DSTACK_AWS_ENDPOINT", "DSTACK_LONGEST_CHAIN"),
     *("DSTACK_FAKE_CLOUD", "DSTACK_FAKE_CLOUD_NAME"),
@@ -27,7 +27,7 @@ PASSED = (
 
 
 def prefix(stage: str) -> str:
-    """The path of a stage's parameters."""
+    """The path of a stage's parameters in Parameter Store."""
     return f"/dstack-{stage}"
 
 
@@ -46,7 +46,7 @@ def root(found: LambdaSettings) -> LambdaRoot:
 
 
 def costing(store: Store) -> Iterator[str]:
-    """What goes on costing money, or using hosts, when nobody looks after it any more."""
+    """What would continue to cost money, or to use hosts, without a control plane."""
     for name in every(store, "projects", "name/"):
         project = name.key.sk.removeprefix("name/")
         project_id = nouns.pointed(name)
@@ -62,7 +62,7 @@ def costing(store: Store) -> Iterator[str]:
 
 
 def _owners(store: Store, project_id: str) -> Iterator[str]:
-    """Of machines and hosts: fleets, and gateways, which may have bought machines of their own. One that is deleted may
-    still have some that are not gone yet."""
+    """The owners of machines and hosts: fleets, and gateways, which may have bought their own machines. A deleted owner
+    may still have machines that aren't gone yet."""
     yield from (nouns.pointed(fleet) for fleet in every(store, f"project/{project_id}", "fleet-name/"))
     yield from (nouns.read(Gateway, each).id for each in all_of(store, "gsi1", keys.gateways_of(project_id)))

@@ -1,7 +1,7 @@
-"""`make token STAGE=dev`: a new token for the admin of a stage whose own is lost.
+"""`make token STAGE=dev`: a new token for a stage's admin who has lost theirs.
 
-Whoever may read the stage's keys and write its table may do this: the old token, of which only the hash is stored, ends
-at once.
+Anybody who may read the stage's keys and write its table may do this. The old token, of which only the hash is stored,
+stops working at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""`chalice package`, run in a folder of its own: the API's zip, and the template of everything.
+"""Runs `chalice package` in a folder of its own: the API's zip, and the template of everything.
 
-In a folder of its own, because Chalice takes whatever lies beside `app.py`, and because a stage's `.chalice` is
-rendered there: the one in the repository is for whoever uses Chalice directly. Chalice is not asked for the functions'
-packages: `artefacts` installs those from the lock, by hash, and once.
+It needs its own folder, because Chalice packs whatever lies beside `app.py`, and because a stage's `.chalice` is
+generated there. The one in the repository is for direct use of Chalice. Chalice doesn't install the functions'
+packages: `artefacts` installs them once, from the lock, by hash.
 
-`python -m infra.packaging STAGE FOLDER` writes the templates, the zips and the agent, for whoever deploys them in
-another way.
+`python -m infra.packaging STAGE FOLDER` writes the templates, the zips and the agent, for deploying them in another
+way.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Packer:
     stage: str
 
     def zip(self) -> Path:
-        """Without the packages that it needs."""
+        """The API's zip, without the packages that it needs."""
         return self._packaged() / "deployment.zip"
 
     def template(self, chosen: Choices) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Packer:
 
 
 def bound(part: Any) -> Any:
-    """A policy's condition on our tag takes the mark of this stage alone, in Chalice's policies as in ours."""
+    """Limits a policy's condition on our tag to this stage's id, in Chalice's policies as in ours."""
     if isinstance(part, dict):
         return {name: {"Ref": "InstallId"} if value == ANY else bound(value) for name, value in part.items()}
     return [bound(each) for each in part] if isinstance(part, list) else part

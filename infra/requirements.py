@@ -1,7 +1,8 @@
-"""`python -m infra.requirements` writes `requirements.txt`: what the Lambdas of `app.py` need, with the tests' pins.
+"""`python -m infra.requirements` writes `requirements.txt`: the packages for the Lambdas of `app.py`, with the tests'
+pins.
 
-Chalice packages whatever that file names, so it has the functions' few packages with their dependencies, and none of
-the CLI's or the server's. They are in the `aws` extra, so the tests' lock pins them.
+Chalice packs whatever that file names, so it lists only the functions' packages and their dependencies, and nothing for
+the CLI or the server. They are in the `aws` extra, so the tests' lock pins them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def text(lock: str) -> str:
 
 
 def of_extra(name: str) -> tuple[str, ...]:
-    """The packages of an extra of ours: those that the SDK of a provider comes in. None has none."""
+    """The packages of one of our extras, such as a provider's SDK. Without a name, there are none."""
     if not name:
         return ()
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
@@ -46,8 +47,8 @@ def of_extra(name: str) -> tuple[str, ...]:
 
 
 def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:
-    """The part of a lock that these packages need in a function of that Python, with its hashes. Conditions are decided
-    here: pip would decide them for the machine that it runs on."""
+    """The part of a lock that these packages need in a function with that Python, including hashes. Environment markers
+    are evaluated here, because pip would evaluate them for the machine that it runs on."""
     there = in_lambda(python)
     wanted = _with_needs(roots, there)
     found = []
@@ -59,7 +60,7 @@ def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:
 
 
 def in_lambda(python: str) -> dict[str, str]:
-    """What conditions of packages are about, in a function."""
+    """The values of environment markers in a function."""
     return {
         "extra": "",
         "implementation_name": "cpython",

@@ -1,16 +1,16 @@
-"""The stack `dstack-<stage>-spending`: the alarm on the control plane's own spending.
+"""The stack `dstack-<stage>-spending`: an alarm on the control plane's own spending.
 
-It is a daily budget of AWS, because that is the only alarm without a price. One of CloudWatch costs $0.10 a month for
-each metric it looks at, and a metric of our own $0.30, so either alone would cost more than everything else does while
-nothing runs; and a figure that our own code reports says nothing on the day on which that code is what runs away. The
-account's `EstimatedCharges` are the month's for everything, and exist in one region where somebody switched them on.
+It is a daily AWS budget, because that is the only free alarm. A CloudWatch alarm costs $0.10 a month for each metric,
+and a custom metric $0.30, so either would cost more than everything else does while nothing runs. A metric from our own
+code is also useless on the day on which that code is what runs away. The account's `EstimatedCharges` are the whole
+month's for everything, and exist in one region only, and only if somebody enabled them.
 
-A budget sees the real bill, a few hours late. It counts the services that the control plane is made of, in its region.
-What else the account uses them for counts too, so it may speak too early, but never too late. Machines that runs rent
-aren't in it; their prices are in every plan, and a fleet's size bounds them.
+A budget sees the real bill, a few hours late. It counts the services that the control plane uses, in its region. The
+account's other use of them counts too, so the alarm may come too early, but never too late. Machines that runs rent
+aren't included; their prices are in every plan, and a fleet's size limits them.
 
-It is a stack of its own, because AWS refuses budgets to some accounts: to those of an organisation that keeps billing
-to itself, to those that are younger than a day, and to whoever may not see bills. That must not undo anything else.
+It has its own stack, because AWS denies budgets to some accounts: to members of an organisation that manages billing
+centrally, to accounts younger than a day, and to users without access to bills. That must not roll back anything else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-DOLLARS = 2  # a day: what 1,000 instances cost, and ten times what 100 do, so that nobody is woken for nothing
+DOLLARS = 2  # a day: the cost of 1,000 instances, ten times that of 100, so that there are few false alarms
 SERVICES = (
     "AWS Lambda",
     "Amazon API Gateway",
@@ -28,7 +28,7 @@ SERVICES = (
     "AmazonCloudWatch",
     "AWS Step Functions",
     "AWS X-Ray",
-    "CloudWatch Events",  # the bus, by its name on bills
+    "CloudWatch Events",  # the event bus's name on bills
 )
 
 
@@ -43,8 +43,8 @@ def template(stage: str) -> dict[str, Any]:
 
 
 def resources(stage: str) -> dict[str, Any]:
-    """The budget, and the topic that hears of it. `SpendingAlarm` 0: none. Names of budgets are those of the account in
-    all regions."""
+    """The budget, and the topic that it notifies. If `SpendingAlarm` is 0, there are none. Budget names are shared by
+    all regions of an account."""
     alarm = {"Ref": "SpendingAlarm"}
     budget = {
         "BudgetName": {"Fn::Sub": f"dstack-{stage}-${{AWS::Region}}-spending"},
@@ -100,8 +100,8 @@ def conditions() -> dict[str, Any]:
     return {"SpendingIsWatched": watched, "SpendingIsWritten": {"Fn::And": [watched, told]}}
 
 
-def told(chosen: Mapping[str, str]) -> str:
-    """What a deployment says of it."""
+def describe(chosen: Mapping[str, str]) -> str:
+    """The message that a deployment prints about the alarm."""
     figure, email = chosen.get("SpendingAlarm", str(DOLLARS)), chosen.get("SpendingEmail", "")
     if figure == "0":
         return "No alarm is set on its spending: --set SpendingAlarm=2 sets one at $2 a day."
@@ -109,8 +109,8 @@ def told(chosen: Mapping[str, str]) -> str:
     return f"If it spends more than ${figure} a day, AWS tells {who}; --set SpendingAlarm=DOLLARS changes that."
 
 
-def refused(why: str) -> str:
-    """What a deployment says instead, if AWS didn't let it be made."""
+def describe_refusal(why: str) -> str:
+    """The message if AWS didn't allow the alarm."""
     return (
         f"Everything is deployed but the alarm on its spending: {why}\n"
         "AWS has no budgets for accounts that are younger than a day, or whose organisation keeps billing to itself: "

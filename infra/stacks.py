@@ -1,15 +1,15 @@
-"""A CloudFormation stack: what is there, what a template would change, and making it so.
+"""A CloudFormation stack: its current state, what a template would change, and applying the change.
 
-Every change goes through a change set, so that it is known before it is made, and CloudFormation undoes what it can't
-finish. So a stack is always one of these, and what to do about it needs no memory of what was done before:
+Every change goes through a change set, so it is known before it is made, and CloudFormation rolls back what it can't
+finish. So a stack is always in one of these states, and what to do doesn't depend on what was done before:
 
 | status                               | what to do                                                                  |
 |--------------------------------------|-----------------------------------------------------------------------------|
-| none, or only looked at              | create it                                                                   |
-| complete, or rolled back to complete | change it                                                                   |
-| in progress                          | somebody deploys, or did and went away: follow it to its end, then look again |
+| none, or only proposed               | create it                                                                   |
+| complete, or rolled back to complete | update it                                                                   |
+| in progress                          | another deployment runs, or was abandoned: wait for its end, then check again |
 | `ROLLBACK_COMPLETE`                  | its creation failed and nothing of it is left: delete it, then create it     |
-| any failure                          | a person must look; the error says at what                                  |
+| any failure                          | a person must look into it; the error says where                            |
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from infra.account import explained
 Course = Literal["create", "change", "follow", "clear", "refuse"]
 
 CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
-POLL = 2.0  # seconds between looks at what CloudFormation does
-SHOWN = 8  # properties of a resource: an API's description has hundreds
+POLL = 2.0  # seconds between polls of CloudFormation
+SHOWN = 8  # shown properties of a resource: an API's description has hundreds
 _EMPTY = ("didn't contain changes", "No updates are to be performed")
 _SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
 
@@ -42,7 +42,7 @@ def course(status: str | None) -> Course:
 
 
 def stuck(name: str, status: str) -> Refused:
-    """What a person can do about a stack that CloudFormation gave up."""
+    """What a person can do about a stack that CloudFormation couldn't finish."""
     if status == "UPDATE_ROLLBACK_FAILED":
         do = f"Fix what its events name, then run `aws cloudformation continue-update-rollback --stack-name {name}`"
     else:
@@ -63,13 +63,13 @@ def _failed(name: str, status: str, first: str) -> Refused:
 
 @dataclass(frozen=True)
 class Change:
-    """One line of a change set."""
+    """One resource in a change set."""
 
     action: str
     id: str
     type: str
     replaced: bool = False
-    what: tuple[str, ...] = ()  # of it is another: `Environment/Variables/NAME`
+    what: tuple[str, ...] = ()  # the changed properties: `Environment/Variables/NAME`
 
     @staticmethod
     def of(told: Mapping[str, Any]) -> Change:
@@ -90,13 +90,14 @@ class Change:
 
 
 def _property(target: Mapping[str, str]) -> str:
-    """Its path within the resource's properties, if CloudFormation tells it; else the property that has it."""
+    """The changed value's path in the resource's properties, if CloudFormation gives it; otherwise the property's
+    name."""
     return "/".join(target.get("Path", "").split("/")[2:]) or target.get("Name") or target["Attribute"]
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change set that can be executed; without changes there is none."""
+    """A change set that can be executed. There is none if nothing would change."""
 
     id: str
     changes: tuple[Change, ...]
@@ -115,7 +116,7 @@ class Stack:
         return None if found is None else found["StackStatus"]
 
     def parameters(self) -> dict[str, str]:
-        """As they are deployed."""
+        """The deployed values."""
         found = self.found() or {}
         return {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())}
 
@@ -124,13 +125,13 @@ class Stack:
         return next((one["OutputValue"] for one in found.get("Outputs", ()) if one["OutputKey"] == name), "")
 
     def physical(self, logical: str) -> str:
-        """What a resource is called in the account."""
+        """The resource's physical id."""
         with explained(f"find {logical} of the stack {self.name}"):
             found = self._formation.describe_stack_resource(StackName=self.name, LogicalResourceId=logical)
             return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
     def removal(self) -> tuple[Change, ...]:
-        """What there is in it, as changes that would delete it."""
+        """The stack's resources, as changes that would delete them."""
         with explained(f"list the resources of {self.name}"):
             pages = self._formation.get_paginator("list_stack_resources").paginate(StackName=self.name)
             found = [each for page in pages for each in page["StackResourceSummaries"]]
@@ -143,11 +144,11 @@ class Stack:
         )
 
     def settle(self) -> None:
-        """Until it can be created or changed. Raises Refused if only a person can bring it there."""
+        """Waits until the stack can be created or updated. Raises Refused if only a person can fix it."""
         while (now := course(status := self.status())) in ("follow", "clear"):
             if now == "follow":
                 self._say(f"{self.name} is being changed by somebody else ({status}); waiting for its end …")
-                self._follow(self._told())
+                self._follow(self._seen_events())
             else:
                 self._say(f"{self.name} was never finished ({status}): deleting what is left of it …")
                 self.delete()
@@ -155,7 +156,8 @@ class Stack:
             raise stuck(self.name, str(status))
 
     def propose(self, parameters: Mapping[str, str], **template: str) -> Proposal | None:
-        """A change set for the template (`TemplateBody` or `TemplateURL`); None if there is nothing to change."""
+        """Creates a change set for the template (`TemplateBody` or `TemplateURL`). None if there is nothing to
+        change."""
         existing = self.found()
         kind = "CREATE" if course(existing["StackStatus"] if existing else None) == "create" else "UPDATE"
         kept = {each["ParameterKey"] for each in (existing or {}).get("Parameters", ())} if kind == "UPDATE" else set()
@@ -214,9 +216,10 @@ class Stack:
             self._formation.delete_change_set(ChangeSetName=id_, StackName=self.name)
 
     def execute(self, proposal: Proposal) -> None:
-        """Until it is done. Raises Refused with the first resource that failed; the stack is then as it was."""
+        """Executes the change set and waits for its end. Raises Refused with the first resource that failed; the stack
+        is then rolled back."""
         with explained(f"change {self.name}"):
-            seen = self._told()
+            seen = self._seen_events()
             self._formation.execute_change_set(ChangeSetName=proposal.id, StackName=self.name)
         self._follow(seen, failing=True)
 
@@ -225,7 +228,7 @@ class Stack:
             found = self.found()
             if found is None:
                 return
-            seen = self._told()
+            seen = self._seen_events()
             self._formation.delete_stack(StackName=found["StackId"])
         self._follow(seen, failing=True, name=found["StackId"])
 
@@ -245,13 +248,13 @@ class Stack:
         if failing and ("ROLLBACK" in status or status.endswith("_FAILED")):
             raise _failed(self.name, status, first)
 
-    def _told(self) -> set[str]:
-        """The ids of the latest events: what comes after them is new."""
+    def _seen_events(self) -> set[str]:
+        """The ids of the latest events; later ones are new."""
         with explained(f"follow {self.name}"):
             return {event["EventId"] for event in self._events("", None)}
 
     def _events(self, name: str, seen: Collection[str] | None) -> list[dict[str, Any]]:
-        """Newest first: as far as the first that was seen; the latest page alone for None."""
+        """Events from newest to oldest, up to the first seen one. Only the latest page if `seen` is None."""
         if _one_or_none(self._formation, name or self.name) is None:
             return []
         found: list[dict[str, Any]] = []
@@ -278,7 +281,7 @@ def _one_or_none(formation: Any, name: str) -> dict[str, Any] | None:
 
 
 def _parameters(given: Mapping[str, str], kept: set[str]) -> list[dict[str, Any]]:
-    """What isn't given stays as it was deployed."""
+    """The parameters to deploy. The ones that aren't given keep their deployed values."""
     set_ = [{"ParameterKey": name, "ParameterValue": value} for name, value in given.items()]
     old = [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept - given.keys())]
     return set_ + old

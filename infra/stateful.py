@@ -1,7 +1,7 @@
-"""The stack `dstack-<stage>-data`: what must outlive every deployment: table, bucket, queue. `python -m infra.stateful`
-prints its template.
+"""The stack `dstack-<stage>-data`: the table, bucket and queue, which must outlive every deployment.
+`python -m infra.stateful` prints its template.
 
-The table uses the store's own schema. Resources with state are retained when the stack is deleted.
+The table's schema comes from the store. Resources with state are retained when the stack is deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.grants import dead_letter_queue
 from infra.policies import VERSION, bucket_of
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
-LONGEST = 1_209_600  # seconds: 14 days, the most that SQS keeps a message
+LONGEST = 1_209_600  # seconds: 14 days, the longest that SQS keeps a message
 
 
 def template() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _table() -> dict[str, Any]:
     properties = {
         "TableName": {"Fn::Sub": "dstack-${Stage}"},
         **table_schema(),
-        "StreamSpecification": {"StreamViewType": "NEW_IMAGE"},  # free; `publish` follows it if there is a bus
+        "StreamSpecification": {"StreamViewType": "NEW_IMAGE"},  # free; `publish` reads it if there is an event bus
         "TimeToLiveSpecification": TTL,
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "DeletionProtectionEnabled": True,
@@ -72,7 +72,7 @@ def _bucket() -> dict[str, Any]:
 
 
 def _only_tls() -> dict[str, Any]:
-    """Whatever lets somebody read or write the bucket, a signed address for instance, does so by TLS alone."""
+    """Allows access to the bucket through TLS only, even with a presigned URL."""
     arn = {"Fn::GetAtt": ["Bucket", "Arn"]}
     clear = {
         "Sid": "OnlyTls",
@@ -87,9 +87,9 @@ def _only_tls() -> dict[str, Any]:
 
 
 def _leftovers() -> dict[str, Any]:
-    """What no record speaks of: uploads that were broken off, and versions of deleted objects if the owner turns
-    versioning on. No rule goes by an object's age: the log of a run that still runs may be older than any other, so
-    `functions.erase_unused` deletes logs and archives, which knows what runs."""
+    """Lifecycle rules for what no record refers to: incomplete uploads, and versions of deleted objects if the owner
+    enables versioning. No rule uses an object's age, because a run that still runs may have the oldest log. Logs and
+    archives are deleted by `functions.erase_unused`, which knows what runs."""
     return {
         "Id": "leftovers",
         "Status": "Enabled",
@@ -101,8 +101,8 @@ def _leftovers() -> dict[str, Any]:
 
 
 def _dead_letters() -> dict[str, Any]:
-    """The queue to which Lambda sends the events that it gives up. Nothing polls it: `functions.dead_letters` reads it
-    on a schedule, and a message that it has received stays invisible for as long as one invocation may last."""
+    """The queue to which Lambda sends the events that it gives up on. Nothing polls it: `functions.dead_letters` reads
+    it on a schedule, and a received message stays invisible for as long as one invocation may take."""
     properties = {
         "QueueName": {"Fn::Sub": dead_letter_queue("${Stage}")},
         "MessageRetentionPeriod": LONGEST,

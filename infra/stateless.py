@@ -1,12 +1,11 @@
-"""The stack `dstack-<stage>`: everything that can be recreated from the code, since its data is in the stateful
-one.
+"""The stack `dstack-<stage>`: everything that can be recreated from the code. Data is in the stateful stack.
 
-`python -m infra.stateless STAGE` prints it for `chalice package --merge-template`, which merges it into the template
-of the functions that `app.py` names: theirs are completed here by their logical ids, and the others are added.
+`python -m infra.stateless STAGE` prints it for `chalice package --merge-template`, which merges it into the template of
+the functions in `app.py`. It extends those functions by their logical ids, and adds the others.
 
-Names, not imports, tie it to the stateful stack: both are named after the stage, so neither can be in the other's way.
-The settings that functions read are a parameter that this stack writes, so CloudFormation joins what it made with what
-there was, and no program copies an output to anywhere.
+It refers to the stateful stack by names that both derive from the stage, rather than by imports, so neither stack
+blocks changes to the other. The functions' settings are a parameter that this stack writes. So CloudFormation fills in
+the resources that it created, and no program copies a stack's outputs.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ from infra.artefacts import PYTHON
 from infra.functions import CHALICE, FUNCTIONS, REPETITIONS, UNNAMED, Function, named
 from infra.policies import VERSION, bucket_of, in_template, sub_arn
 
-KEPT_DAYS = 14  # of logs
-# What Lambda itself logs of each call by default would add a quarter to the bill of a large installation. Only in this
-# format can it be left out; of calls that failed it stays.
+LOG_RETENTION_DAYS = 14  # after which CloudWatch deletes logs
+# Lambda's own log lines for each call would add a quarter to the bill of a large installation. They can be left out
+# only in this format; those of failed calls stay.
 LOGGED = {"LogFormat": "JSON", "SystemLogLevel": "WARN"}
-CALLS, BURST = 200, 400  # of people a second, and at once: what comes faster API Gateway refuses
-PUBLISH_WINDOW = 2  # seconds of state changes that one call of the function that publishes them takes
+CALLS, BURST = 200, 400  # people's calls per second, and in a burst: API Gateway rejects more
+PUBLISH_WINDOW = 2  # seconds of state changes in one call of `publish`
 Resources = dict[str, Any]
-Code = Mapping[str, tuple[str, str]]  # by artefact: bucket and key
+Code = Mapping[str, tuple[str, str]]  # artefact -> bucket and key
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What a deployment finds out or is asked for."""
+    """What a deployment finds out, or takes from its options."""
 
-    code: Code = field(default_factory=dict)  # an artefact that isn't here is a file beside the template
-    variables: Mapping[str, str] = field(default_factory=dict)  # more of the environment of every function
-    reserved: Mapping[str, int] = field(default_factory=dict)  # executions, by function
-    bucket: str = ""  # its name, if it isn't the usual one
+    code: Code = field(default_factory=dict)  # a missing artefact is a file beside the template
+    variables: Mapping[str, str] = field(default_factory=dict)  # additional environment of every function
+    reserved: Mapping[str, int] = field(default_factory=dict)  # concurrent executions by function
+    bucket: str = ""  # its name, if it isn't the default one
     python: str = PYTHON
 
 
@@ -72,8 +71,8 @@ _AGENT_URL = {"Fn::GetAtt": ["AgentSyncUrl", "FunctionUrl"]}
 
 
 def _parameters() -> Resources:
-    """What belongs to the account rather than to the code. Each has a default that is right for a new account."""
-    ids = {"Type": "String", "Default": ""}  # with commas
+    """What depends on the account rather than on the code. Each default is right for a new account."""
+    ids = {"Type": "String", "Default": ""}  # separated by commas
     return {
         "Tracing": {
             "Type": "String",
@@ -106,8 +105,8 @@ def _parameters() -> Resources:
 
 
 def _rest_api() -> Resources:
-    """What Chalice doesn't say of its own resource. Without the version, SAM would add a second stage, named `Stage`,
-    which has no limit."""
+    """Properties that Chalice doesn't set on its own resource. Without the version, SAM would add a second stage, named
+    `Stage`, without throttling."""
     limit = {"ResourcePath": "/*", "HttpMethod": "*", "ThrottlingRateLimit": CALLS, "ThrottlingBurstLimit": BURST}
     return {"Properties": {"OpenApiVersion": "2.0", "MethodSettings": [limit]}}
 
@@ -156,19 +155,19 @@ def _function(function: Function, stage: str, chosen: Choices) -> Resources:
             made |= _schedule(function)
     if function.name in chosen.reserved:
         properties["ReservedConcurrentExecutions"] = chosen.reserved[function.name]
-    if function.every or function.asked:
+    if function.every or function.async_events:
         made[f"{function.id}Events"] = _events(function, stage)
     if function.name == "automate":
         of_bus = {"Fn::Sub": sub_arn(f"events:rule/dstack-{stage}/*")}
         made[f"{function.id}May"] = _may_invoke(function, "events.amazonaws.com", SourceArn=of_bus)
-    if function.follows:
+    if function.reads_event_log:
         made |= _following(function, stage)
     return made | (_url(function) if function.url else {})
 
 
 def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
-    """What Chalice doesn't say, merged into its own resource. And the plain handler instead of Chalice's, which takes
-    the schedule's events alone, where `reconcile` is also given hints."""
+    """Properties that Chalice doesn't set, to be merged into its own resource. The plain handler replaces Chalice's,
+    which accepts the schedule's events only, whereas `reconcile` also gets hints."""
     properties |= {"Runtime": f"python{chosen.python}", "Handler": function.entry, "Tracing": {"Ref": "Tracing"}}
     properties["CodeUri"] = _where(function, chosen.code, "Bucket", "Key")
     role = f"{function.id}Role" if function.id != "APIHandler" else "ApiHandlerRole"
@@ -206,13 +205,13 @@ def _if(condition: str, value: Any, otherwise: Any = None) -> Resources:
 
 
 def _logs(function: Function, stage: str) -> Resources:
-    properties = {"LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}", "RetentionInDays": KEPT_DAYS}
+    properties = {"LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}", "RetentionInDays": LOG_RETENTION_DAYS}
     return {"Type": "AWS::Logs::LogGroup", "Properties": properties}
 
 
 def _policies(function: Function, stage: str, chosen: Choices) -> list[Resources]:
-    """One, with what Lambda does in the function's name where a parameter asks for it: to write traces, and to put the
-    function into a VPC, which the function itself may not do."""
+    """One policy. If parameters ask for it, it includes what Lambda does with the function's role: writing traces, and
+    putting the function into a VPC. The latter is denied to the function's own code."""
     policy = in_template(function.allowed, stage, chosen.bucket)
     (trace, network) = in_template((may.TRACE, may.NETWORK), stage)["Statement"]
     asked = {"Traced": [trace]}
@@ -230,7 +229,7 @@ def _role(service: str, policies: list[Resources]) -> Resources:
     return {"Type": "AWS::IAM::Role", "Properties": properties}
 
 
-# --- what brings events ----------------------------------------------------------------------------------------------
+# --- event sources ---------------------------------------------------------------------------------------------------
 
 
 def _schedule(function: Function) -> Resources:
@@ -244,15 +243,15 @@ def _schedule(function: Function) -> Resources:
 
 
 def _events(function: Function, stage: str) -> Resources:
-    """What becomes of asynchronous events that aren't handled at once. A schedule's next one comes anyway, so only what
-    others ask for is set aside."""
+    """Retries of asynchronous events. A schedule's next event comes anyway, so only events from other functions become
+    dead letters."""
     properties: Resources = {
         "FunctionName": {"Ref": function.id},
         "Qualifier": "$LATEST",
         "MaximumRetryAttempts": REPETITIONS,
-        "MaximumEventAgeInSeconds": function.lasts,
+        "MaximumEventAgeInSeconds": function.max_event_age,
     }
-    if function.asked:
+    if function.async_events:
         properties["DestinationConfig"] = _to_dead_letters(stage)
     return {"Type": "AWS::Lambda::EventInvokeConfig", "Properties": properties}
 
@@ -266,8 +265,9 @@ def _bus(stage: str) -> Resources:
 
 
 def _following(function: Function, stage: str) -> Resources:
-    """The event log, out of the table's stream. Reading the stream is free, and what the filter leaves out starts no
-    function. A batch that fails is repeated from where it failed, for six hours; then its place is set aside."""
+    """The event source for the event log in the table's stream. Reading the stream is free, and filtered records invoke
+    nothing. A failed batch is retried from the failed record, for six hours; then its position becomes a dead
+    letter."""
     of_events = {"eventName": ["INSERT"], "dynamodb": {"Keys": {"pk": {"S": [{"prefix": keys.EVENTS}]}}}}
     properties = {
         "FunctionName": {"Ref": function.id},
@@ -281,14 +281,14 @@ def _following(function: Function, stage: str) -> Resources:
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
         "DestinationConfig": _to_dead_letters(stage),
     }
-    first = {"DependsOn": [f"{function.id}Role", "Settings"]}  # the function reads the bus's name there as it starts
+    first = {"DependsOn": [f"{function.id}Role", "Settings"]}  # the function reads the bus's name there when it starts
     mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **first, "Properties": properties}
     return {f"{function.id}Stream": mapping}
 
 
 def _url(function: Function) -> Resources:
-    """Open to everybody: agents have no identity in AWS, and each call proves itself by its token. Lambda asks for both
-    permissions; the second is only for calls that come by the URL."""
+    """A public URL: agents have no identity in AWS, and each call is authenticated by its token. Lambda requires both
+    permissions; the second is only for calls through the URL."""
     target = {"TargetFunctionArn": {"Ref": function.id}, "AuthType": "NONE"}
     by_url = {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"}
     return {
@@ -333,7 +333,7 @@ def _state_machine(definition: Definition, stage: str) -> Resources:
 
 
 def performer_of(definition: Definition) -> Function:
-    """The steps that log in to hosts are made by the one function that can."""
+    """The function that performs a step. Only one function can log in to hosts."""
     return named("bootstrap_host" if definition in (ADD_HOST, REMOVE_HOST) else "workflow_step")
 
 

@@ -1,8 +1,8 @@
-"""What deployments put into a stage's bucket, and when it may go.
+"""What deployments upload to a stage's bucket, and when it may be deleted.
 
-Two people may deploy one stage at once, and each has uploaded code that CloudFormation reads only later. So what is
-about to be deployed is as new as that deployment, whoever uploaded it first, and only what is older than any deployment
-could be is deleted.
+Two people may deploy one stage at once, and CloudFormation reads their uploads only later. So a deployment renews the
+time of everything that it is about to deploy, even if somebody else uploaded it, and only files that are older than any
+deployment can last are deleted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-UNDER = "deploy/"  # where the bucket has code and templates
-LONGEST = timedelta(days=1)  # a deployment, with somebody who has to say yes
+UNDER = "deploy/"  # the prefix of code and templates in the bucket
+LONGEST = timedelta(days=1)  # the longest deployment, including the wait for confirmation
 
 
 def listed(s3: Any, bucket: str) -> dict[str, datetime]:
-    """What is there, and since when."""
+    """Every upload, with its time."""
     found: dict[str, datetime] = {}
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": UNDER}
     while True:
@@ -28,11 +28,11 @@ def listed(s3: Any, bucket: str) -> dict[str, datetime]:
 
 
 def touch(s3: Any, bucket: str, key: str) -> None:
-    """As if it had been uploaded now."""
+    """Sets an upload's time to now."""
     source = {"Bucket": bucket, "Key": key}
     s3.copy_object(Bucket=bucket, Key=key, CopySource=source, MetadataDirective="REPLACE")
 
 
 def unused(found: Mapping[str, datetime], current: Collection[str], now: datetime) -> list[str]:
-    """What no deployment that may still be under way has, and what isn't deployed now."""
+    """The uploads that aren't deployed, and that no deployment in progress can need."""
     return sorted(key for key, since in found.items() if key not in current and now - since > LONGEST)

@@ -1,8 +1,8 @@
-"""Is there a way out of the subnets that the function which logs in to hosts is put into?
+"""Checks that the subnets of the function that logs in to hosts have a route to AWS.
 
-A function in a VPC has no public address, whatever its subnet gives to machines: an internet gateway is no way out for
-it. Without one it hangs at its start, at Parameter Store, and every host that is added waits for it in vain. So it is
-refused before anything is deployed.
+A function in a VPC has no public address, whatever its subnet assigns to machines, so it can't use an internet gateway.
+Without a route it would hang at its start while it calls Parameter Store, and every added host would wait in vain. So
+this is refused before anything is deployed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _check(ec2: Any, region: str, vpc: str, subnets: Sequence[str]) -> None:
 
 
 def _has(endpoints: Sequence[Mapping[str, Any]], service: str, table: str) -> bool:
-    """An endpoint of the VPC that calls from a subnet with this route table take."""
+    """Does the VPC have an endpoint for this service that a subnet with this route table uses?"""
     there = (each for each in endpoints if each["ServiceName"] == service and each["State"].lower() == "available")
     return any(
         table in each.get("RouteTableIds", ())

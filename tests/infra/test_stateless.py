@@ -26,7 +26,7 @@ TEMPLATE = template("dev")
 RESOURCES = TEMPLATE["Resources"]
 PSEUDO = {f"AWS::{name}" for name in ("Region", "AccountId", "Partition", "URLSuffix", "NoValue")}
 OF_CHALICE = {"RestAPI"}  # made by Chalice, whose other resources are completed here
-EVENTS = [function for function in FUNCTIONS if function.every or function.asked]
+EVENTS = [function for function in FUNCTIONS if function.every or function.async_events]
 PLAIN = [function for function in FUNCTIONS if not function.chalice]
 
 
@@ -87,7 +87,7 @@ def test_names_lead_to_what_the_stacks_make() -> None:
     asked = {settings[f"{name}_function"] for name in ("wake", "host")}
     asked |= {*settings["provider_functions"].values()}
     asked |= {"dstack-dev-automate"}  # which the rules of others ask
-    assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.asked}
+    assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.async_events}
     assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
 
 
@@ -120,7 +120,7 @@ def test_an_event_is_repeated_twice_and_one_that_others_asked_for_becomes_a_dead
     assert PAUSES < events["MaximumEventAgeInSeconds"] <= 3600
     destination = events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination", {}).get("Fn::Sub", "")
     may = [each for each in in_template(function.allowed, "dev")["Statement"] if each["Sid"] == "SendDeadLetters"]
-    if function.asked:
+    if function.async_events:
         assert destination.endswith(":dstack-dev-aside") and may[0]["Resource"] == [{"Fn::Sub": destination}]
     else:
         assert not destination and not may
@@ -178,7 +178,7 @@ def test_a_function_reads_its_own_parameters_and_no_others() -> None:
         read = {
             thing.rpartition("/")[2]
             for grant in function.allowed
-            for thing in grant.things
+            for thing in grant.resources
             if any(action.startswith("ssm:") for action in grant.actions) and "/aws/" not in thing
         }
         assert read == set(function.parameters), function.name
@@ -191,7 +191,7 @@ def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
         function.name
         for function in FUNCTIONS
         for grant in function.allowed
-        if "s3:PutObject" in grant.actions and any("/agent/" in thing for thing in grant.things)
+        if "s3:PutObject" in grant.actions and any("/agent/" in thing for thing in grant.resources)
     }
     assert writes == {"provider_clouds"}, "which nobody from outside calls"
 
@@ -203,7 +203,7 @@ def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
         function.name: {
             thing.rpartition("-")[2]
             for grant in function.allowed
-            for thing in grant.things
+            for thing in grant.resources
             if "lambda:InvokeFunction" in grant.actions
         }
         for function in FUNCTIONS
@@ -274,10 +274,10 @@ def test_each_artefact_of_the_registry_has_its_function_its_code_and_its_way_the
         function = named(may.provider(artefact))
         assert (function.artefact, function.entry) == (artefact, "functions.provider.handler")
         assert settings["provider_functions"][artefact] == f"dstack-dev-{function.name}"
-        assert artefact in artefacts.KINDS and function.bounded and function.asked
+        assert artefact in artefacts.KINDS and function.bounded and function.async_events
         for asks in ("api", "sweep_orphans", "refresh_catalog", "reconcile", "reap_idle", "workflow_step"):
             invoked = {
-                one for grant in named(asks).allowed for one in grant.things if "InvokeFunction" in grant.actions[0]
+                one for grant in named(asks).allowed for one in grant.resources if "InvokeFunction" in grant.actions[0]
             }
             assert f"lambda:function:dstack-{{stage}}-{function.name}" in invoked, asks
     assert {function.artefact for function in FUNCTIONS} == {*artefacts_of_providers(), CHALICE, SSH}

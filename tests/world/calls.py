@@ -65,7 +65,7 @@ def readable(settings: LambdaSettings, function: str) -> LambdaSettings:
 
 def allowed(function: str) -> Iterator[Need]:
     for grant in named(function).allowed:
-        yield from ((action, thing) for action in grant.actions for thing in grant.things)
+        yield from ((action, thing) for action in grant.actions for thing in grant.resources)
 
 
 def covers(granted: Need, need: Need) -> bool:
