@@ -1,4 +1,4 @@
 """Backends: `spi.py` is the protocol, `registry.py` the table, `accounts.py` the owners; each package is one provider.
 
-No code outside compares provider names.
+Code outside never compares provider names.
 """

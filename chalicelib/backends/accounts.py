@@ -1,8 +1,8 @@
 """Accounts: each project has its own backends, with their own credentials and settings.
 
-An *account* is one backend of one project. Some serve every project, as the simulated cloud does. The machines, offers
-and errors of an account are invisible to other projects: work for a project uses only its accounts, and only the sweep
-and the catalog's refresh go through all of them.
+An *account* is one backend of one project. Some accounts serve every project, as the simulated cloud's does. An
+account's machines, offers and errors are invisible to other projects. Work for a project uses only its own accounts;
+only the sweep and the catalog's refresh go through all of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class Account:
     """One backend with its credentials and settings.
 
-    Its facts are available at once. The backend is created on first use, because that may need an SDK; if that fails,
-    each call raises the reason, and the next one tries again.
+    Its facts are available at once. The backend is created on first use, because that may need an SDK. If that fails,
+    the call raises the reason, and the next call tries again.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class Account:
         regions: Sequence[str] = (),
     ) -> None:
         self.facts, self.project_id = facts, project_id  # None: serves every project
-        self.regions = tuple(regions)  # that its settings name; none: all
+        self.regions = tuple(regions)  # the regions in its settings; empty: all
         self.key = account_key(facts.name, project_id)
         self._make, self._lock = make, threading.Lock()
         self._made: Backend | None = None
 
     @classmethod
     def made(cls, backend: Backend, project_id: str | None = None) -> Account:
-        """The account of an existing backend."""
+        """An account for an existing backend."""
         return cls(facts_of(backend), lambda: backend, project_id)
 
     @property
@@ -76,7 +76,7 @@ class Accounts:
             _told_apart(project_id, found)
 
     def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
-        """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""
+        """The project's backend of that type. If it isn't configured (any more), each of its calls raises that."""
         for account in self.accounts(project_id):
             if account.facts.name == type:
                 return account.backend
@@ -88,7 +88,7 @@ class Accounts:
         return {account.facts.name: account.facts for account in self.accounts(project_id)}
 
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
-        """All of them, or those that serve one project."""
+        """All accounts, or those that serve one project."""
         return self._all if project_id is None else self._of.get(project_id, self._shared)
 
     def account(self, key: str) -> Account | None:
@@ -107,8 +107,8 @@ class Accounts:
 
 
 class UnusableBackend:
-    """Stands in for an unusable backend that still has instances: every call raises the reason, and is repeated until
-    that is fixed."""
+    """Stands in for an unusable backend that still has instances. Every call raises the reason, and the engine repeats
+    it until that is fixed."""
 
     def __init__(self, facts: BackendFacts, why: str, hint: str = "") -> None:
         self.facts, self._why, self._hint = facts, why, hint
@@ -148,7 +148,7 @@ class UnusableBackend:
 
 
 def _told_apart(project_id: str, accounts: Sequence[Account]) -> None:
-    """Refuses two accounts with the same name: their machines would be indistinguishable."""
+    """Refuses two accounts with the same name, because their machines would be indistinguishable."""
     titles: dict[str, str] = {}
     for facts in (account.facts for account in accounts):
         title = facts.title or facts.name

@@ -1,7 +1,7 @@
 """What the configuration models of several providers share.
 
-A provider's own model is in its package, `<provider>/config.py`, and clouds that need only a key share that of `keyed`;
-the registry says which model reads which `type`.
+A provider's own model is in its package, in `<provider>/config.py`. Clouds that need only a key share the one in
+`keyed`. The registry says which model reads which `type`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXPERIMENTAL = "Instance types to offer that aren't offered by default."
 
 
 def shaped(pattern: str, what: str, example: str) -> Callable[[str], str]:
-    """A validator of text that must look like `pattern`."""
+    """A validator for text that must match `pattern`."""
     known = re.compile(pattern)
 
     def check(text: str) -> str:

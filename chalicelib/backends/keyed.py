@@ -1,4 +1,4 @@
-"""The part of `server/config.yml` for all clouds that need only a key: their rows in the table name this model."""
+"""The part of `server/config.yml` for all clouds that need only a key. Their rows in the registry name this model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Prices from a file, for accounts that may not ask their provider for them.
+"""Prices from a file, for accounts that may not read their provider's prices.
 
-CSV with a header; of its columns `provider`, `instance_type`, `region`, `price` and `spot_price` are read, dollars an
-hour. The file is read again whenever it has changed.
+It is CSV with a header. The columns `provider`, `instance_type`, `region`, `price` and `spot_price` are used, in
+dollars per hour. The file is reread whenever it has changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class OfflinePrices:
 
     @property
     def told(self) -> str:
-        """Where these prices are from, and how old they are."""
+        """A text on where these prices are from, and how old they are."""
         at = self._mark[0] if self._mark else 0
         return f"{self.path.name}, {datetime.fromtimestamp(at / 1e9, UTC):%Y-%m-%d}"
 

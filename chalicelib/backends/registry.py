@@ -1,13 +1,13 @@
-"""The table of backends: a row for each `type` of `server/config.yml` and of the wire.
+"""The table of backends: one row for each `type` of `server/config.yml` and of the API.
 
-A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
-model and the class load without the provider's SDK, and planning, listing and parsing need nothing else. The class says
-what the backend can do, so its module imports little: its parts come with an object, and the SDK with the first call.
-Whether that is installed is asked before there is an object to call. A type without a class is parsed and refused by
-name.
+A row names its parts by dotted path, so no code of a provider is imported before it is needed. The configuration model
+and the class load without the provider's SDK; planning, listing and parsing need nothing else. The class declares what
+the backend can do, so its module imports little: its parts are imported with the first object, and the SDK with the
+first call. Before an object is created, the registry checks that the SDK is installed. A type without a class can be
+parsed, and is refused by name.
 
-In AWS, work on a provider's accounts is done by a function of the row's artefact, and `infra` renders the artefacts,
-their functions and these functions' policies from the rows: a provider whose SDK is large has one of its own.
+On AWS, a function of the row's artefact does the work on a provider's accounts. `infra` generates the artefacts, their
+functions and these functions' policies from the rows. A provider with a large SDK has its own artefact.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Row:
     backend: str = ""
     extra: str = ""  # the package extra that brings its SDK,
     sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
-    artefact: str = ""  # of the functions that call it; CLOUDS unless it says otherwise
+    artefact: str = ""  # the artefact of the functions that call it; CLOUDS by default
     permissions: str = ""  # in AWS, for accounts that use the credentials of that function
     volume: str = ""  # the model of what users write for a volume there,
     options: str = ""  # for the choice among its offers,
@@ -47,7 +47,7 @@ class Row:
 _HERE = "chalicelib.backends"
 _KEY = f"{_HERE}.keyed:KeyBackendConfig"
 
-CLOUDS = "clouds"  # the artefact of all providers that need no large SDK
+CLOUDS = "clouds"  # the artefact of all providers without a large SDK
 
 # Alphabetical. The simulated cloud isn't here: it has no configuration, and `dstack` is the hosted marketplace.
 _ROWS: dict[str, Row] = {
@@ -103,7 +103,7 @@ BACKENDS: Mapping[str, Row] = MappingProxyType(_ROWS)
 
 @contextmanager
 def registered(name: str, row: Row) -> Iterator[None]:
-    """A further backend in the table, until the context ends. Open it before the control plane is made."""
+    """Adds a backend to the table until the context ends. Enter it before the control plane is created."""
     if name in _ROWS:
         raise AssertionError(f"there is a backend {name} already")
     _ROWS[name] = row
@@ -114,7 +114,7 @@ def registered(name: str, row: Row) -> Iterator[None]:
 
 
 class Models:
-    """The models of the providers, to those who read specs. Each is loaded when it is asked for."""
+    """The providers' models, for parsing specs. Each is loaded on first use."""
 
     def names(self) -> Sequence[str]:
         return list(BACKENDS)
@@ -128,14 +128,14 @@ class Models:
 
 
 def _models(part: str) -> dict[str, str]:
-    """Paths of the models of a part, by what chooses among them."""
+    """The paths of one part's models, by the value that selects among them."""
     if part == "certificate":
         return {kind: path for row in BACKENDS.values() for kind, path in row.certificates.items()}
     return {name: path for name, row in BACKENDS.items() if (path := getattr(row, part))}
 
 
 def config_models() -> tuple[type[Spec], ...]:
-    """The configuration models of all types, each once, by name."""
+    """The configuration models of all types by name, without duplicates."""
     found = {_loaded(row.config) for row in BACKENDS.values()}
     return tuple(sorted(found, key=lambda model: str(model.__name__)))
 
@@ -151,14 +151,14 @@ def built(table: Mapping[str, Row] = BACKENDS) -> frozenset[str]:
 
 
 def artefact_of(name: str, table: Mapping[str, Row] = BACKENDS) -> str:
-    """Of the functions that work on accounts of that type, or of one that isn't in the table: of the simulated cloud,
-    or of work that is no provider's."""
+    """The artefact of the functions that work on accounts of that type. A type that isn't in the table, such as the
+    simulated cloud or work without a provider, has the default one."""
     row = table.get(name)
     return (row.artefact if row else "") or CLOUDS
 
 
 def artefacts(table: Mapping[str, Row] = BACKENDS) -> Mapping[str, tuple[str, ...]]:
-    """The artefacts of providers, each with the types that have a class and run from it."""
+    """The providers' artefacts, each with the types that have a class and run from it."""
     found: dict[str, tuple[str, ...]] = {CLOUDS: ()}
     for name in sorted(built(table)):
         artefact = artefact_of(name, table)

@@ -1,11 +1,11 @@
-"""The catalog: the offers of every account, each as one blob with the time it was fetched.
+"""The catalog: the offers of every account, in one blob per account, with the time of the fetch.
 
-Only a refresh asks the accounts and writes; everything else reads. Accounts are refreshed independently: one that
-doesn't respond keeps its last offers, with their age and the error, because a catalog that empties itself whenever a
-provider has a bad minute would fail waiting runs; the offers of other accounts are unaffected.
+Only a refresh calls the accounts and writes; everything else reads. Accounts are refreshed independently. One that
+doesn't respond keeps its last offers, with their age and the error. If a short outage at a provider emptied the
+catalog, waiting runs would fail. The offers of other accounts are unaffected.
 
-Readers parse and rank an account's offers once per refresh, however many projects it serves: its head names the blob
-with the offers, and a shelf is kept until that name changes.
+Readers parse and rank an account's offers once per refresh, however many projects it serves. The account's head names
+the blob with the offers, and the ranked offers are cached until that name changes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
-MAX_AGE: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
-LATE: Micros = 10 * MINUTE  # that a refresh may take, or its schedule be behind, before plans say that offers are old
+MAX_AGE: Micros = 30 * SECOND  # the age at which a reader checks for a newer copy
+LATE: Micros = 10 * MINUTE  # how late a refresh may be before plans say that offers are old
 MAX_AGE_WITHOUT_OFFERS: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
@@ -55,15 +55,15 @@ class OfferBlobs(Protocol):
 class LastRefresh:
     """The result of an account's last refresh."""
 
-    blob: str = ""  # where its offers are; empty if it has never answered
+    blob: str = ""  # the blob with its offers; empty if it has never responded
     taken_at: Micros | None = None
-    error: str = ""  # why that refresh brought nothing newer
-    prices: str = ""  # where they are from, if not from the provider
-    again: bool = False  # the error may be gone a moment later
+    error: str = ""  # why that refresh failed
+    prices: str = ""  # the prices' source, if not the provider
+    again: bool = False  # the error may be temporary
 
     @property
     def awaited(self) -> bool:
-        """It has never answered, and may soon."""
+        """It has never responded, but may soon."""
         return not self.blob and (self.again or not self.error)
 
 
@@ -84,11 +84,11 @@ class StoredCatalog:
         self._cache: dict[str, _CachedAccount] = {}
         self._books: Lru[OfferBook] = Lru(64)
 
-    # --- written -----------------------------------------------------------------------------------------------------
+    # --- writing -----------------------------------------------------------------------------------------------------
 
     def refresh(self, key: str) -> LastRefresh | None:
-        """Fetch one account's offers. Independent of the others, whenever and wherever those are refreshed. None: it
-        isn't configured (any more), so its offers are removed."""
+        """Fetches one account's offers, independently of other accounts' refreshes. None if the account isn't
+        configured (any more); its offers are then removed."""
         account = self._backends.account(key)
         if account is None:
             for name in self._blobs.list(f"{FOLDER}/{key}/"):
@@ -102,7 +102,7 @@ class StoredCatalog:
         self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
         with self._lock:
             self._cache.setdefault(account.key, _CachedAccount()).checked_at = None
-        # The replaced blob stays until the next refresh: somebody may have read the head before it changed.
+        # The replaced blob stays until the next refresh, because a reader may have read the head before it changed.
         in_use = {_head_of(account.key), head.blob, before.blob}
         for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
             if name not in in_use:
@@ -110,8 +110,8 @@ class StoredCatalog:
         return head
 
     def due(self, turn: Micros, longest: Micros | None = None) -> list[str]:
-        """The accounts whose offers will be as old by the next turn as they hold, or as `longest`. One that couldn't
-        answer is asked with each turn."""
+        """The accounts whose offers expire, or get older than `longest`, before the next run. An account that failed to
+        respond is due every time."""
         now, found = self._clock.now(), []
         for account in self._backends.accounts():
             taken_at, lasts = self._read_head(account.key).taken_at, account.facts.offers_last
@@ -133,7 +133,7 @@ class StoredCatalog:
                 self._blobs.delete(name)
 
     def forget_unknown(self) -> None:
-        """Remove the offers of accounts that aren't configured any more, as of a deleted project."""
+        """Removes the offers of accounts that aren't configured any more, such as a deleted project's."""
         stored: dict[str, list[str]] = {}
         for name in self._blobs.list(f"{FOLDER}/"):
             stored.setdefault(name.split("/")[1], []).append(name)
@@ -157,10 +157,10 @@ class StoredCatalog:
         elsewhere = {offer.terms.prices for offer in offers} - {""}
         return LastRefresh(blob, now, prices=", ".join(sorted(elsewhere)))
 
-    # --- read --------------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def book(self, project_id: str) -> OfferBook:
-        """What the project's accounts sell, as of the last refresh of each."""
+        """The offers of the project's accounts, as of each one's last refresh."""
         with self._lock:
             every = self._backends.accounts(project_id)
             accounts = [each for each in every if not each.facts.live_offers]
@@ -171,7 +171,7 @@ class StoredCatalog:
             return self._books.get(key, lambda: _bound(cached, awaited, live))
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
-        """How old the offers of each of the project's backends are, by type."""
+        """The age of the offers of each of the project's backends, by type."""
         now = self._clock.now()
         with self._lock:
             accounts = [each for each in self._backends.accounts(project_id) if not each.facts.live_offers]
@@ -179,7 +179,7 @@ class StoredCatalog:
         return {facts.name: _age(head, facts.offers_last, now) for facts, head in heads}
 
     def awaited(self) -> list[Account]:
-        """The accounts that have never answered, and may soon."""
+        """The accounts that have never responded, but may soon."""
         listed = (account for account in self._backends.accounts() if not account.facts.live_offers)
         return [account for account in listed if self._read_head(account.key).awaited]
 

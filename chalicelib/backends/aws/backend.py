@@ -1,6 +1,6 @@
-"""Amazon Web Services as a backend: each call of the protocol goes to the part that knows it.
+"""Amazon Web Services as a backend. Each call of the protocol is delegated to a part.
 
-The class is loaded wherever somebody asks what it can do; its parts are, where there is an object.
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
 """
 
 from __future__ import annotations

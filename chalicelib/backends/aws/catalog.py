@@ -1,13 +1,13 @@
-"""What can be bought on EC2: types as AWS describes them, in each region of the account, with prices and quotas.
+"""EC2's offers: the types in each region of the account, with prices and quotas.
 
-All types with whole NVIDIA GPUs that the usual images can drive are offered, and a few families without GPUs; others
-are added by name (`experimental_instance_types`). Left out are shares of a GPU, because they would pass for a whole
-one, what a run can't ask for, and what the account's own images (`os_images`) aren't for. An offer has one price: for a
-spot machine the highest among its zones, so that none costs more than its offer says. It includes the disk, which is
-made as large as a run or fleet wants, and the public address, if machines get one.
+All types with whole NVIDIA GPUs that the default images support are offered, and a few families without GPUs. Others
+can be added by name (`experimental_instance_types`). Shares of a GPU are left out, because they would look like a whole
+one, as are types that a run can't request, and types without a fitting image in the account's `os_images`. An offer has
+one price: for spot it is the highest of the zones, so no machine costs more than its offer says. The price includes the
+disk, whose size depends on the run or fleet, and the public address, if machines get one.
 
-A reservation of the account is an offer of its own, of whatever type it is. It costs what the machine costs on demand,
-which AWS bills for it; a capacity block was paid when it was bought, so only the disk is left to pay.
+Each reservation of the account is an offer of its own, whatever its type. It costs as much as the machine on demand,
+because AWS bills that. A capacity block was paid when it was bought, so only the disk costs extra.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Region:
-    """What AWS says about one region."""
+    """What AWS reports about one region."""
 
     name: str
     types: Mapping[str, Body]
@@ -70,7 +70,8 @@ class AwsCatalog:
         self._images = {"cpu", "nvidia"} if images is None else {kind for kind, image in images if image is not None}
 
     def offers(self) -> Sequence[Offer]:
-        """Raises if a region doesn't answer: half a catalog would look like a whole one."""
+        """All offers. Raises if a region doesn't respond, because an incomplete catalog would look like a complete
+        one."""
         regions = everywhere(regions_of(self._config), self._region)
         names = (name for region in regions for name in (*region.types, *region.only_reserved))
         prices, source = self._prices.on_demand(names)
@@ -89,7 +90,7 @@ class AwsCatalog:
         ]
 
     def _addressed(self, region: Region, offers: Iterable[Offer]) -> Iterator[Offer]:
-        """With what public addresses cost, and how many there may be."""
+        """The offer with the price of public addresses, and their quota."""
         limit = of_clusters(region.quotas, region.name)
         for offer in offers:
             if not self._config.public_ips:
@@ -121,7 +122,7 @@ class AwsCatalog:
         return Region(region, types, zones, prices, quotas(self._clients, region), reserved, others)
 
     def _others(self, region: str, names: Collection[str]) -> Mapping[str, Body]:
-        """Types that only a reservation offers here."""
+        """Types that are offered here only through a reservation."""
         if not names:
             return {}
         asked = filters(instance_type=sorted(names)[:MOST_VALUES])
@@ -131,7 +132,8 @@ class AwsCatalog:
         return {each["InstanceType"]: each for each in listed if self._wanted(each, names)}
 
     def _zones(self, region: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """The zones that have each type. Local Zones are left out: their subnets are opted in one by one."""
+        """The zones that have each type. Local Zones are left out, because each of them has to be enabled
+        separately."""
         found: dict[str, list[str]] = {}
         for start in range(0, len(names), MOST_VALUES):
             listed = self._clients.pages(
@@ -200,7 +202,7 @@ def _left(reserved: Body) -> Availability:
 
 
 def _with_disks(offers: Iterable[Offer], month: float) -> Iterator[Offer]:
-    """With the price of their disks. `month`: dollars for a GiB."""
+    """The offers with the price of their disks. `month`: dollars per GiB and month."""
     hour = month / HOURS
     disk = DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour, 9))
     for offer in offers:
@@ -238,7 +240,7 @@ def _architecture(body: Body) -> str | None:
 
 
 def _gpus(body: Body) -> tuple[Gpu, ...]:
-    """One for each device."""
+    """One entry for each device."""
     found: list[Gpu | None] = []
     for each in body.get("GpuInfo", {}).get("Gpus", ()):
         card = gpu(each["Name"], each["MemoryInfo"]["SizeInMiB"], "nvidia")
@@ -257,7 +259,7 @@ def _whole(type_name: str, gpu: Body) -> int:
 
 
 def _efa_cards(body: Body) -> list[int]:
-    """The network cards that take an EFA, as many as the type may have."""
+    """The network cards that support an EFA, as many as the type may have."""
     network = body.get("NetworkInfo", {})
     most = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     cards = [

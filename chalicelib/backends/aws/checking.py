@@ -1,7 +1,8 @@
-"""Do the credentials work, may they do what is needed, and is each region fit? All problems are reported at once.
+"""Checks that the credentials work, that they have every needed permission, and that each region can be used. All
+problems are reported at once.
 
-AWS rehearses every call that would change something. A launch is rehearsed with the request that a machine would get,
-on demand and spot: with the image, subnet, role and tags.
+Calls that would change something are made as a dry run. A launch's dry run has the same image, subnet, role and tags as
+a real one, and is made on demand and spot.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ALLOWED = "DryRunOperation"  # AWS's answer to a rehearsal of what it would have
 
 @dataclass(frozen=True)
 class _Asking:
-    """The calls of one check."""
+    """One check and its calls."""
 
     clients: Clients
     config: AWSBackendConfig
@@ -38,8 +39,8 @@ class _Asking:
 
 
 def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images: AwsImages) -> None:
-    """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit with every region that
-    can't have machines."""
+    """Raises InvalidCredentials, MissingPermission with every denied action, or Unfit with every region that can't have
+    machines."""
     regions = regions_of(config)
     clients.call("sts", regions[0], "get_caller_identity")
     enabled = clients.call("ec2", regions[0], "describe_regions")["Regions"]
@@ -72,7 +73,7 @@ def _profile(clients: Clients, name: str, region: str) -> None:
 
 
 def _region(asking: _Asking, region: str) -> list[BackendError]:
-    """What is wrong there. That AWS doesn't answer is no finding."""
+    """The region's problems. If AWS doesn't respond, that isn't one."""
     try:
         network = asking.networks.of(region)
     except (MissingPermission, Unfit) as error:

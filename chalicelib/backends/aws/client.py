@@ -1,6 +1,7 @@
-"""How AWS is called: one client per service and region, one attempt per call, every failure in our words.
+"""Calls to AWS: one client per service and region, one attempt per call, every failure as one of our errors.
 
-The SDK's own retries are off: it would repeat a stockout, and hide a throttle that the engine must know of.
+The SDK's own retries are off. They would repeat calls that failed for lack of capacity, and would hide throttling,
+which the engine must know about.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chalicelib.errors import BackendError
 
 CONNECT, READ = 5.0, 50.0  # seconds; a launch may take most of a minute
 POOL = 16  # connections of a client
-PAGE = 500  # of a listing, where a page may be so long
+PAGE = 500  # items per page of a listing, if the call allows as many
 
 
 class Clients:
@@ -28,7 +29,7 @@ class Clients:
         endpoint: str | None = None,
         session: Callable[[], Any] | None = None,
     ) -> None:
-        """`endpoint`: of an AWS of one's own, instead of the regions'. `session` makes the SDK's session."""
+        """`endpoint`: replaces the regions' endpoints, for an emulator. `session` creates the SDK's session."""
         self._creds, self._endpoint = creds, endpoint
         self._new_session = session or self._logged_in
         self._session: Any = None
@@ -36,7 +37,7 @@ class Clients:
         self._lock = threading.Lock()
 
     def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:
-        """One call, one attempt. `operation` as the SDK's method is called."""
+        """One call, one attempt. `operation` is the name of the SDK's method."""
         action = f"{service}:{''.join(map(str.capitalize, operation.split('_')))}"
         try:
             client = self._client(service, region)
@@ -53,7 +54,7 @@ class Clients:
         return answer
 
     def pages(self, service: str, region: str, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
-        """What `key` lists on every page."""
+        """The items under `key` on every page."""
 
         def page(token: str) -> tuple[Iterable[dict[str, Any]], str]:
             more = {"NextToken": token} if token else {}
@@ -69,7 +70,7 @@ class Clients:
             client.close()
 
     def _client(self, service: str, region: str) -> Any:
-        with self._lock:  # a session makes one client at a time
+        with self._lock:  # a session can create only one client at a time
             client = self._made.get((service, region))
             if client is None:
                 from botocore.config import Config

@@ -14,7 +14,7 @@ from chalicelib.domain.specs.secrecy import SECRET
 
 
 class AWSKeyCreds(AccessKeyCreds):
-    """A pair of keys of AWS. Temporary ones have a session token as well, and work until that expires."""
+    """An AWS key pair. Temporary ones also have a session token, and work until it expires."""
 
     session_token: Annotated[Text | None, SECRET] = Field(
         default=None, description="The session token of temporary keys."
@@ -27,7 +27,7 @@ AWSCreds = Annotated[
 ]
 
 
-MOST_TAGS = 25  # of the 50 that AWS takes; runs, fleets and the control plane add theirs
+MOST_TAGS = 25  # of the 50 that AWS allows; runs, fleets and the control plane add theirs
 _OWNER = shaped(r"self|[0-9]{12}", "the owner of an image", "self` or `123456789012")
 
 
@@ -42,7 +42,7 @@ class AWSOSImage(Spec):
 
 
 class AWSOSImages(Spec):
-    """Images to start machines from, instead of the usual ones. What has no image here isn't offered."""
+    """Images to start machines from instead of the default ones. Types without a fitting image aren't offered."""
 
     cpu: AWSOSImage | None = Field(default=None, description="For machines without a GPU.")
     nvidia: AWSOSImage | None = Field(default=None, description="For machines with NVIDIA GPUs.")

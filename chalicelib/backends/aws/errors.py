@@ -1,6 +1,6 @@
-"""What the error codes of AWS mean: each is one of ours, and the text names the action that was refused and where.
+"""Translates AWS's error codes into our errors. The text names the action that failed, and where.
 
-A code that isn't in the table is an unknown outcome, and its text has the code.
+A code that isn't in the table has an unknown outcome, and the text contains it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _ELSEWHERE = frozenset({"Unsupported", "InsufficientFreeAddressesInSubnet", "Inv
 
 
 def translated(error: Exception, action: str, region: str) -> BackendError:
-    """Our error for one of the SDK. `action`: in the words of IAM, `ec2:RunInstances`."""
+    """Our error for an exception of the SDK. `action`: as IAM names it, `ec2:RunInstances`."""
     from botocore import exceptions as sdk
 
     if isinstance(error, sdk.ClientError):
@@ -143,5 +143,5 @@ def _answered(response: Mapping[str, Any], action: str, region: str) -> BackendE
 
 
 def elsewhere(error: BackendError) -> bool:
-    """Is the refusal of a launch about this zone only?"""
+    """Did the launch fail only for this zone?"""
     return isinstance(error, InsufficientCapacity) or error.provider_code in _ELSEWHERE

@@ -1,7 +1,7 @@
 """What EC2 can do.
 
-There is no `batch`: one call can launch several machines, but gives all of them the same user data, and ours holds the
-machine's own id and token. So each machine has its call, and its own tags and client token with it.
+There is no `batch`: one call can launch several machines, but with the same user data for all of them, and ours
+contains the machine's own id and token. So each machine gets its own call, with its own tags and client token.
 """
 
 from chalicelib.domain.facts import BackendFacts
@@ -18,7 +18,7 @@ FACTS = BackendFacts(
     reservations=True,
     notices="ec2",
     unique_volumes=True,
-    multi_attach=True,  # io1 and io2 volumes that were made so
+    multi_attach=True,  # io1 and io2 volumes that were created for it
     largest_volume=65_536,  # of type gp3
     volume_zones=True,
     gateways=True,

@@ -1,6 +1,6 @@
-"""Placement groups of EC2: its machines are placed close together in one zone, which the first one decides.
+"""EC2's placement groups. A group's machines are placed close together in one zone, which the first machine determines.
 
-AWS takes no token for a group, but the name is unique in a region, so the name finds what a lost answer left.
+AWS accepts no token for a group. But names are unique in a region, so the name finds a group whose response was lost.
 """
 
 from __future__ import annotations

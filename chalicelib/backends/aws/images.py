@@ -1,7 +1,7 @@
-"""Which image a machine starts from: the configured one, or AWS's own with Docker and the NVIDIA driver.
+"""The image that a machine starts from: the configured one, or AWS's own with Docker and the NVIDIA driver.
 
-The Deep Learning Base image serves machines without a GPU as well: AWS keeps it current, and it has Docker. The root
-device's name and size come from the image: a wrong name would add a second disk instead of sizing the first.
+The Deep Learning Base image is used for machines without a GPU, too, because AWS updates it, and it has Docker. The
+root device's name and size come from the image: a wrong name would add a second disk instead of resizing the first.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AwsImages:
         return _read(found[0])
 
     def _named(self, region: str, asked: AWSOSImage, arch: str) -> Image:
-        """The newest of those that fit. An owner is always asked for: anybody may give an image any name."""
+        """The newest matching image. The owner is always specified, because anybody may give an image any name."""
         found = self._clients.call(
             "ec2",
             region,
@@ -86,7 +86,7 @@ class AwsImages:
 
 
 def _architecture(has: Resources) -> str:
-    """As AWS calls it."""
+    """The architecture as AWS names it."""
     return "arm64" if has.cpu_arch == "arm" else "x86_64"
 
 

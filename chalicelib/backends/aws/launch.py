@@ -1,8 +1,8 @@
-"""The request that launches a machine: a pure function, so that a repeated launch asks for the same to the byte.
+"""The request that launches a machine. It is a pure function, so a repeated launch has the same request to the byte.
 
 These parts are there for a reason:
 
-* The token is of this launch *and zone*: AWS takes the same token in another zone for another launch.
+* The token is for this launch *and zone*: AWS treats the same token in another zone as another launch.
 * `CapacityReservationPreference: none`: by default a machine would use up an open reservation that it fits.
 * A machine that shuts itself down is terminated, not kept as a disk that costs money.
 * IMDSv2 with one hop: a container on a bridge reaches neither the machine's role nor its user data.
@@ -40,7 +40,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class LaunchPlace:
-    """Where a launch is tried, and with what."""
+    """A zone to try a launch in, with its subnet, image and groups."""
 
     zone: str
     subnet: str
@@ -51,7 +51,7 @@ class LaunchPlace:
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """The account's own wishes."""
+    """The account's settings for launches."""
 
     public_ips: bool = True
     instance_profile: str | None = None
@@ -137,7 +137,7 @@ def _placement(request: CreateRequest, reservation: Reservation | None) -> dict[
 
 
 def efa_cards(request: CreateRequest) -> tuple[int, ...]:
-    """The network cards with an EFA of a machine that joins a cluster; none for a machine by itself."""
+    """The network cards with an EFA, for a machine that joins a cluster. A machine by itself has none."""
     if request.placement_group is None:
         return ()
     found: Sequence[int] = request.offer.backend_data.get("efa") or ()
@@ -145,12 +145,12 @@ def efa_cards(request: CreateRequest) -> tuple[int, ...]:
 
 
 def needs_address(request: CreateRequest, *, public_ips: bool) -> bool:
-    """Has it an elastic address?"""
+    """Does it need an elastic address?"""
     return public_ips and without_address(efa_cards(request))
 
 
 def without_address(efa: Sequence[int]) -> bool:
-    """AWS gives a machine with several network cards no public address by itself."""
+    """AWS doesn't assign a public address to a machine with several network cards."""
     return len(_cards(efa)) > 1
 
 

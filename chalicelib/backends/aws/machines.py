@@ -1,8 +1,8 @@
-"""Machines on EC2, and what belongs to one: its public address, if it needs one of its own.
+"""Machines on EC2, and their own public addresses, if they need one.
 
-A launch is tried in one zone after another. What exists already is looked for first, by a tag, in all of them: AWS's
-own token is good for a zone only. Until a launch shows, it is found by the token of its zone, which is the one tried
-last; AWS refuses a token that was used for another request (with a newer image, say), so nothing is launched twice.
+A launch is tried in one zone after another. First, existing machines are looked up by tag in all zones, because AWS's
+own token is valid in one zone only. Until a launch is listed, it is found by the token of its zone, the one tried last.
+AWS rejects a token that was used for another request (with a newer image, for instance), so nothing is launched twice.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Machines:
             raise
 
     def _doubt(self, error: BackendError) -> None:
-        """A subnet, group or image that was remembered may be gone: the next launch looks again."""
+        """Drops cached subnets, groups and images, which may be gone. The next launch looks them up again."""
         if ".NotFound" in error.provider_code:
             self._networks.forget()
             self._images.forget()
 
     def _places(self, request: CreateRequest) -> list[LaunchPlace]:
-        """Every place that is allowed, in the order in which the offer names the zones."""
+        """Every allowed place, in the order of the offer's zones."""
         region = request.offer.region
         subnets = self._networks.of(region).subnets
         reservation = self._reservation(request)
@@ -126,14 +126,15 @@ class Machines:
         )
 
     def _reserved(self, region: str, reservation: str) -> Body:
-        """The reservation as it is now; empty if there is none."""
+        """The reservation's present state; empty if there is none."""
         found = self._clients.call(
             "ec2", region, "describe_capacity_reservations", CapacityReservationIds=[reservation]
         )["CapacityReservations"]
         return found[0] if found else {}
 
     def _allocated(self, request: CreateRequest) -> Body:
-        """AWS knows no token here. A second address that a lost answer left is released by its tag."""
+        """Allocates the address. AWS accepts no token here, so a lost response may leave a second one; its tag releases
+        it."""
         region = request.offer.region
         ours = self._clients.call(
             "ec2", region, "describe_addresses", Filters=tag_filters({REQUEST_TAG: request.token})
@@ -193,7 +194,7 @@ class Machines:
         raise Gone("; ".join(ended) or "No machine was launched.", refused=why.pop() if len(why) == 1 else None)
 
     def _described(self, region: str, vms: Sequence[Handle]) -> dict[str, Body]:
-        """By a filter, so that one that isn't known doesn't hide the others."""
+        """Describes with a filter, so that an unknown id doesn't fail the others."""
         listed = self._instances(region, filters(instance_id=[handle.id for handle in vms])) if vms else ()
         return {str(body["InstanceId"]): body for body in listed}
 
@@ -286,7 +287,7 @@ class Machines:
             raise Gone(f"{handle.id} is terminated.")
 
     def _prove_gone(self, handle: Handle, region: str, error: Gone) -> None:
-        """That this call doesn't find a machine proves nothing: AWS may not show it everywhere yet."""
+        """Proves that a machine is gone. A single call that doesn't find it proves nothing: AWS may not list it yet."""
         if error.provider_code != "InvalidInstanceID.Malformed" and _INSTANCE.fullmatch(handle.id):
             body = self._described(region, [handle]).get(handle.id)
             if is_fresh(handle, self._now(), SETTLED) if body is None else body["State"]["Name"] != "terminated":
@@ -313,7 +314,7 @@ class Machines:
             yield from found
 
     def _owned(self, region: str, instance_id: str | None) -> Iterator[Owned]:
-        """Disks and network cards go with their machine, so only those that stayed behind are shown."""
+        """Disks and network cards are deleted with their machine, so only those that were left behind are listed."""
         if instance_id is None:
             ours = filters(tag_key="dstack-instance")
         else:
@@ -342,7 +343,7 @@ class Machines:
             yield from reservation["Instances"]
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
-        """All that is a machine's is in one."""
+        """The region of a machine and everything that belongs to it."""
         return next((self._region(handle) for handle in handles if handle.kind == "vm"), self._regions[0])
 
     def _region(self, handle: Handle) -> str:

@@ -1,9 +1,9 @@
-"""Where machines are: the VPC of a region, one subnet per zone, and the group that lets a cluster's machines talk.
+"""The machines' network: a region's VPC, one subnet per zone, and the security group for traffic inside a cluster.
 
-Nothing dials in to a machine, so the group opens no port: it lets its own members reach each other, and everybody out.
-EFA needs the rule for members in both directions. A gateway's machine is in another group as well, which opens its
-ports to the world. Groups cost nothing and are shared by an installation's machines in a VPC, so they stay. One that
-the configuration gives is used instead, and never changed.
+Nothing connects to a machine from outside, so the group opens no port. It allows traffic between its members, and all
+outgoing traffic. EFA needs the rule for members in both directions. A gateway's machine is also in another group, which
+opens its ports to the world. Groups are free and shared by an installation's machines in a VPC, so they aren't deleted.
+A configured group is used instead, and never changed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Networks:
         return self._networks.get(region, lambda: self._look(region))
 
     def group(self, region: str, install: str, tags: Mapping[str, str]) -> str:
-        """The id of the given security group, or of the installation's own, which is made if it isn't there."""
+        """The id of the configured security group, or of the installation's own, which is created if it doesn't
+        exist."""
         network = self.of(region)
         if network.group:
             return network.group
@@ -54,12 +55,12 @@ class Networks:
         return self._groups.get(f"{region} {vpc} {install}", lambda: self._members(region, vpc, install, tags))
 
     def door(self, region: str, install: str, tags: Mapping[str, str], ports: Sequence[int]) -> str:
-        """The id of the group that opens these ports of a gateway's machine. Each choice of ports has its own."""
+        """The id of the group that opens these ports of a gateway's machine. Each set of ports has its own group."""
         vpc, name = self.of(region).vpc, f"dstack-{install}-gateway-{'-'.join(map(str, ports))}"
         return self._groups.get(f"{region} {vpc} {name}", lambda: self._door(region, vpc, install, name, tags, ports))
 
     def forget(self) -> None:
-        """Something isn't as it was remembered."""
+        """Drops what is cached, because it is out of date."""
         self._networks.clear()
         self._groups.clear()
 
@@ -163,7 +164,7 @@ class Networks:
         return next(iter(found), None)
 
     def _open(self, region: str, group: Body) -> None:
-        """Its members, in both directions. What is there already stays as it is."""
+        """Allows traffic between the group's members, in both directions. Existing rules stay as they are."""
         itself = group["GroupId"]
         rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": itself}]}]
         for rules, operation in (
@@ -218,7 +219,8 @@ def _is_public(table: Body) -> bool:
 
 
 def is_private(table: Body) -> bool:
-    """With a way out that isn't the internet gateway: without one, the agent could never report."""
+    """Is it private, with a route out that isn't the internet gateway? Without a route, the agent could never
+    report."""
     return bool(_ways_out(table)) and not _is_public(table)
 
 

@@ -1,9 +1,9 @@
-"""The IAM actions that the calls of this backend need, on what, and how to ask whether they are allowed.
+"""The IAM actions that this backend's calls need, on which resources, and how to test whether they are allowed.
 
-A policy is made from this table. What we create must bear our tag from the start, and only what bears it is changed or
-ended; reading is allowed everywhere. `check` asks where AWS answers without doing anything: a reading call, a creating
-one that is only rehearsed, with the tag, or the rehearsed end of something that bears it. While nothing bears it yet,
-there is no telling whether it could be ended: AWS treats what doesn't exist as untagged.
+Policies are generated from this table. What we create must have our tag from the start, and only resources with the tag
+can be changed or deleted; reading is allowed everywhere. `check` uses calls without an effect: a read, a dry run that
+would create something with the tag, or a dry run that would delete something with the tag. While nothing has the tag,
+deleting can't be tested, because AWS treats what doesn't exist as untagged.
 """
 
 from __future__ import annotations
@@ -162,13 +162,14 @@ PERMISSIONS: tuple[Permission, ...] = (
 
 
 def actions() -> tuple[str, ...]:
-    """All of them, in alphabetical order."""
+    """All actions, in alphabetical order."""
     return tuple(sorted({action for each in PERMISSIONS for action in each.actions}))
 
 
 @dataclass(frozen=True)
 class PermissionProbe:
-    """A call that shows whether it is allowed, without effect. `creates`: what it would make, but for the rehearsal."""
+    """A call without an effect that shows whether it is allowed. `creates`: what it would create without the dry
+    run."""
 
     operation: str
     params: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Regions, zones and tags: what several calls of EC2 share."""
+"""Regions, zones and tags, for several of EC2's calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def tagged(kinds: Iterable[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """For a call that creates: everything it makes has its tags from the start, or isn't made."""
+    """For a call that creates something: everything is created with its tags, or not at all."""
     listed = tag_list(tags)
     return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
 

@@ -1,8 +1,8 @@
-"""What machines cost: on demand by type and region, spot by zone too; and what volumes do.
+"""Prices of machines (on demand by type and region, spot by zone, too) and of volumes.
 
-Prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses faster
-callers, and a refresh that was refused continues where it stopped. An account that may not ask uses the operator's file
-of prices, if there is one.
+Prices are fetched per type, with one call for all regions, a few types at a time, and cached for a day. AWS throttles
+faster callers, and a throttled refresh continues where it stopped. An account that may not read prices uses the
+operator's price file, if there is one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Prices:
         self._known = LookupCache[Regional](now, DAY, keeps=bool)  # by type
 
     def on_demand(self, names: Iterable[str]) -> tuple[Mapping[str, Regional], str]:
-        """By type and region, and where they are from if not from AWS."""
+        """Prices by type and region, and their source if it isn't AWS."""
         names = sorted(set(names))
         try:
             with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,7 +1,7 @@
-"""How many vCPUs an account may have at once, by region, family and market; and how many elastic addresses.
+"""Quotas: how many vCPUs an account may have at once, by region, family and market, and how many elastic addresses.
 
-In nearly every new account the quotas of the GPU families are zero, so an offer that can't be launched says so
-in the plan. A quota that AWS doesn't report counts as unknown, never as too small.
+In nearly every new account the quotas of the GPU families are zero, so a plan marks offers that can't be launched. A
+quota that AWS doesn't report counts as unknown, never as too small.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _P_SPOT = {"2": "L-7212CCBC", "3": "L-7212CCBC", "4": "L-7212CCBC", "5": "L-C4BD
 
 
 def quotas(clients: Clients, region: str) -> Quotas:
-    """Those of a region; none if the account may not ask."""
+    """A region's quotas; none if the account may not read them."""
     try:
         listed = clients.pages(
             "service-quotas", region, "list_service_quotas", "Quotas", ServiceCode="ec2", MaxResults=100

@@ -1,6 +1,6 @@
-"""The account's reserved capacity: reservations of machines on demand, and capacity blocks.
+"""The account's reserved capacity: on-demand capacity reservations, and capacity blocks.
 
-An account that may not ask has none to offer. What is reserved for other systems than Linux can't be used here.
+An account that may not read them has none to offer. Reservations for other systems than Linux can't be used here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMING = ("active", "assessing", "delayed", "payment-pending", "pending", "sched
 
 
 def reservations(clients: Clients, region: str) -> Sequence[Body]:
-    """Those of a region, also those that other accounts share with this one."""
+    """A region's reservations, including those that other accounts share with this one."""
     try:
         listed = list(
             clients.pages(
@@ -52,7 +52,7 @@ def ends_at(reservation: Body) -> Micros | None:
 
 
 def group_of(reservation: Body) -> str:
-    """The placement group that it is in, which its machines must be in; empty if it is in none."""
+    """The reservation's placement group, which its machines must be in; empty if it has none."""
     return str(reservation.get("PlacementGroupArn", "")).rpartition("/")[2]
 
 

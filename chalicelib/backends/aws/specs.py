@@ -1,4 +1,4 @@
-"""What users write for AWS alone: its volumes, and the certificates that it keeps."""
+"""Specs that are specific to AWS: its volumes, and the certificates that it stores."""
 
 from __future__ import annotations
 

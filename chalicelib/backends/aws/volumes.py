@@ -1,10 +1,10 @@
-"""EBS volumes. A volume is in a zone, and so is every machine that it is attached to.
+"""EBS volumes. A volume and the machines that it is attached to are in one zone.
 
-The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen. Where disks aren't
-NVMe there is none, and the kernel makes up their names: the offers of such types say that they take no volumes.
+The agent finds a volume by the serial number that the kernel shows: the volume's id without its hyphen. Disks that
+aren't NVMe have none, and the kernel makes up their names, so offers of such types don't support volumes.
 
-Its price follows from its size. A volume has no price if its type or a setting is charged for anything else, or if AWS
-doesn't name the price just now: no volume waits for its price.
+The price follows from the size. A volume has no price if its type or a setting has other charges, or if AWS doesn't
+return the price just now: no volume waits for its price.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class AwsVolumes:
             raise Unfit(f"The machine {vm.id} has no room for another volume.")
 
     def _attached(self, handle: Handle, vm: Handle, name: str, region: str) -> bool:
-        """False: another volume, which AWS doesn't show yet, has this name."""
+        """Attaches it. False if another volume, which AWS doesn't list yet, has this device name."""
         try:
             self._clients.call("ec2", region, "attach_volume", VolumeId=handle.id, InstanceId=vm.id, Device=name)
         except Unfit as error:
@@ -212,7 +212,7 @@ class AwsVolumes:
         return _disk(body, region, None if rate is None else round(rate * body["Size"], 6))
 
     def _rate(self, kind: str, region: str) -> float | None:
-        """Remembered, whatever it is: what depends on the volume shouldn't wait for its price again and again."""
+        """Caches the price even if it is unknown, so that nothing waits for a volume's price again and again."""
 
         def ask() -> float | None:
             try:

@@ -1,4 +1,4 @@
-"""Values that were looked up a moment ago: subnets, images, security groups, prices."""
+"""A cache for looked-up values: subnets, images, security groups, prices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class LookupCache(Generic[T]):
     def __init__(
         self, now: Callable[[], Micros], lifetime: Micros = LIFETIME, keeps: Callable[[T], bool] = lambda _: True
     ) -> None:
-        """`keeps`: is the value worth keeping? Another is looked up again each time."""
+        """`keeps`: should the value be cached? If not, it is looked up again each time."""
         self._now, self._lifetime, self._keeps = now, lifetime, keeps
         self._values: dict[str, tuple[Micros, T]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: str, look_up: Callable[[], T]) -> T:
-        """The value, looked up anew after its lifetime. A look-up that fails leaves nothing behind."""
+        """The value, which is looked up again after its lifetime. A failed look-up isn't cached."""
         with self._lock:
             found = self._values.get(key)
         if found is not None and 0 <= self._now() - found[0] < self._lifetime:

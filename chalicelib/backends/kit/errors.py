@@ -1,7 +1,7 @@
-"""What a provider's failures mean: each is one of our errors, and its text names the call that failed, and where.
+"""Translates a provider's failures into our errors. The error's text names the failed call, and where it failed.
 
-A provider says what is wrong by a code, by a text, or by the HTTP status alone; the first of these that the table
-knows counts. What it doesn't know has an unknown outcome, and its text shows the code.
+A provider reports a failure by a code, by a text, or only by the HTTP status. The first of these that is in the table
+decides. A failure that isn't in the table has an unknown outcome, and its text shows the code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHORTEST_SECRET = 6  # a shorter one would blank out words
 HIDDEN = "[hidden]"
 
 Kind = type[BackendError]
-# What providers mean by a status, where they say nothing else. Every 5xx is an unknown outcome.
+# What a status means if the provider says nothing else. Every 5xx is an unknown outcome.
 STATUSES: Mapping[int, Kind] = {
     400: Unfit,
     401: InvalidCredentials,
@@ -51,12 +51,12 @@ STATUSES: Mapping[int, Kind] = {
 
 @dataclass(frozen=True)
 class ProviderFailure:
-    """What a provider said of a call that failed."""
+    """What a provider reported about a failed call."""
 
     code: str = ""
     text: str = ""
     status: int = 0
-    retry_after: float = 0.0  # seconds; 0: it doesn't say
+    retry_after: float = 0.0  # seconds; 0: not given
 
 
 class ErrorTable:
@@ -67,13 +67,13 @@ class ErrorTable:
         texts: Iterable[tuple[Kind, str]] = (),
         statuses: Mapping[int, Kind] = STATUSES,
     ) -> None:
-        """`codes`: of each kind, with spaces between. `texts`: a pattern of what stands in the provider's text."""
+        """`codes`: for each kind, separated by spaces. `texts`: patterns for the provider's text."""
         self._provider, self._statuses = provider, statuses
         self._codes = {code: kind for kind, listed in codes for code in listed.split()}
         self._texts = [(re.compile(pattern, re.IGNORECASE), kind) for kind, pattern in texts]
 
     def kind(self, failure: ProviderFailure, meanings: Mapping[str | int, Kind] | None = None) -> Kind:
-        """`meanings`: codes and statuses that this call has its own meaning for."""
+        """`meanings`: codes and statuses with another meaning for this call."""
         meanings = meanings or {}
         found = meanings.get(failure.code) or self._codes.get(failure.code)
         found = found or next((kind for pattern, kind in self._texts if pattern.search(failure.text)), None)
@@ -105,8 +105,8 @@ class ErrorTable:
 
 
 def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
-    """A provider's text as people may see it: one line of readable length, without secrets. A provider that refuses
-    a request often repeats what was in it."""
+    """A provider's text in a form that people may see: one line of readable length, without secrets. When a provider
+    refuses a request, it often repeats what was in it."""
     for secret in secrets:
         for form in _forms(secret):
             text = text.replace(form, HIDDEN)
@@ -115,19 +115,19 @@ def cleaned(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _forms(secret: str) -> list[str]:
-    """As it may come back: itself, as JSON, in a URL, in base64."""
+    """The forms in which a secret may come back: as it is, as JSON, in a URL, in base64."""
     if len(secret) < SHORTEST_SECRET:
         return []
     quoted = orjson.dumps(secret).decode()[1:-1]
     return [secret, quoted, quote(secret, safe=""), quote(secret), base64.b64encode(secret.encode()).decode()]
 
 
-# --- what a JSON API says --------------------------------------------------------------------------------------------
+# --- failures of a JSON API ------------------------------------------------------------------------------------------
 
 
 def described(data: Any, status: int) -> ProviderFailure:
-    """The failure in an answer of a JSON API, in any of the forms that are usual: an object or a text under `error`, a
-    list under `errors`, a problem of RFC 9457, a status of Kubernetes, or the code and message by themselves."""
+    """The failure in a JSON API's response, in any of the usual forms: an object or a text under `error`, a list under
+    `errors`, an RFC 9457 problem, a Kubernetes status, or code and message at the top level."""
     if isinstance(data, str):
         return ProviderFailure("", data, status)
     if not isinstance(data, Mapping):
@@ -137,7 +137,7 @@ def described(data: Any, status: int) -> ProviderFailure:
     first = inner.get("errors") if isinstance(inner.get("errors"), list) else errors
     listed = first[0] if isinstance(first, list) and first else None
     text = _text(inner, "message", "msg", "detail", "title") or _text(data, "message", "msg")
-    if isinstance(error, str):  # it is the code where there is a message beside it, or if it looks like one
+    if isinstance(error, str):  # it is the code if there is a message beside it, or if it looks like one
         return ProviderFailure(error if text or " " not in error else "", text or error, status)
     code = _text(inner, "code", "reason")
     if isinstance(listed, str):

@@ -1,6 +1,8 @@
-"""A provider's name of a GPU, in ours: `NVIDIA A100-SXM4-80GB`, `nvidia-a100-80gb` and `A100 (80 GB SXM4)` are one.
+"""Translates a provider's GPU names into ours: `NVIDIA A100-SXM4-80GB`, `nvidia-a100-80gb` and `A100 (80 GB SXM4)` are
+the same.
 
-The memory is what people say, because they ask for it: `A10G` with 24 GB, though its tool says 22888 MiB.
+The memory is the advertised size, because users ask for that: 24 GB for an `A10G`, although `nvidia-smi` says 22888
+MiB.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from chalicelib.domain.gpu_names import sold_as, squeeze, vendor_of
 from chalicelib.domain.offers import Gpu
 
 GIB = 1024
-# GB on one card as it is sold, of those whose providers give no memory, or another than people say.
+# Advertised GB of one card, for cards whose providers report no memory, or another size than users ask for.
 SOLD_WITH: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("t4", "t4g", "a16", "a4000", "rtx4000ada", "p100"), (16,)),
     **dict.fromkeys(("a10", "a10g", "a30", "l4", "rtx3090", "rtx3090ti", "rtx4090", "rtx6000"), (24,)),
@@ -33,7 +35,7 @@ SOLD_WITH: Mapping[str, tuple[int, ...]] = {
     "mi325x": (256,),
     **dict.fromkeys(("mi350x", "mi355x"), (288,)),
 }
-NEAR = 0.09  # how far a provider's figure may be from what is sold: of some cards a part is for error correction
+NEAR = 0.09  # how far a provider's number may be from the advertised one: some cards use a part for error correction
 
 _MEMORY = re.compile(r"(?<![a-z0-9])(\d+) ?gi?b?(?![a-z0-9])", re.IGNORECASE)
 _GLUED = re.compile(r"^(geforce|quadro|tesla)(?=[a-z])|^rtx(?=a\d)|(?<=\d)(?=ada\b)", re.IGNORECASE)
@@ -42,8 +44,8 @@ _SHARE = re.compile(r"\bmig\b|\bvgpu\b", re.IGNORECASE)
 
 
 def gpu(name: str, memory_mib: int = 0, vendor: str | None = None) -> Gpu | None:
-    """One card. `memory_mib`: as the provider says; 0: the name says it, or there is only one such card. None: a share
-    of a card, which would pass for a whole one, or its memory isn't known."""
+    """One card. `memory_mib`: from the provider; 0 if the name contains it, or if there is only one size. None for a
+    share of a card, which would look like a whole one, and for a card with unknown memory."""
     if _SHARE.search(name):
         return None
     words = _NOISE.sub(" ", _GLUED.sub(" ", re.sub(r"[-_()/]+", " ", name).strip())).strip()

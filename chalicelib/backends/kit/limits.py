@@ -1,9 +1,9 @@
-"""How often an account may call its provider.
+"""Limits how often an account calls its provider.
 
-Nothing waits here: a call that comes too early is refused with the time after which it may come, and the engine calls
-again. An operation that is refused in its middle begins anew then, so a bucket must hold as many tokens as the longest
-operation makes calls, or that operation would never get through. The bucket is one process's: where several serve an
-account, the provider's own refusals bring each of them to its share.
+Nothing waits here. A call that comes too early is refused with the time after which it may be repeated, and the engine
+calls again. An operation that is refused halfway starts again from the beginning. So a bucket must hold a token for
+each call of the longest operation, or that operation would never finish. The bucket belongs to one process: if several
+serve an account, the provider's own throttling limits each of them to its share.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from chalicelib.errors import Throttled
 
 class TokenBucket:
     def __init__(self, provider: str, rate: float, burst: int, now: Callable[[], Micros]) -> None:
-        """`rate`: calls a second in the long run; `burst`: calls at once after a quiet time."""
+        """`rate`: calls per second in the long run; `burst`: calls at once after a pause."""
         self._provider, self._now = provider, now
         self._interval = round(SECOND / rate)
         self._ahead = (burst - 1) * self._interval
-        self._full_at: Micros = 0  # when it holds `burst` tokens again
+        self._full_at: Micros = 0  # when the bucket is full again
         self._paused_until: Micros = 0
         self._lock = threading.Lock()
 
@@ -36,6 +36,6 @@ class TokenBucket:
         raise Throttled(f"{self._provider} takes no more calls of this account now.", retry_after=wait / SECOND)
 
     def pause(self, seconds: float) -> None:
-        """The provider has refused a call: none is made for so long."""
+        """Stops all calls for this long, after the provider has refused one."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._now() + round(seconds * SECOND))

@@ -1,6 +1,6 @@
-"""Whose a resource is: read from its tags or its name, and written as tags or labels that a provider takes.
+"""A resource's owner: read from its tags or name, and written as tags or labels that the provider accepts.
 
-`domain.owner` has the codec. What can't be read whole is nobody's of ours, whatever one of its tags looks like.
+`domain.owner` has the codec. A resource whose owner can't be read completely isn't ours, whatever one of its tags says.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import CALLED, OwnedKind, read
 from chalicelib.errors import Unfit
 
-REQUEST_TAG = "dstack-token"  # the tag by which a repeated call finds what the first one made
+REQUEST_TAG = "dstack-token"  # the tag by which a repeated call finds what the first one created
 
 
 def owned(handle: Handle, tags: Mapping[str, str], name: str = "") -> Iterator[Owned]:
-    """`name`: where the provider has no tags, or they may have been lost."""
+    """`name`: for providers without tags, or where tags may be lost."""
     owner = read(tags, name)
     if owner is not None and owner.kind is OwnedKind.instance:
         yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
@@ -37,13 +37,13 @@ def owned_group(handle: Handle, tags: Mapping[str, str], name: str = "") -> Iter
 
 
 def all_tags(request: CreateRequest | VolumeRequest, account: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The account's own tags, then the request's, which win, and its token."""
+    """The account's own tags, the request's, which take precedence, and its token."""
     return {**(account or {}), **dict(request.tags), REQUEST_TAG: request.token}
 
 
 @dataclass(frozen=True)
 class LabelRule:
-    """What a provider takes as a label: patterns of a whole key and of a whole value, and how many."""
+    """What a provider accepts as labels: patterns for a whole key and a whole value, and the maximum number."""
 
     key: str
     value: str
@@ -51,8 +51,8 @@ class LabelRule:
 
 
 def labels(tags: Mapping[str, str], rule: LabelRule, provider: str) -> dict[str, str]:
-    """The tags as labels. Raises Unfit if the provider doesn't take one of them; the name that people gave a machine is
-    left out then, because nothing is read from it."""
+    """The tags as labels. Raises Unfit if the provider doesn't accept one of them. Only the name that users gave a
+    machine is left out in that case, because nothing is read from it."""
     wrong = {key for key, value in tags.items() if not _fits(rule, key, value)}
     if unfit := sorted(wrong - {CALLED}):
         raise Unfit(

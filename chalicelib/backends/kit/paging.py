@@ -12,8 +12,8 @@ MOST = 10_000
 
 
 def pages(page: Callable[[str], tuple[Iterable[T], str]]) -> Iterator[T]:
-    """What is listed on every page. `page` returns what one lists, and the token or the address of the next, which is
-    empty after the last; the first is asked for with an empty one."""
+    """The items of all pages. `page` returns a page's items and the next page's token or address, which is empty on the
+    last page. The first page is requested with an empty token."""
     seen, token = set[str](), ""
     for _ in range(MOST):
         listed, token = page(token)

@@ -1,4 +1,4 @@
-"""Every region asked at once."""
+"""Calls to every region at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from chalicelib.errors import BackendError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-AT_ONCE = 12  # regions asked at the same time
+AT_ONCE = 12  # regions called at the same time
 
 
 def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
-    """The answer of each region. Raises what any of them raises."""
+    """The result for each region. Raises what any of them raises."""
     if len(regions) == 1:
         return [ask(regions[0])]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -26,8 +26,8 @@ def by_region(
     region_of: Callable[[Item], str],
     ask: Callable[[str, Sequence[Item]], Sequence[T | BackendError]],
 ) -> list[T | BackendError]:
-    """The answer for each item, in their order: `ask` answers for those of one region. What it raises is the answer
-    for each of them: a region that doesn't answer hides nothing of another."""
+    """The result for each item, in the items' order. `ask` returns the results for one region's items. An exception is
+    the result for each of these, so a region that doesn't respond doesn't affect another."""
     regions: dict[str, list[Item]] = {}
     for item in items:
         regions.setdefault(region_of(item), []).append(item)
@@ -43,7 +43,7 @@ def by_region(
 
 
 def outcomes(items: Sequence[Item], ask: Callable[[Item], T]) -> list[T | BackendError]:
-    """What `ask` returns for each, or raises."""
+    """What `ask` returns or raises for each."""
     found: list[T | BackendError] = []
     for item in items:
         try:

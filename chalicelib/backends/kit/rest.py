@@ -1,11 +1,11 @@
-"""A client of a provider's JSON API. A call is one attempt with one deadline, and every failure is in our words.
+"""A client for a provider's JSON API. A call is one attempt with one deadline, and every failure is one of our errors.
 
-The engine repeats calls, and must know of each refusal: so nothing is tried again here, and no redirect is followed,
-which would carry the credentials elsewhere. An answer that isn't what it should be, such as a page of HTML where JSON
-was due, has an unknown outcome; it is never taken for an empty one.
+The engine repeats calls and must know about each refusal, so nothing is retried here. Redirects aren't followed,
+because that would send the credentials elsewhere. An unexpected response, such as an HTML page instead of JSON, has an
+unknown outcome; it is never treated as an empty one.
 
-How a call is signed, how it is sent and when an answer counts as a failure are inputs: `sign` returns the headers that
-prove who calls, `send` is HTTP, and `failure_of` reads an answer (some providers report failures with status 200).
+Signing, sending and recognising failures are inputs: `sign` returns the headers that authenticate the call, `send` is
+HTTP, and `failure_of` reads a response (some providers report failures with status 200).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.domain.instants import SECOND, Micros, retry_after
 from chalicelib.errors import Bug, Throttled, Transient
 
-DEADLINE = 30.0  # seconds, of a call that has no other
+DEADLINE = 30.0  # seconds, the default
 LARGEST = 64 << 20  # bytes of an answer
 HEADERS: Mapping[str, str] = {"Accept": "application/json", "User-Agent": "dstack-serverless"}
 
 
 @dataclass(frozen=True)
 class RestCall:
-    """What is sent."""
+    """A request."""
 
     method: str
     origin: str  # https://api.example.com
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they prove who calls
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they authenticate the call
     body: bytes = field(default=b"", repr=False)
 
     @property
@@ -49,7 +49,7 @@ class RestCall:
 
 @dataclass(frozen=True)
 class RestAnswer:
-    """What came back. The names of its headers are in lower case."""
+    """A response. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -57,16 +57,16 @@ class RestAnswer:
 
 
 class NoAnswer(Exception):
-    """The call has no answer: it may have been carried out."""
+    """There is no response: the call may have been carried out."""
 
 
 Signer = Callable[[RestCall], Mapping[str, str]]
-Sender = Callable[[RestCall, float], RestAnswer]  # within so many seconds, or it raises NoAnswer
+Sender = Callable[[RestCall, float], RestAnswer]  # with a timeout in seconds, after which it raises NoAnswer
 FailureReader = Callable[[int, Any], ProviderFailure | None]  # by the status and the decoded body
 
 
 def bearer(key: str) -> Signer:
-    """The usual way to log in with a key."""
+    """The usual authentication with a key."""
     return lambda _: {"Authorization": f"Bearer {key}"}
 
 
@@ -87,8 +87,8 @@ class RestClient:
         failure_of: FailureReader = failure_by_status,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """`base`: the address and what all paths begin with. `secrets`: what no text may show, the key first of all.
-        `bucket`: of the account; every client of the account has the same."""
+        """`base`: the address, with the common prefix of all paths. `secrets`: what no text may show, such as the key.
+        `bucket`: the account's, shared by all its clients."""
         home = urlsplit(base)
         self._origin, self._prefix = f"{home.scheme}://{home.netloc}", home.path.rstrip("/")
         self._table, self._sign, self._failure_of = table, sign, failure_of
@@ -107,9 +107,9 @@ class RestClient:
         buckets: Sequence[TokenBucket] = (),
         deadline: float = DEADLINE,
     ) -> Any:
-        """The decoded answer; None if it is empty. `path`: its segments, each of which is quoted. `meanings`: codes and
-        statuses that mean something else for this call. `secrets`: in its body. `buckets`: of its own; if the provider
-        refuses it as one too many, they are paused, and not the account's."""
+        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `meanings`: codes
+        and statuses that mean something else for this call. `secrets`: those in its body. `buckets`: the call's own; if
+        the provider throttles it, they are paused instead of the account's."""
         asked = RestCall(
             method,
             self._origin,
@@ -121,7 +121,7 @@ class RestClient:
         return self._answered(asked, region, meanings, (*self._secrets, *secrets), buckets, deadline)
 
     def follow(self, url: str, *, region: str = "") -> Any:
-        """The page that a provider's own link leads to. A link to anywhere else is refused: the call is signed."""
+        """The page behind a provider's link. A link to another host is refused, because the call is signed."""
         link = urlsplit(url)
         if f"{link.scheme}://{link.netloc}" != self._origin:
             raise Transient(f"A list goes on elsewhere than it began: at {cleaned(url, self._secrets)}.")
@@ -176,20 +176,20 @@ class RestClient:
 
 
 def _segment(part: str) -> str:
-    """An empty one, or one of dots, would make the call about something else."""
+    """Quotes a segment. An empty one, or one of dots, is refused: the call would be about something else."""
     if part in ("", ".", ".."):
         raise Bug(f"{part!r} can't be a part of a path")
     return quote(part, safe="")
 
 
 def _plain(body: bytes) -> str:
-    """What can be read of an answer that isn't JSON: its text, without the tags of HTML."""
+    """The readable part of a response that isn't JSON: its text without HTML tags."""
     text = body[:4096].decode(errors="replace")
     return " ".join(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE).split())
 
 
 class HttpSender:
-    """HTTP with kept connections."""
+    """HTTP with persistent connections."""
 
     def __init__(self, connections: int = 16, largest: int = LARGEST) -> None:
         self._connections, self._largest, self._lock = connections, largest, threading.Lock()
@@ -214,7 +214,7 @@ class HttpSender:
             try:
                 body = _read(found, until, self._largest)
             except BaseException:
-                found.close()  # what is left of the answer would be taken for the next one
+                found.close()  # the rest of this response would be read as the next one
                 raise
             found.release_conn()
         except (HTTPError, OSError) as error:
@@ -237,7 +237,7 @@ class HttpSender:
 
 
 def _read(answer: Any, until: float, largest: int) -> bytes:
-    """Piece by piece, so that a provider that sends a little now and then doesn't hold a call for ever."""
+    """Reads in pieces, so that a provider that sends a little now and then can't block a call forever."""
     body = bytearray()
     while piece := answer.read1(1 << 16):
         body += piece

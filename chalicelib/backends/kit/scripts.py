@@ -1,8 +1,8 @@
-"""The script that starts the agent, as a provider takes it.
+"""The script that starts the agent, in the form that a provider accepts.
 
-A provider that hands it to cloud-init, or runs it as its own start-up script, takes the text itself. Others take a
-cloud-init configuration as an object, or nothing at all: there it is started over SSH. A container has no such script:
-its request says what it runs (`spi.Container`).
+A provider that passes it to cloud-init, or runs it as its own start-up script, accepts the text itself. Others accept a
+cloud-init configuration as an object, or nothing at all; there the script is started over SSH. A container has no
+script: its request says what it runs (`spi.Container`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.container_script import read_settings
 from chalicelib.errors import Unfit
 
-PLACE = "/var/lib/dstack-start"  # the file of a script that isn't run by the provider itself
+PLACE = "/var/lib/dstack-start"  # the script's file where the provider doesn't run the script itself
 
 
 def user_data(request: CreateRequest, most: int, provider: str) -> str:
-    """The script itself. `most`: the bytes that the provider takes."""
+    """The script itself. `most`: the provider's limit in bytes."""
     if len(request.user_data.encode()) > most:
         raise Unfit(f"The boot script of {request.name} is longer than the {most} bytes that {provider} takes.")
     return request.user_data
 
 
 def secrets_of(request: CreateRequest) -> tuple[str, ...]:
-    """What no text about the request may show: the script, the token, which lets a machine join, and the password of
-    an image's registry."""
+    """What no text about the request may show: the script, the token with which a machine joins, and the password for
+    the image's registry."""
     if request.container is not None:
         _, _, token = read_settings(request.container.env)
         login = request.container.login
@@ -40,7 +40,7 @@ def secrets_of(request: CreateRequest) -> tuple[str, ...]:
 
 
 def cloud_config(script: str) -> Mapping[str, Any]:
-    """The configuration of cloud-init, for a provider that takes an object."""
+    """The cloud-init configuration, for a provider that accepts an object."""
     file = {"path": PLACE, "content": script, "owner": "root:root", "permissions": "0700"}
     return {"write_files": [file], "runcmd": [PLACE]}
 

@@ -1,8 +1,8 @@
-"""One zone tried after another, where each zone may have what the last one refused.
+"""Tries one zone after another, where a zone may have the capacity that the last one lacked.
 
-A provider's own idempotency token is good for a zone, so each has its own, made from the request's. Before each zone
-but the first a handle of the kind `TRYING` says which is next: where an answer was lost, the next call begins with that
-zone, and its token finds the machine, though the first zone has room again and nothing is listed yet.
+A provider's idempotency token is valid in one zone, so each zone gets its own, derived from the request's. Before each
+zone but the first, a handle of the kind `TRYING` names the zone. If a response is lost, the next call begins with that
+zone, and the zone's token finds the machine, even if the first zone has room again and nothing is listed yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.errors import BackendError, InsufficientCapacity, Unfit
 
 
 class Zoned(Protocol):
-    """A place that a machine may be launched in."""
+    """A place where a machine may be launched."""
 
     @property
     def zone(self) -> str: ...
@@ -38,8 +38,8 @@ def first_with_room(
     launch: Callable[[Place], T],
     is_elsewhere: Callable[[BackendError], bool],
 ) -> Generator[Handle, None, T]:
-    """What `launch` returns of the first place that doesn't refuse it. `is_elsewhere`: may another zone have what this
-    one refused? Anything else that is raised ends the walk."""
+    """What `launch` returns for the first place that has room. `is_elsewhere`: may another zone have what this one
+    lacks? Any other exception ends the search."""
     refused: dict[str, BackendError] = {}
     for place in sorted(places, key=lambda each: each.zone != request.trying):
         if refused:

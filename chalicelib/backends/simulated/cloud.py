@@ -1,11 +1,11 @@
-"""A scripted cloud. It sells machines that don't exist, keeps its own state of them, and misbehaves on request.
+"""A simulated cloud. It sells machines that don't exist, keeps its own state of them, and fails on request.
 
-The same class has three uses: tests (state in memory, time from the test), the simulation (faults drawn at random) and
-`dstack server --fake-cloud`, where the machines are processes that run the real agent and the state is a folder.
+The same class has three uses: tests (state in memory, time from the test), the simulation (random faults) and
+`dstack server --fake-cloud`, where machines are processes that run the real agent, and the state is in a folder.
 
 A purchase is two resources, a disk and then a machine on it, so that something can be lost between them. With
-`idempotent_create` the token finds at once what an earlier call created; without, only the name in the listing does,
-which lags like real listings: then only waiting keeps a repeated create from buying twice.
+`idempotent_create`, the token finds at once what an earlier call created. Without it, only the name in the listing
+does, and the listing is delayed like real ones: then only waiting prevents a repeated create from buying twice.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Boot:
 
 class Launcher(Protocol):
     def launch(self, boot: Boot) -> None:
-        """Start the machine after `boot.delay`. Harmless if it is already running."""
+        """Starts the machine after `boot.delay`. Does nothing if it is already running."""
 
     def kill(self, machine_id: str) -> None:
-        """End it and everything that runs on it. Harmless if there is nothing."""
+        """Ends the machine and everything that runs on it. Does nothing if there is none."""
 
 
 class NoLauncher:
@@ -167,12 +167,12 @@ class FakeCloud:
             self.disks.attach(mount.volume, machine["id"], read_only=mount.read_only)
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
-        """All that can be created is, before anything is known of it."""
+        """Creates everything that it can before it yields the first result."""
         self._maybe_fail("create", "before")
         made: list[CreateResult] = []
         for request in requests:
             try:
-                making = self.create(request)  # what it yields is kept, even if it fails then
+                making = self.create(request)  # what it yields is kept, even if it fails afterwards
                 while (handle := next(making, None)) is not None:
                     made.append(CreateResult(request.token, handle))
             except BackendError as error:
@@ -228,7 +228,7 @@ class FakeCloud:
     # --- placement groups --------------------------------------------------------------------------------------------
 
     def create_group(self, request: GroupRequest) -> Handle:
-        """Names are unique, so the name finds it at once."""
+        """Names are unique, so an existing group is found by its name at once."""
         self._maybe_fail("create_group", "before", region=request.offer.region)
         with self._lock:
             found = next((b for b in self._groups() if b["name"] == request.name and b["ends_at"] is None), None)
@@ -281,19 +281,19 @@ class FakeCloud:
         yield from self.disks.list_owned(volume_id, region)
 
     def close(self) -> None:
-        """Nothing to release: machines outlive a server that is killed, as in any cloud."""
+        """Releases nothing: machines outlive a killed server, as in any cloud."""
 
     # --- for scripts and tests ---------------------------------------------------------------------------------------
 
     def interrupt(self, instance_id: str, at: Micros | None = None) -> None:
-        """Announce that this instance's machine will be reclaimed."""
+        """Announces that this instance's machine will be reclaimed."""
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
                     self._store.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
 
     def exit(self, instance_id: str, why: str) -> None:
-        """This instance's container comes to an end of its own."""
+        """This instance's container exits by itself."""
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
@@ -301,7 +301,7 @@ class FakeCloud:
                     self._store.put(body["id"], {**body, "exited": why})
 
     def resume(self) -> None:
-        """Restart the machines that were running when the host of this cloud went down."""
+        """Restarts the machines that were running when this cloud's computer went down."""
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
@@ -309,7 +309,7 @@ class FakeCloud:
         self.disks.resume()
 
     def switch_off(self) -> int:
-        """End every machine, at once; how many there were."""
+        """Ends all machines at once, and returns how many there were."""
         with self._lock:
             running = [body for body in self._all() if body["kind"] == "vm" and body["ends_at"] is None]
             for body in running:
@@ -324,7 +324,7 @@ class FakeCloud:
             self._store.drop(machine_id)
 
     def machines(self) -> list[Body]:
-        """Every machine that exists, whatever a listing shows, for tests to compare with."""
+        """Every machine that exists, including those that aren't listed yet, for tests to compare with."""
         with self._lock:
             return [body for body in self._all() if body["kind"] == "vm"]
 
@@ -381,7 +381,7 @@ class FakeCloud:
         return [body for body in self._all() if body["kind"] == "vm" and body.get("group") == group_id]
 
     def _join(self, request: CreateRequest) -> None:
-        """May the machine be created in its placement group?"""
+        """Checks that the machine can be created in its placement group."""
         handle, room = request.placement_group, self._script().group
         if handle is None:
             return
@@ -424,7 +424,7 @@ class FakeCloud:
             raise Unfit(f"{offer.region} sells {'containers' if request.container is None else 'machines'} (simulated)")
 
     def _failure(self, machine: Body) -> str:
-        """Why a container doesn't run; empty if it does, or may yet."""
+        """Why a container isn't running; empty if it is, or may still start."""
         container = machine.get("container")
         if container and container["image"] in self._script().bad_images and machine["running_at"] <= self._now():
             return f"the image {container['image']} can't be pulled (simulated)"
@@ -478,7 +478,7 @@ class FakeCloud:
         return body
 
     def _start(self, machine: Body) -> None:
-        """Started after it is saved, so that a repeated create repairs a crash in between."""
+        """Starts the machine. This happens after it is saved, so that a repeated create repairs a crash in between."""
         if machine["started"] or not machine["comes_up"]:
             return
         self._launch(machine)

@@ -1,8 +1,8 @@
 """The simulated cloud's volumes: disks in a zone that outlive the machines they are attached to.
 
-A volume is attached to one machine at a time; in some regions, to several. Where machines are processes, a machine gets
-a drive of this computer: a loop device, or a folder if the kernel has none. In memory it gets nothing. A machine that
-has ended has no volumes.
+A volume is attached to one machine at a time, and in some regions to several. Where machines are processes, a machine
+gets a drive on this computer: a loop device, or a folder if the kernel has none. In memory it gets nothing. A machine
+that has ended has no volumes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ Body = dict[str, Any]
 
 
 class Drives(Protocol):
-    """What the volumes are on this computer."""
+    """The volumes' drives on this computer."""
 
     def make(self, volume_id: str, size_gib: int) -> None:
-        """Harmless if it is there."""
+        """Creates the drive. Does nothing if it exists."""
 
     def plug(self, volume_id: str, *, read_only: bool) -> Device:
-        """Show the volume to this computer's machines. Harmless if it is plugged in. Raises Unfit if that can't be."""
+        """Makes the volume visible to this computer's machines. Does nothing if it is plugged in. Raises Unfit if
+        that's impossible."""
 
     def unplug(self, volume_id: str, *, pulled: bool) -> bool:
-        """False: something still uses it; ask again. `pulled`: its machines have ended, so nothing of theirs does."""
+        """Removes it from the machines. False if something still uses it: call again. `pulled`: its machines have
+        ended, so nothing of theirs uses it."""
 
     def drop(self, volume_id: str) -> None:
-        """Harmless if there is nothing."""
+        """Deletes the drive. Does nothing if there is none."""
 
 
 class NoDrives:
@@ -69,7 +71,7 @@ class Disks:
         by_token: bool,
     ) -> None:
         """`zone_of`: a machine's zone; None if there is no such machine. `by_token`: does the token find at once what
-        an earlier creation made, or only the name, which lags?"""
+        an earlier call created, or only the name, which is delayed?"""
         self._now, self._store, self._drives, self._script = now, store, drives, script
         self._zone_of, self._by_token = zone_of, by_token
         self._lock = threading.RLock()
@@ -160,12 +162,12 @@ class Disks:
     # --- for scripts and tests ---------------------------------------------------------------------------------------
 
     def all(self) -> list[Body]:
-        """Every volume that exists, whatever a listing shows."""
+        """Every volume that exists, including those that aren't listed yet."""
         with self._lock:
             return [body for body in map(self._aged, self._store.all()) if body is not None]
 
     def add(self, volume_id: str, region: str, zone: str = "", size_gib: int = 1, projects: str = "") -> None:
-        """A volume that somebody else created, and offers to these projects."""
+        """Adds a volume that somebody else created and offers to these projects."""
         tags = ((OFFERED, projects),) if projects else ()
         with self._lock:
             self._put(volume_id, VolumeRequest("", volume_id, tags, region, zone, size_gib))
@@ -178,7 +180,7 @@ class Disks:
             self._store.drop(volume_id)
 
     def resume(self) -> None:
-        """Plug in what was plugged in when the host of this cloud went down."""
+        """Plugs in the drives that were plugged in when this cloud's computer went down."""
         for body in self.all():
             for each in body["attached"].values():
                 self._drives.plug(body["id"], read_only=each["device"]["read_only"])
@@ -201,7 +203,7 @@ class Disks:
         return None if body is None else self._aged(body)
 
     def _aged(self, body: Body) -> Body | None:
-        """The volume as it is by now: without the machines that have ended or given it back."""
+        """The volume in its present state: without the machines that have ended or detached it."""
         if body["ends_at"] is not None and body["ends_at"] <= self._now():
             self._drives.drop(body["id"])
             self._store.drop(body["id"])
@@ -258,7 +260,7 @@ class Disks:
         return body
 
     def _described(self, body: Body) -> ProviderDisk:
-        """An attachment shows as such once it is complete, and until it has ended."""
+        """The volume's description. An attachment is shown from its completion until it has ended."""
         seen = [(machine, each) for machine, each in sorted(body["attached"].items()) if each["since"] <= self._now()]
         soon = tuple(sorted(body["attached"].keys() - {machine for machine, _ in seen}))
         creating, deleting = body["ready_at"] > self._now(), body["ends_at"] is not None

@@ -1,9 +1,10 @@
 """The simulated cloud's machines as local processes: each runs the real agent, in its own folder.
 
-A machine is a keeper process. It is the subreaper of all that runs below it, so whatever daemonises or loses its parent
-stays there, and ending the machine ends everything on it. It restarts a failed agent, as a real machine's init would,
-and has its own session, so that it outlives a server that is killed; one that stops in order ends its machines. If the
-machine's folder is deleted (the data folder of a server that was only a trial), it ends everything by itself.
+A machine is a keeper process. It is the subreaper of everything that runs below it, so processes that daemonise or lose
+their parent stay there, and ending the machine ends everything on it. It restarts a failed agent, as a real machine's
+init would. It has its own session, so it outlives a killed server; a server that shuts down ends its machines. If the
+machine's folder is deleted (with the data folder of a trial server, for instance), the keeper ends everything by
+itself.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from chalicelib.domain.instants import SECOND
 
 log = logging.getLogger(__name__)
 
-KILLING = 5.0  # seconds that a killed process can take to leave the process table
+KILLING = 5.0  # seconds until a killed process has left the process table
 
 # argv: the machine's folder (which identifies the keeper), the delay, and the agent's command line.
 _KEEPER = """
@@ -91,7 +92,7 @@ class LocalLauncher:
         _write(home / "keeper.pid", str(keeper.pid).encode())
 
     def moved(self) -> None:
-        """Give every machine the server's address, which may have changed with a restart."""
+        """Gives every machine the server's address, which may have changed with a restart."""
         for data in self._folder.glob("*/data"):
             _write(data / "server", self._server_url.encode())
 
@@ -112,14 +113,14 @@ class LocalLauncher:
             shutil.rmtree(home, ignore_errors=True)
 
     def _clear(self, data: Path) -> None:
-        """A gateway's folder lies elsewhere on this computer."""
+        """Deletes a gateway's folder, which is elsewhere on this computer."""
         command = [sys.executable, str(self._program), "clear", "--data", str(data), "--runtime", "process"]
         done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode:
             log.warning("the gateway of %s leaves something behind: %s", data, done.stderr.strip())
 
     def _keeper(self, home: Path) -> int | None:
-        """The machine's keeper, if it lives; a process id alone proves nothing, because it may have been reused."""
+        """The machine's keeper, if it is alive. A process id alone isn't proof, because it may have been reused."""
         try:
             pid = int((home / "keeper.pid").read_text())
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -166,7 +167,7 @@ def _below(root: int) -> list[int]:
 
 
 def _unmounted(home: Path) -> bool:
-    """Unmount what is mounted below `home`, the innermost first. False if something stays."""
+    """Unmounts everything below `home`, the innermost first. False if something stays mounted."""
     below = [place for place in mounts() if Path(place.path).is_relative_to(home.resolve())]
     return all([unmount(place) for place in sorted(below, key=lambda place: len(place.path), reverse=True)])
 

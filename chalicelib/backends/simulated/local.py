@@ -1,4 +1,4 @@
-"""The simulated cloud on one machine: its machines are processes here, its state and its script are in a folder."""
+"""The simulated cloud on one computer: its machines are local processes, its state and script are in a folder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from chalicelib.domain.instants import SECOND, Micros
 
 
 def local_cloud(folder: Path, server_url: str, program: Path, users: str = "", name: str = WIRE_NAME) -> FakeCloud:
-    """Its machines are processes. `users`: who jobs run as, in the words of the agent's command line. `name`: the type
-    that it stands in for."""
+    """A cloud whose machines are processes. `users`: the users that jobs run as, as on the agent's command line.
+    `name`: the backend type that it stands in for."""
     launcher = LocalLauncher(folder / "machines", server_url, program, users)
     launcher.moved()
     return simulated_cloud(folder, launcher, name, hostname="localhost")
 
 
 def simulated_cloud(folder: Path, launcher: Launcher, name: str, hostname: str = "") -> FakeCloud:
-    """Restarts the machines that were running when this computer went down."""
+    """The server's simulated cloud. It restarts the machines that were running when this computer went down."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
     cloud = FakeCloud(

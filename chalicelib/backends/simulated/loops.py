@@ -1,7 +1,7 @@
 """The simulated cloud's volumes on this computer: each is a sparse file, and a loop device while it is attached.
 
-Some kernels have no loop devices for us. There a volume is a folder from its first machine on, which is bind-mounted;
-its record, the log and the list of volumes say so. No volume ever changes from one to the other.
+Without loop devices, a volume becomes a folder with its first machine, and is bind-mounted; its record, the log and the
+list of volumes say so. A volume never changes from one to the other.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class LoopDrives:
         return Device(folder=str(instead))
 
     def unplug(self, volume_id: str, *, pulled: bool) -> bool:
-        """A device that is still mounted somewhere goes as soon as it isn't. What a machine had mounted when it was
-        killed is unmounted for it."""
+        """Detaches the loop device. The kernel removes a device that is still mounted once it is unmounted. Mounts of a
+        killed machine are unmounted here."""
         image, instead = self._image(volume_id), self._instead(volume_id)
         if instead.exists():
             left = [place for place in _bound(instead) if not (pulled and unmount(place))]
@@ -90,7 +90,7 @@ class LoopDrives:
 
 
 def _bound(folder: Path) -> list[Mount]:
-    """Where it is mounted."""
+    """The paths where it is mounted."""
     found = []
     for place in mounts():
         try:

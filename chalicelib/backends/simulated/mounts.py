@@ -1,4 +1,4 @@
-"""What is mounted on this computer, and unmounting it for a machine that was killed."""
+"""This computer's mounts, and unmounting them for a killed machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mount:
 
 
 def mounts() -> list[Mount]:
-    """In the order in which they were made."""
+    """This computer's mounts, in the order in which they were made."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
     except FileNotFoundError:  # not Linux: nothing of ours mounts anything there
@@ -30,7 +30,7 @@ def mounts() -> list[Mount]:
 
 
 def unmount(place: Mount) -> bool:
-    """False: it stays, because something uses it."""
+    """Unmounts it. False if it stays mounted, because something uses it."""
     done = subprocess.run(["umount", place.path], capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:
         log.error("%s can't be unmounted, so it stays: %s", place.path, done.stderr.strip())
@@ -38,5 +38,5 @@ def unmount(place: Mount) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    """The kernel writes blanks and the like as three octal digits."""
+    """Decodes a path: the kernel writes blanks and similar characters as three octal digits."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

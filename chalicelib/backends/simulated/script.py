@@ -1,7 +1,7 @@
-"""How the simulated cloud behaves: its delays, its capacity and its faults.
+"""How the simulated cloud behaves: its delays, capacity and faults.
 
-A script is data, so it can be a file next to a running server and change while that runs. A simulation that draws its
-faults overrides `fault`.
+A script is data, so it can be a file next to a running server and change while the server runs. A simulation with
+random faults overrides `fault`.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ class Script:
     ready: Micros = 0  # from the creation of a volume until it is available
     attach: Micros = 0  # from the request until it is done
     detach: Micros = 0
-    lies: int = 0  # terminations, attachments, detachments, deletions reported as done but not carried out
+    lies: int = 0  # terminations, attachments, detachments and deletions that are reported as done but not carried out
     forgets: int = 0  # descriptions of volumes that say there is no such volume
     absent: int = 0  # machines whose agent never reports
-    short: int = 0  # machines for which there turns out to be no room when they should run
+    short: int = 0  # machines that turn out to have no room when they should start
     bad_images: list[str] = field(default_factory=list)  # that can't be pulled, where containers are sold
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
-        """The error to fail with here; this call uses it up."""
+        """The error to fail with at this point, if any. The call counts as one use of it."""
         for fault in self.faults:
             fits = fault.call == call and fault.when == when and fault.times > 0
             if fits and fault.region in ("", region) and fault.type in ("", type):
@@ -110,7 +110,7 @@ class Script:
 
 
 class ScriptFile:
-    """A script in a JSON file, reread whenever the file changes; the defaults if there is none."""
+    """A script in a JSON file, which is reread whenever it changes. Without a file, the defaults apply."""
 
     def __init__(self, path: Path, default: Script) -> None:
         self._path, self._default, self._script, self._stamp = path, default, default, -1

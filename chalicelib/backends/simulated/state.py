@@ -18,7 +18,7 @@ class ResourceStore(Protocol):
     def get(self, name: str) -> Body | None: ...
 
     def put(self, name: str, body: Body) -> None:
-        """Stored whole once this returns."""
+        """Stores the resource. It is saved completely once this returns."""
 
     def drop(self, name: str) -> None: ...
 
