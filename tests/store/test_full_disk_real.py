@@ -14,7 +14,7 @@ import itertools
 from chalicelib.errors import StorageFull
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_files import FileLogs
-from chalicelib.store.logs import LogAsk
+from chalicelib.store.logs import LogQuery
 from chalicelib.domain.keys import Key
 from chalicelib.store.port import Put, Record
 from chalicelib.store.sqlite import SqliteStore
@@ -47,7 +47,7 @@ until_full(lambda n: blobs.put(f"little/{n}", b"z" * 100))
 blobs.delete("ballast")
 store.commit([Put(Record(Key("after", "x"), 1, b"x"), 0)])
 assert logs.append("p", "j", 4096 * lines, [(0, b"end")]) == 4096 * lines + 3
-assert logs.read("p", "j", LogAsk(descending=True, limit=1)).records == ((0, b"end"),)
+assert logs.read("p", "j", LogQuery(descending=True, limit=1)).records == ((0, b"end"),)
 store.close()
 again = SqliteStore("store.db")
 assert again.get(Key("after", "x")) is not None and again.get(Key(f"n/{committed - 1}", "3")) is not None
