@@ -168,7 +168,7 @@ def artefacts(table: Mapping[str, Row] = BACKENDS) -> Mapping[str, tuple[str, ..
 
 def permissions_of(name: str, table: Mapping[str, Row] = BACKENDS) -> Sequence[Any]:
     """What accounts of that type need in AWS, if they use the credentials of the function that works on them. Each has
-    `sid`, `actions`, `things` and `only_if`."""
+    `sid`, `actions`, `resources` and `condition`."""
     row = table[name]
     return tuple(_loaded(row.permissions)) if row.permissions else ()
 

@@ -27,12 +27,12 @@ CREATIONS = ("RunInstances", "CreateVolume", "CreateSecurityGroup", "CreatePlace
 
 @dataclass(frozen=True)
 class Permission:
-    """A statement of a policy. `things` are the tails of ARNs, without region and account: `ec2:instance/*`."""
+    """A statement of a policy. `resources` are the tails of ARNs, without region and account: `ec2:instance/*`."""
 
     sid: str
     actions: tuple[str, ...]
-    things: tuple[str, ...] = ("*",)
-    only_if: Mapping[str, Any] = field(default_factory=dict)
+    resources: tuple[str, ...] = ("*",)
+    condition: Mapping[str, Any] = field(default_factory=dict)
 
 
 PERMISSIONS: tuple[Permission, ...] = (
