@@ -52,8 +52,8 @@ def _catalog(name: str) -> bool:
 
 def test_only_roles_for_machines_are_passed_and_only_to_ec2() -> None:
     (each,) = (each for each in PERMISSIONS if "iam:PassRole" in each.actions)
-    assert each.actions == ("iam:PassRole",) and each.things == ("iam:role/dstack-machine*",)
-    assert each.only_if == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    assert each.actions == ("iam:PassRole",) and each.resources == ("iam:role/dstack-machine*",)
+    assert each.condition == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
 
 
 def test_no_action_is_a_pattern() -> None:
@@ -62,7 +62,7 @@ def test_no_action_is_a_pattern() -> None:
 
 def test_only_reading_is_allowed_everywhere() -> None:
     for each in PERMISSIONS:
-        if each.things == ("*",):
+        if each.resources == ("*",):
             assert all(name.partition(":")[2].startswith(("Describe", "Get", "List")) for name in each.actions)
 
 
@@ -71,13 +71,13 @@ def test_what_is_changed_or_ended_bears_our_tag() -> None:
         for name in each.actions:
             verb = name.partition(":")[2]
             if verb.startswith(("Terminate", "Delete", "Release", "Authorize", "Disassociate")):
-                assert each.only_if == OURS
+                assert each.condition == OURS
             if (
                 verb in ("RunInstances", *CREATIONS)
-                and "ec2:vpc/*" not in each.things
-                and "ec2:image/*" not in each.things
+                and "ec2:vpc/*" not in each.resources
+                and "ec2:image/*" not in each.resources
             ):
-                assert each.only_if == MARKED
+                assert each.condition == MARKED
 
 
 def test_statements_are_told_apart() -> None:

@@ -141,6 +141,6 @@ def test_whom_a_disk_is_offered_to_is_a_tag_of_its_owners(site: Site) -> None:
         volume = site.account.disks.add(HERE, f"{HERE}a", tags)
         assert site.backend.register_volume(volume, HERE, "").offered_to == want
     (foreign,) = (each for each in PERMISSIONS if each.sid == "AttachForeign")
-    assert foreign.only_if == {"StringLike": {f"aws:ResourceTag/{OFFERED}": "*"}}
+    assert foreign.condition == {"StringLike": {f"aws:ResourceTag/{OFFERED}": "*"}}
     touching = {each.sid for each in PERMISSIONS if {"ec2:AttachVolume", "ec2:DetachVolume"} & {*each.actions}}
     assert touching == {"AttachForeign", "Change"}, "and what is ours"
