@@ -169,7 +169,7 @@ def spare(policed: Policed, function: str, *elsewhere: str) -> set[Need]:
         for grant in named(function).allowed
         if grant.sid in (*ELSEWHERE, *elsewhere)
         for action in grant.actions
-        for thing in grant.things
+        for thing in grant.resources
     }
     return policed.spare(function) - unplayed
 
@@ -298,7 +298,7 @@ def test_a_command_for_a_machine_is_of_the_program_that_was_deployed(stack: Stac
     assert hashlib.sha256(b"the program").hexdigest().encode() in script and program
     assert hashlib.sha256(script).hexdigest() in command
     assert {action for action, _ in policed.seen["api"]} & {"s3:PutObject"} == set()
-    need = {(action, thing) for action in may.NEWEST.actions for thing in may.NEWEST.things}
+    need = {(action, thing) for action in may.NEWEST.actions for thing in may.NEWEST.resources}
     assert not need & policed.spare("api")
 
 
@@ -397,6 +397,9 @@ def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed)
     said = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
     assert ask("POST", "/agent/sync", said).json["streams"]
     its = {
-        (action, thing) for grant in (may.QUERY_INDEX, may.DELETE) for action in grant.actions for thing in grant.things
+        (action, thing)
+        for grant in (may.QUERY_INDEX, may.DELETE)
+        for action in grant.actions
+        for thing in grant.resources
     }
     assert its & policed.spare("agent_sync") == set()
