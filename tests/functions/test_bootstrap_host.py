@@ -59,7 +59,7 @@ class Bastion:
         """What is woken or due, then what that asks for."""
         units, self.stack.hints[:] = sorted(set(self.stack.hints)), []
         reconcile.handler({"units": units}, None, self.passes or self.root)
-        events, self.async_events["hosts"] = self.asked["hosts"], []
+        events, self.asked["hosts"] = self.asked["hosts"], []
         for event in events:
             bootstrap_host.handler(event, None, self.own or self.root)
         if self.executions is not None:
