@@ -29,7 +29,7 @@ PROJECT = "hello"  # the scenario's
 SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "files", "stop", "max-duration", "gateways")
 WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 ALONE = (PROJECT, "nodes", "volumes")  # played by stages of their own
-ELSEWHERE = ("services",)  # `docs/internals/functions.md` says why
+ELSEWHERE = ("containers", "services")  # `docs/internals/functions.md` says why
 MUCH = 20_000  # lines, so many that the agent itself puts them into the bucket
 CHOSEN = "--set BastionSubnets={} --set BastionSecurityGroups=sg-1 --set Tracing=Active"
 LONG = """type: task
