@@ -90,8 +90,8 @@ def explained(doing: str) -> Iterator[None]:
         raise _unreached(doing, error) from error
 
 
-def _refused(doing: str, told: dict[str, str]) -> DstackError:
-    code, message = told.get("Code", ""), told.get("Message", "")
+def _refused(doing: str, failure: dict[str, str]) -> DstackError:
+    code, message = failure.get("Code", ""), failure.get("Message", "")
     if code in _EXPIRED:
         return Refused("The AWS credentials have expired.", hint="Log in again, for instance with `aws sso login`.")
     if code in _UNKNOWN:

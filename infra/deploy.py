@@ -88,18 +88,18 @@ class Deployment:
         """`program`: the agent. `template_of`: the stateless template."""
         data, main = self._stack(account.DATA), self._stack("")
         before = main.parameters()
-        asked = {name: value for name, value in self.parameters.items() if name not in spending.parameters()}
-        vpc.check(self.clients("ec2"), self.where.region, before | asked)
+        given = {name: value for name, value in self.parameters.items() if name not in spending.parameters()}
+        vpc.check(self.clients("ec2"), self.where.region, before | given)
         self._timed("data", lambda: self._bring_up_data(data))
         bucket = data.physical("Bucket")
         self._timed("keys", lambda: self._make_keys(data.physical("Table")))
-        asked |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
+        given |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
         chosen = Choices(code, installed.variables(), reserved(self._room()), bucket, self.python)
         made = self._timed("template", lambda: template_of(chosen))
         template = json.dumps(made, sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
-        self._timed("stack", lambda: self._bring_up(main, asked, TemplateURL=url))
+        self._timed("stack", lambda: self._bring_up(main, given, TemplateURL=url))
         self._timed("alarm", lambda: self._set_alarm(before))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)

@@ -96,8 +96,8 @@ def parameters() -> dict[str, Any]:
 
 def conditions() -> dict[str, Any]:
     watched: dict[str, Any] = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingAlarm"}, "0"]}]}
-    told = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingEmail"}, ""]}]}
-    return {"SpendingIsWatched": watched, "SpendingIsWritten": {"Fn::And": [watched, told]}}
+    has_email = {"Fn::Not": [{"Fn::Equals": [{"Ref": "SpendingEmail"}, ""]}]}
+    return {"SpendingIsWatched": watched, "SpendingIsWritten": {"Fn::And": [watched, has_email]}}
 
 
 def describe(chosen: Mapping[str, str]) -> str:

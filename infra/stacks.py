@@ -72,13 +72,13 @@ class Change:
     what: tuple[str, ...] = ()  # the changed properties: `Environment/Variables/NAME`
 
     @staticmethod
-    def of(told: Mapping[str, Any]) -> Change:
-        targets = [each["Target"] for each in told.get("Details", ())]
+    def of(change: Mapping[str, Any]) -> Change:
+        targets = [each["Target"] for each in change.get("Details", ())]
         return Change(
-            told["Action"],
-            told["LogicalResourceId"],
-            told["ResourceType"],
-            told.get("Replacement") == "True",
+            change["Action"],
+            change["LogicalResourceId"],
+            change["ResourceType"],
+            change.get("Replacement") == "True",
             tuple(dict.fromkeys(_property(target) for target in targets)),
         )
 
@@ -168,7 +168,7 @@ class Stack:
                     f"The stack {self.name} has no parameter {', '.join(unknown)}.",
                     hint=f"It has {', '.join(sorted(declared))}.",
                 )
-            asked = self._formation.create_change_set(
+            created = self._formation.create_change_set(
                 StackName=self.name,
                 ChangeSetName=f"deploy-{time.time_ns()}",
                 ChangeSetType=kind,
@@ -176,7 +176,7 @@ class Stack:
                 Parameters=_parameters(parameters, kept & declared),
                 **template,
             )
-            return self._prepared(asked["Id"])
+            return self._prepared(created["Id"])
 
     def _declared(self, template: dict[str, str]) -> set[str]:
         summary = self._formation.get_template_summary(**template)
@@ -184,24 +184,25 @@ class Stack:
 
     def _prepared(self, id_: str) -> Proposal | None:
         while True:
-            told = self._described(id_)
-            if told["Status"] == "FAILED":
+            described = self._described(id_)
+            if described["Status"] == "FAILED":
                 self.drop(id_)
-                reason = told.get("StatusReason", "")
+                reason = described.get("StatusReason", "")
                 if any(text in reason for text in _EMPTY):
                     return None
                 raise Refused(f"CloudFormation can't change {self.name}: {reason}")
-            if told["Status"] == "CREATE_COMPLETE":
-                return Proposal(id_, tuple(self._changes(id_, told)))
+            if described["Status"] == "CREATE_COMPLETE":
+                return Proposal(id_, tuple(self._changes(id_, described)))
             time.sleep(self._poll)
 
-    def _changes(self, id_: str, told: dict[str, Any]) -> Sequence[Change]:
-        found = list(told["Changes"])
-        while told.get("NextToken"):
-            told = self._described(id_, NextToken=told["NextToken"])
-            found += told["Changes"]
+    def _changes(self, id_: str, described: dict[str, Any]) -> Sequence[Change]:
+        found = list(described["Changes"])
+        while described.get("NextToken"):
+            described = self._described(id_, NextToken=described["NextToken"])
+            found += described["Changes"]
         return sorted(
-            (Change.of(each["ResourceChange"]) for each in found), key=lambda change: (change.action, change.id)
+            (Change.of(each["ResourceChange"]) for each in found),
+            key=lambda change: (change.action, change.id),
         )
 
     def _described(self, id_: str, **page: str) -> dict[str, Any]:

@@ -214,12 +214,14 @@ def _policies(function: Function, stage: str, chosen: Choices) -> list[Resources
     putting the function into a VPC. The latter is denied to the function's own code."""
     policy = in_template(function.allowed, stage, chosen.bucket)
     (trace, network) = in_template((may.TRACE, may.NETWORK), stage)["Statement"]
-    asked = {"Traced": [trace]}
+    conditional = {"Traced": [trace]}
     if function.vpc:
         itself = {"Fn::Sub": sub_arn(f"lambda:function:dstack-{stage}-{function.name}")}
         of_itself = {"Condition": {"ArnEquals": {"lambda:SourceFunctionArn": itself}}}
-        asked["InVpc"] = [network, {**network, "Sid": "NotByItself", "Effect": "Deny", **of_itself}]
-    policy["Statement"] += [_if(condition, each) for condition, statements in asked.items() for each in statements]
+        conditional["InVpc"] = [network, {**network, "Sid": "NotByItself", "Effect": "Deny", **of_itself}]
+    policy["Statement"] += [
+        _if(condition, each) for condition, statements in conditional.items() for each in statements
+    ]
     return [{"PolicyName": function.name, "PolicyDocument": policy}]
 
 

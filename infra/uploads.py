@@ -18,13 +18,13 @@ LONGEST = timedelta(days=1)  # the longest deployment, including the wait for co
 def listed(s3: Any, bucket: str) -> dict[str, datetime]:
     """Every upload, with its time."""
     found: dict[str, datetime] = {}
-    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": UNDER}
+    parameters: dict[str, Any] = {"Bucket": bucket, "Prefix": UNDER}
     while True:
-        page = s3.list_objects_v2(**asked)
+        page = s3.list_objects_v2(**parameters)
         found |= {one["Key"]: one["LastModified"] for one in page.get("Contents", ())}
         if not page.get("IsTruncated"):
             return found
-        asked["ContinuationToken"] = page["NextContinuationToken"]
+        parameters["ContinuationToken"] = page["NextContinuationToken"]
 
 
 def touch(s3: Any, bucket: str, key: str) -> None:

@@ -38,7 +38,7 @@ class OfflinePrices:
         return self._read.get(provider, {})
 
     @property
-    def told(self) -> str:
+    def origin(self) -> str:
         """A text on where these prices are from, and how old they are."""
         at = self._mark[0] if self._mark else 0
         return f"{self.path.name}, {datetime.fromtimestamp(at / 1e9, UTC):%Y-%m-%d}"

@@ -195,8 +195,8 @@ def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backen
 
 
 def lacks_sdk(name: str, module: str, hint: str) -> Refused:
-    said = f"The backend {name} needs the Python package {module}, which isn't installed where the server runs."
-    return Refused(said, hint=hint)
+    message = f"The backend {name} needs the Python package {module}, which isn't installed where the server runs."
+    return Refused(message, hint=hint)
 
 
 def _is_installed(module: str) -> bool:

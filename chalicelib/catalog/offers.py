@@ -183,11 +183,11 @@ class StoredCatalog:
         listed = (account for account in self._backends.accounts() if not account.facts.live_offers)
         return [account for account in listed if self._read_head(account.key).awaited]
 
-    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
+    def answers(self, project_id: str, queries: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
         """What the project's markets have answered, by backend and key of the request."""
         accounts = {each.facts.name: each.key for each in self._backends.accounts(project_id)}
         found = {}
-        for backend, key in dict.fromkeys(asked):
+        for backend, key in dict.fromkeys(queries):
             body = self._blobs.get(_answer_blob(accounts[backend], key)) if backend in accounts else None
             if body is not None:
                 found[backend, key] = answer_from_json(orjson.loads(body))

@@ -98,8 +98,8 @@ def _kind(field: Schema) -> str:
     if arms:
         if len(arms) == len(config_models()):
             return "a backend, by its `type`"
-        if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
-            return said[0]
+        if comments := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
+            return comments[0]
         kinds = (kind for arm in arms if arm.get("type") != "null" for kind in _kind(arm).split(" or "))
         named = " or ".join(dict.fromkeys(kinds))
         return _plain_kind({"type": "string", **field}) if named == "text" else named
@@ -140,7 +140,7 @@ def _entry(code: str, entry: ErrorEntry) -> Iterator[str]:
     yield "```"
     yield ""
     yield "```text"
-    yield from [entry.found_by_server] if entry.found_by_server else said(entry.wrong)
+    yield from [entry.found_by_server] if entry.found_by_server else comments(entry.wrong)
     yield "```"
     yield ""
     yield "Right:"
@@ -150,7 +150,7 @@ def _entry(code: str, entry: ErrorEntry) -> Iterator[str]:
     yield "```"
 
 
-def said(text: str) -> list[str]:
+def comments(text: str) -> list[str]:
     """The messages for a file applied without any variables set."""
     try:
         configuration = parse(text, filename=".dstack.yml")

@@ -94,5 +94,5 @@ class GatewayReport(AgentInput):
     def is_of(self, seat: GatewaySeat | None) -> bool:
         if seat is None or seat.leaving:
             return False
-        said = (self.id, self.num, self.http, self.https)
-        return said == (seat.gateway_id, seat.num, seat.http_port, seat.https_port)
+        reported = (self.id, self.num, self.http, self.https)
+        return reported == (seat.gateway_id, seat.num, seat.http_port, seat.https_port)

@@ -80,22 +80,22 @@ class Erased:
 
 
 class Eraser:
-    def __init__(self, store: Store, blobs: Blobs, logs: LogStore, clock: Clock, kept: Retention) -> None:
-        self._store, self._blobs, self._logs, self._clock, self._kept = store, blobs, logs, clock, kept
+    def __init__(self, store: Store, blobs: Blobs, logs: LogStore, clock: Clock, retention: Retention) -> None:
+        self._store, self._blobs, self._logs, self._clock, self._retention = store, blobs, logs, clock, retention
         self._read = Reader(store)
 
     def run(self) -> Erased:
         """One turn."""
         done, until = Erased(), self._clock.now() + PATIENCE
-        kept = self._kept
-        self._each("gsi1", keys.CLOSINGS, kept.deleted, until, lambda record: self._project(record, done))
-        self._each("gsi1", keys.CLOSED, kept.events, until, lambda record: self._last_of_project(record, done))
-        self._each("gsi2", keys.DELETED_RUNS, kept.deleted, until, lambda record: self._run(record, done))
-        self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
-        self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
-        self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
-        self._each("gsi2", keys.ENDED_VOLUMES, kept.fleets, until, lambda record: self._volume(record, done))
-        self._each("gsi2", keys.ENDED_GATEWAYS, kept.fleets, until, lambda record: self._gateway(record, done))
+        retention = self._retention
+        self._each("gsi1", keys.CLOSINGS, retention.deleted, until, lambda record: self._project(record, done))
+        self._each("gsi1", keys.CLOSED, retention.events, until, lambda record: self._last_of_project(record, done))
+        self._each("gsi2", keys.DELETED_RUNS, retention.deleted, until, lambda record: self._run(record, done))
+        self._each("gsi2", keys.ENDED_RUNS, retention.logs, until, lambda record: self._logs_of(record, done))
+        self._each("gsi2", keys.ENDED_INSTANCES, retention.fleets, until, lambda record: self._instance(record, done))
+        self._each("gsi2", keys.ENDED_FLEETS, retention.fleets, until, lambda record: self._fleet(record, done))
+        self._each("gsi2", keys.ENDED_VOLUMES, retention.fleets, until, lambda record: self._volume(record, done))
+        self._each("gsi2", keys.ENDED_GATEWAYS, retention.fleets, until, lambda record: self._gateway(record, done))
         for project_id in self._projects():
             for record in self._living(project_id):
                 if self._clock.now() < until:
@@ -127,7 +127,7 @@ class Eraser:
 
     def _run(self, listed: Record, done: Erased) -> None:
         run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
-        if run is None or not erasure.run_erasable(run, jobs, self._kept, self._clock.now()):
+        if run is None or not erasure.run_erasable(run, jobs, self._retention, self._clock.now()):
             return
         self._delete_logs(jobs)
         status = nouns.key_of(run)
@@ -139,7 +139,7 @@ class Eraser:
 
     def _logs_of(self, listed: Record, done: Erased) -> None:
         run, jobs = self._read.run_and_jobs(listed.key.pk.partition("/")[2])
-        if run is None or not erasure.logs_erasable(run, jobs, self._kept, self._clock.now()):
+        if run is None or not erasure.logs_erasable(run, jobs, self._retention, self._clock.now()):
             return
         self._delete_logs(jobs)
         self._store.commit([nouns.put(run.with_(logs_erased=True))])
@@ -148,7 +148,7 @@ class Eraser:
     def _living(self, project_id: str) -> Iterator[Record]:
         """The live runs that may have jobs whose logs would go: old ones, and those that start by a schedule, or whose
         replicas come and go."""
-        before = self._clock.now() - self._kept.logs * DAY
+        before = self._clock.now() - self._retention.logs * DAY
         for record in all_of(self._store, "gsi2", keys.live_runs_of(project_id)):
             run = nouns.read(Run, record)
             if run.submitted_at <= before or run.triggered_at is not None or run.scales:
@@ -159,7 +159,7 @@ class Eraser:
         if run is None:
             return
         now = self._clock.now()
-        old = erasure.erasable_submissions(run, jobs, self._kept, now)[: MAX_CHANGES - 1]
+        old = erasure.erasable_submissions(run, jobs, self._retention, now)[: MAX_CHANGES - 1]
         if not old:
             return
         self._delete_logs(old)
@@ -176,7 +176,7 @@ class Eraser:
     def _instance(self, listed: Record, done: Erased) -> None:
         """With its agent's record. Runs still record where they ran, and events what it cost."""
         instance = nouns.find(self._store, Instance, listed.key)
-        if instance is None or not erasure.instance_erasable(instance, self._kept, self._clock.now()):
+        if instance is None or not erasure.instance_erasable(instance, self._retention, self._clock.now()):
             return
         beside = [Delete(keys.presence(instance.id)), Delete(keys.contact(instance.id))]
         self._store.commit([*beside, Delete(listed.key, instance.version)])
@@ -185,7 +185,7 @@ class Eraser:
     def _fleet(self, listed: Record, done: Erased) -> None:
         """With its specs, and its name unless another fleet has it."""
         fleet = nouns.find(self._store, Fleet, listed.key)
-        if fleet is None or not erasure.fleet_erasable(fleet, self._kept, self._clock.now()):
+        if fleet is None or not erasure.fleet_erasable(fleet, self._retention, self._clock.now()):
             return
         self._free(keys.fleet_name(fleet.project_id, fleet.name), fleet.id)
         self._delete([Delete(record.key) for record in every(self._store, listed.key.pk, "body/")])
@@ -195,7 +195,7 @@ class Eraser:
     def _volume(self, listed: Record, done: Erased) -> None:
         """With its name, and its claim to a disk, unless another volume has them."""
         volume = nouns.find(self._store, Volume, listed.key)
-        if volume is None or not erasure.volume_erasable(volume, self._kept, self._clock.now()):
+        if volume is None or not erasure.volume_erasable(volume, self._retention, self._clock.now()):
             return
         self._free(keys.volume_name(volume.project_id, volume.name), volume.id)
         if volume.external:
@@ -207,7 +207,7 @@ class Eraser:
     def _gateway(self, listed: Record, done: Erased) -> None:
         """With its name, and its place as its project's default, unless another gateway has them."""
         gateway = nouns.find(self._store, Gateway, listed.key)
-        if gateway is None or not erasure.gateway_erasable(gateway, self._kept, self._clock.now()):
+        if gateway is None or not erasure.gateway_erasable(gateway, self._retention, self._clock.now()):
             return
         self._free(keys.gateway_name(gateway.project_id, gateway.name), gateway.id)
         self._free(keys.default_gateway(gateway.project_id), gateway.id)
@@ -228,7 +228,7 @@ class Eraser:
         closing, project = self._closing(listed)
         if closing is None or project is None:
             return
-        if not erasure.project_erasable(closing, project, self._kept, self._clock.now()):
+        if not erasure.project_erasable(closing, project, self._retention, self._clock.now()):
             return
         still = Check(nouns.key_of(project), project.version)
         runs = [record.key for record in self._store.query("gsi1", keys.runs_of(project.id), limit=BATCH).records]
@@ -250,7 +250,7 @@ class Eraser:
         key = nouns.key_of(project)
         beside = len(self._store.query("main", key.pk, limit=2).records) > 1
         named = self._store.query("main", keys.events_of(project.id), limit=1).records
-        if beside or named or not erasure.project_record_erasable(closing, project, self._kept, self._clock.now()):
+        if beside or named or not erasure.project_record_erasable(closing, project, self._retention, self._clock.now()):
             return
         self._store.commit([Delete(key, project.version), Delete(listed.key, closing.version)])
         done.forgotten.append(project.id)
@@ -271,11 +271,11 @@ class Eraser:
 
     def _archives(self, until: Micros, done: Erased) -> None:
         unused = self._oldest("gsi1", keys.UNUSED_ARCHIVES, erasure.UNUSED_DAYS)
-        listed = [record.key for record in (*self._oldest("gsi1", keys.ARCHIVES, self._kept.archives), *unused)]
+        listed = [record.key for record in (*self._oldest("gsi1", keys.ARCHIVES, self._retention.archives), *unused)]
         found = nouns.find_many(self._store, Archive, listed) if listed else []
-        old = [each for each in found if each and erasure.archive_erasable(each, self._kept, self._clock.now())]
-        asked = [archive for archive in old if not archive.erased]
-        used = self._used(asked) if asked else frozenset()
+        old = [each for each in found if each and erasure.archive_erasable(each, self._retention, self._clock.now())]
+        unerased = [archive for archive in old if not archive.erased]
+        used = self._used(unerased) if unerased else frozenset()
         for archive in old:
             if self._clock.now() >= until:
                 return
@@ -318,7 +318,7 @@ class Eraser:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _events(self, project_id: str, done: Erased) -> None:
-        found = self._oldest("main", keys.events_of(project_id), self._kept.events)
+        found = self._oldest("main", keys.events_of(project_id), self._retention.events)
         self._delete([Delete(record.key) for record in found])
         done.events += len(found)
 

@@ -325,8 +325,8 @@ class Loader:
         )
 
     def _answers(self, project_id: str, queued: Sequence[QueuedJob]) -> Answers:
-        asked = [(query.backend, query.key) for item in queued for query in item.job.markets]
-        return self.catalog.answers(project_id, asked) if asked else {}
+        queries = [(query.backend, query.key) for item in queued for query in item.job.markets]
+        return self.catalog.answers(project_id, queries) if queries else {}
 
     def _all_queued(self, jobs: Sequence[Job]) -> list[QueuedJob]:
         runs = dict.fromkeys(job.run_id for job in jobs)

@@ -194,7 +194,7 @@ class Catalog(Protocol):
     def book(self, project_id: str) -> OfferBook:
         """Everything that could be bought for this project, as of the last refresh. Never calls a cloud."""
 
-    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], MarketAnswer]:
+    def answers(self, project_id: str, queries: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], MarketAnswer]:
         """What markets have answered for this project, by backend and key of the request."""
 
     def ages(self, project_id: str) -> Mapping[str, Age]:

@@ -63,7 +63,7 @@ class QueuePass:
             return
         now = self._clock.now()
         self._fleets()
-        asked = self._load.queued_of(self._hints.runs, self._project_id)
+        hinted = self._load.queued_of(self._hints.runs, self._project_id)
         cursor: str | None = None
         while True:
             places = self._room()
@@ -71,19 +71,19 @@ class QueuePass:
                 break
             limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
             jobs, cursor = self._load.queue_page(self._project_id, cursor, limit)
-            turn = [job for job in asked if cursor is None or (jobs and order(job) <= order(jobs[-1]))]
+            turn = [job for job in hinted if cursor is None or (jobs and order(job) <= order(jobs[-1]))]
             jobs = sorted({job.id: job for job in (*jobs, *turn)}.values(), key=order)
             if places == 0:
                 jobs = [job for job in jobs if job.due_at is not None and job.due_at <= now]
             self._place(jobs)
-            asked = [job for job in asked if job.id not in self._decided_ids]
+            hinted = [job for job in hinted if job.id not in self._decided_ids]
             if cursor is None:
                 break
             self._fleets()
-            asked = self._load.still_waiting(asked)
-        if asked:
+            hinted = self._load.still_waiting(hinted)
+        if hinted:
             self._fleets()
-            self._place(self._load.still_waiting(asked))
+            self._place(self._load.still_waiting(hinted))
 
     def _room(self) -> int | None:
         """An upper bound of the jobs that could be placed within capacity and quota. None: no bound."""

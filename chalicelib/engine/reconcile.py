@@ -90,7 +90,7 @@ class Reconciler:
             woken = self._together(units, done) if len(units) > 1 else []
             for unit, due in units.items():
                 with unit_context(unit):
-                    woken += self._look(unit, hints, due, done)
+                    woken += self._pass_over(unit, hints, due, done)
             for unit in woken:
                 if unit not in done.failed:  # one failure a pass is enough
                     todo.setdefault(unit, False)
@@ -141,7 +141,7 @@ class Reconciler:
         ordered = sorted(found, key=lambda due: kinds.index(due.kind))
         return list(dict.fromkeys(due.unit for due in ordered))
 
-    def _look(self, unit: str, hints: Hints, due: bool, done: Pass) -> list[str]:
+    def _pass_over(self, unit: str, hints: Hints, due: bool, done: Pass) -> list[str]:
         """Decide about one unit and commit the plan. Returns the units to wake. A failure of the unit isn't raised."""
         kind, _, unit_id = unit.partition("/")
         row = self.kinds.units.get(kind)

@@ -147,7 +147,7 @@ def _unless_anothers(owner: str) -> str:
     return f'if [ -e {OWNER} ] && [ "$(cat {OWNER})" != {shlex.quote(owner)} ]; then exit 0; fi'
 
 
-def _escaped(word: str) -> str:
+def _escaped(argument: str) -> str:
     """A word of ExecStart (systemd.service(5), command lines), where `%` and `$` must be escaped."""
-    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    plain = argument.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{plain}"' if any(c in plain for c in " \t;'\"") else plain

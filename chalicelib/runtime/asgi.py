@@ -242,11 +242,11 @@ class AsgiBridge:
         when the request is served."""
         if head.route.access is Access.public:
             return
-        look = partial(self._refusal, head, exchange.size)
+        check = partial(self._refusal, head, exchange.size)
         if not caller:
-            reply = look()  # without a token there is nothing to look up
+            reply = check()  # without a token there is nothing to look up
         elif exchange.size > SMALL:
-            reply = await lane.turns.run(caller, look)
+            reply = await lane.turns.run(caller, check)
         else:
             return
         if reply is not None:

@@ -144,7 +144,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._open, self._reading = True, False
         self._joining: set[asyncio.Task[Any]] = set()
-        self._told: dict[str, float] = {}
+        self._warned: dict[str, float] = {}
         listener.setblocking(False)
         seats.freed = self._resume
         self._resume()
@@ -169,7 +169,7 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(AT_ONCE):
             if self._seats.closed:
-                self._tell("All %d connections that the limit of descriptors allows are in use. Raise `ulimit -n`.")
+                self._warn("All %d connections that the limit of descriptors allows are in use. Raise `ulimit -n`.")
                 self._pause()
                 return
             try:
@@ -179,7 +179,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
-                self._tell(f"There are %d connections, and no more can be accepted now: {error.strerror}.")
+                self._warn(f"There are %d connections, and no more can be accepted now: {error.strerror}.")
                 self._pause()
                 self._loop.call_later(RETRY, self._resume)
                 return
@@ -198,8 +198,8 @@ class Acceptor:
             accepted.close()
             self._seats.left(connection)
 
-    def _tell(self, line: str) -> None:
+    def _warn(self, line: str) -> None:
         now = self._loop.time()
-        if now - self._told.get(line, -SELDOM) >= SELDOM:
-            self._told[line] = now
+        if now - self._warned.get(line, -SELDOM) >= SELDOM:
+            self._warned[line] = now
             log.warning(line, len(self._seats))

@@ -45,8 +45,8 @@ class StoredServices:
     def member(self, token: str, project: str, run: str) -> CallerVerdict:
         return doors.member(self._plane(), token, project, run)
 
-    def report(self, told: Sequence[Traffic]) -> None:
-        traffic.report(self._plane(), SERVER, told)
+    def report(self, counts: Sequence[Traffic]) -> None:
+        traffic.report(self._plane(), SERVER, counts)
 
 
 def door_of(
@@ -79,7 +79,7 @@ class GatewayNews:
             live = plane.read.live_runs(nouns.pointed(record))
             self._runs.update(run.id for run in live if run.gateway_id is not None)
 
-    def tell(self, changes: Sequence[Change]) -> None:
+    def committed(self, changes: Sequence[Change]) -> None:
         self._runs.update(run for change in changes if (run := _through_gateway(change)))
         if any(self._matters(change.key.pk) for change in changes):
             self._ring((GATEWAYS,))
@@ -98,7 +98,7 @@ def _through_gateway(change: Change) -> str:
     return change.key.pk.removeprefix(RUN) if _GATEWAY in change.record.body else ""
 
 
-def tell(door: Door, changes: Sequence[Change]) -> None:
+def refresh_door(door: Door, changes: Sequence[Change]) -> None:
     """Tell the door about a commit: its cache of these runs is out of date. A run with a draining job is read again, so
     that a replica without requests is stopped at once."""
     runs = {change.key.pk.removeprefix(RUN) for change in changes if change.key.pk.startswith(RUN)}

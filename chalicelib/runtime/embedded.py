@@ -24,7 +24,7 @@ from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
 from chalicelib.runtime.data_folder import secret_file, templates_in
-from chalicelib.runtime.doors import GatewayNews, door_of, tell
+from chalicelib.runtime.doors import GatewayNews, door_of, refresh_door
 from chalicelib.runtime.effect_pools import EffectPools
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.provider_threads import ProviderThreads
@@ -213,8 +213,8 @@ class EmbeddedRoot(Root):
         self.refreshes.now()
 
     def _heard(self, changes: Sequence[Change]) -> None:
-        tell(self.door, changes)
-        self.gateway_news.tell(changes)
+        refresh_door(self.door, changes)
+        self.gateway_news.committed(changes)
 
     def _rights_changed(self) -> None:
         self.door.rights_changed()

@@ -21,8 +21,8 @@ _HEADERS = {"content-type": "application/json"}
 
 
 class HealthEndpoint:
-    def __init__(self, look: Callable[[RequestHead], Awaitable[Reply]]) -> None:
-        self._look = look
+    def __init__(self, check: Callable[[RequestHead], Awaitable[Reply]]) -> None:
+        self._check = check
         self._last = Reply(200, _HEADERS, orjson.dumps({"status": "running"}))
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
@@ -42,6 +42,6 @@ class HealthEndpoint:
 
     async def _read(self, head: RequestHead) -> None:
         try:
-            self._last = await self._look(head)
+            self._last = await self._check(head)
         except Busy:
             return  # a later reading will show it

@@ -198,11 +198,11 @@ def _check_result(root: Root, request: ConfigurationCheck) -> dict[str, Any]:
     return {}
 
 
-def _offers_result(root: Root, asked: Mapping[str, str]) -> dict[str, Any]:
+def _offers_result(root: Root, event: Mapping[str, str]) -> dict[str, Any]:
     from chalicelib.catalog.offers import answer_to_json
     from chalicelib.domain.offer_requests import OfferRequest
 
-    answer = root.offers_for(asked["account"], OfferRequest.model_validate_json(asked["request"]))
+    answer = root.offers_for(event["account"], OfferRequest.model_validate_json(event["request"]))
     body: dict[str, Any] = json.loads(answer_to_json(answer))
     return body
 

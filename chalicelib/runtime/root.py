@@ -246,11 +246,11 @@ class Root:
             return MarketAnswer(self.ports.clock.now(), error="the backend isn't configured any more")
         return answer_of(found, request, self.ports.clock)
 
-    def check(self, asked: ConfigurationCheck) -> None:
+    def check(self, request: ConfigurationCheck) -> None:
         """Check a configuration. Raises the provider's error."""
         from chalicelib.runtime.accounts import check
 
-        check(asked, self.ports.seal, self.ports.providers, self.install_id)
+        check(request, self.ports.seal, self.ports.providers, self.install_id)
 
     # --- scheduling that work, one request per account ----------------------------------------------------------------
 

@@ -197,8 +197,8 @@ class LambdaSettings:
         prefix = env.get("DSTACK_KEYS", "")
         names = tuple(env.get("DSTACK_READS", "settings,install-key,master-key,sign-on,acme").split(","))
         found = parameters(prefix, names) if prefix else {}
-        told: dict[str, Any] = {**json.loads(found.get("settings", "{}")), **_overrides(env)}
-        missing = [name for name in _NEEDED if not told.get(name)]
+        values: dict[str, Any] = {**json.loads(found.get("settings", "{}")), **_overrides(env)}
+        missing = [name for name in _NEEDED if not values.get(name)]
         missing += [f"{prefix}/{name}" for name in ("install-key", "master-key") if name in names and name not in found]
         id_ = env.get("DSTACK_INSTALL_ID", "")
         if "install-key" not in names and id_ in ("", ANY):
@@ -206,19 +206,19 @@ class LambdaSettings:
         if missing:
             raise _not_deployed(prefix, missing)
         return LambdaSettings(
-            table=told["table"],
-            bucket=told["bucket"],
-            wake_function=told["wake_function"],
-            api_url=told["api_url"].rstrip("/"),
-            agent_url=(told.get("agent_url") or told["api_url"]).rstrip("/"),
+            table=values["table"],
+            bucket=values["bucket"],
+            wake_function=values["wake_function"],
+            api_url=values["api_url"].rstrip("/"),
+            agent_url=(values.get("agent_url") or values["api_url"]).rstrip("/"),
             install_key=bytes.fromhex(found.get("install-key", "")),
             master_key=bytes.fromhex(found.get("master-key", "")),
             install_id="" if id_ == ANY else id_,
-            provider_functions=told.get("provider_functions") or {},
-            host_function=told.get("host_function"),
-            dead_letter_queue=told.get("aside_queue"),
-            bus=told.get("bus") or None,
-            state_machines=told.get("state_machines") or {},
+            provider_functions=values.get("provider_functions") or {},
+            host_function=values.get("host_function"),
+            dead_letter_queue=values.get("aside_queue"),
+            bus=values.get("bus") or None,
+            state_machines=values.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             longest_chain=_number(env, "DSTACK_LONGEST_CHAIN", LONGEST, least=2, most=10_000),
@@ -321,8 +321,8 @@ def _authority(env: Mapping[str, str]) -> AuthoritySettings:
 def authority_in(text: str) -> AuthoritySettings:
     """The same from the parameter `acme`, a JSON object whose `ca` is PEM itself. Raises Invalid."""
     try:
-        told = json.loads(text or "{}")
-        given = AuthoritySettings(**{name: str(value) for name, value in told.items()})
+        values = json.loads(text or "{}")
+        given = AuthoritySettings(**{name: str(value) for name, value in values.items()})
     except (ValueError, TypeError, AttributeError) as wrong:
         known = ", ".join(field.name for field in fields(AuthoritySettings))
         raise Invalid(f"The parameter acme isn't a JSON object of {known}: {wrong}.") from wrong

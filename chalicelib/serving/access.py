@@ -51,11 +51,11 @@ class ServiceAccess:
         """Whether the caller may use the service. Empty `run`: all services of the project."""
         if (known := self.known(token, project, run)) is not None:
             return known
-        began, asked = self._round, self._clock()
+        began, requested_at = self._round, self._clock()
         verdict = await self._in_thread(lambda: self._rights.member(token, project, run))
         if began == self._round:
             key = self._key(token, project, run)
-            self._verdicts[key] = verdict.allowed, asked + _lasts(verdict)
+            self._verdicts[key] = verdict.allowed, requested_at + _lasts(verdict)
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > MOST:
                 self._verdicts.popitem(last=False)

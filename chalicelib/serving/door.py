@@ -291,8 +291,8 @@ class Door:
         limit = limits.applying(service.rate_limits, routing.read(path))
         if limit is None:
             return
-        who = limits.client(limit, exchange.address, exchange.header)
-        wait = self._limiter.admit(service.run_id, limit, who, time.monotonic_ns() // 1000)
+        client = limits.client(limit, exchange.address, exchange.header)
+        wait = self._limiter.admit(service.run_id, limit, client, time.monotonic_ns() // 1000)
         if wait:
             raise problems.too_many(math.ceil(wait / SECOND))
 

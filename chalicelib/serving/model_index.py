@@ -26,14 +26,14 @@ class ModelIndex:
         self, services: Services, directory: Directory, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
     ) -> None:
         self._services, self._directory, self._in_thread = services, directory, in_thread
-        self._asked: set[str] = set()  # projects that were requested
+        self._requested: set[str] = set()  # projects that were requested
         self._runs: dict[str, set[str]] = {}  # names of runs with a model, by project
         self._indexed: OrderedDict[str, None] = OrderedDict()  # ids of runs that were read
         self._new: set[str] = set()  # ids of runs to read
         self._reading = asyncio.Lock()
 
     def changed(self, run_ids: Iterable[str]) -> None:
-        if self._asked:
+        if self._requested:
             self._new.update(run_id for run_id in run_ids if run_id not in self._indexed)
         if len(self._new) > MOST_PENDING:  # each costs the next request a read: reading the project again costs less
             self._new.clear()
@@ -55,7 +55,7 @@ class ModelIndex:
         return live
 
     async def _read(self, project: str) -> None:
-        self._asked.add(project)
+        self._requested.add(project)
         while self._new:
             await self._index_run(self._new.pop())
         if project not in self._runs:

@@ -54,24 +54,24 @@ class ModelRequests:
         self._admit, self._pass_on, self._draw = admit, pass_on, draw
         self._makers = models.Makers()
 
-    async def serve(self, asked: ModelRequest, exchange: Exchange, query: bytes) -> None:
+    async def serve(self, request: ModelRequest, exchange: Exchange, query: bytes) -> None:
         """Answer the request. Raises HttpProblem."""
         if cross_origin.is_preflight(exchange):
             await cross_origin.allow(exchange)
             return
         exchange.added = cross_origin.READABLE
-        if routing.climbs(b"/" + asked.rest):
+        if routing.climbs(b"/" + request.rest):
             raise problems.climbing()
-        await self._admit(asked.project, exchange)
-        question = models.read(exchange.method, asked.rest.decode("latin-1"))
-        services = await self.model_index.of(asked.project)
+        await self._admit(request.project, exchange)
+        question = models.read(exchange.method, request.rest.decode("latin-1"))
+        services = await self.model_index.of(request.project)
         if isinstance(question, models.ModelListing | models.One):
             await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
             return
         if isinstance(question, models.Stored):
-            service, exchange.only = self._makers.replica(services, asked.project, question.id)
+            service, exchange.only = self._makers.replica(services, request.project, question.id)
         else:
-            service = await self._called(services, asked.project, question, exchange)
+            service = await self._called(services, request.project, question, exchange)
         rest = models.target(service, question.path).encode("latin-1")
         prefix = f"/proxy/services/{service.project_name}/{service.run_name}"
         place = routing.ServicePath(service.project_name, service.run_name, prefix.encode() + rest, rest, prefix)

@@ -74,15 +74,15 @@ def read(method: str, path: str) -> Ask:
     """The request that a method and a path mean. `path`: the part after the project, as it was sent, with or without
     `v1/`. Raises HttpProblem."""
     path = path.removeprefix("v1/")
-    asked, methods = _ask(path)
-    if asked is None:
+    query, methods = _ask(path)
+    if query is None:
         there = ", ".join(("models", *JSON_CALLS, *FORM_CALLS, "responses/<id>"))
         raise HttpProblem(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
     if method not in methods:
         raise HttpProblem(
             405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed"
         )
-    return asked
+    return query
 
 
 def _ask(path: str) -> tuple[Ask | None, tuple[str, ...]]:
@@ -105,7 +105,7 @@ def names(services: Iterable[Served]) -> list[str]:
     return sorted({each.model.name for each in services if each.model is not None})
 
 
-def listing(services: Sequence[Served], asked: ModelListing | One) -> dict[str, object]:
+def listing(services: Sequence[Served], query: ModelListing | One) -> dict[str, object]:
     """The response to a request for models, in OpenAI's format. Raises HttpProblem."""
     known: dict[str, dict[str, object]] = {}
     for each in sorted(services, key=lambda one: one.since):
@@ -113,10 +113,10 @@ def listing(services: Sequence[Served], asked: ModelListing | One) -> dict[str, 
             owner = each.project_name
             entry = {"id": model.name, "object": "model", "created": each.since // 10**6, "owned_by": owner}
             known.setdefault(model.name, entry)
-    if isinstance(asked, One):
-        if asked.name not in known:
-            raise nobody(services, asked.name)
-        return known[asked.name]
+    if isinstance(query, One):
+        if query.name not in known:
+            raise nobody(services, query.name)
+        return known[query.name]
     return {"object": "list", "data": [known[name] for name in sorted(known)]}
 
 

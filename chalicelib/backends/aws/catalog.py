@@ -41,7 +41,7 @@ NO_IDENTITY = "its disks aren't NVMe, and show no serial number to tell them apa
 ADDRESS = 0.005  # dollars an hour for a public address, in every region
 HOURS = 730  # of a month, as AWS bills disks
 WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
-ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
+DEFAULT_TYPES = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
 UNDRIVEN = frozenset({"V100", "K80", "M60"})  # older than what the open driver of the usual images runs on
 MISCOUNTED = {"p5.4xlarge": 1}  # types that have whole GPUs, of which AWS has been seen to count none
 ARCHITECTURES = {"x86_64": "x86", "arm64": "arm"}
@@ -102,7 +102,7 @@ class AwsCatalog:
             yield offer.with_(terms=terms, price=round(offer.price + ADDRESS, 6))
 
     def _region(self, region: str) -> Region:
-        names = [*ASKED, *sorted(self._more)]
+        names = [*DEFAULT_TYPES, *sorted(self._more)]
         listed = self._clients.pages(
             "ec2",
             region,
@@ -125,9 +125,9 @@ class AwsCatalog:
         """Types that are offered here only through a reservation."""
         if not names:
             return {}
-        asked = filters(instance_type=sorted(names)[:MOST_VALUES])
+        of_these_types = filters(instance_type=sorted(names)[:MOST_VALUES])
         listed = self._clients.pages(
-            "ec2", region, "describe_instance_types", "InstanceTypes", Filters=asked, MaxResults=100
+            "ec2", region, "describe_instance_types", "InstanceTypes", Filters=of_these_types, MaxResults=100
         )
         return {each["InstanceType"]: each for each in listed if self._wanted(each, names)}
 

@@ -28,7 +28,7 @@ ALLOWED = "DryRunOperation"  # AWS's answer to a rehearsal of what it would have
 
 
 @dataclass(frozen=True)
-class _Asking:
+class _CheckContext:
     """One check and its calls."""
 
     clients: Clients
@@ -54,8 +54,8 @@ def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images
         _profile(clients, config.iam_instance_profile, regions[0])
     networks.forget()
     images.forget()
-    asking = _Asking(clients, config, networks, images, {**(config.tags or {}), "dstack-install": "check"})
-    wrong = [error for found in everywhere(regions, lambda region: _region(asking, region)) for error in found]
+    context = _CheckContext(clients, config, networks, images, {**(config.tags or {}), "dstack-install": "check"})
+    wrong = [error for found in everywhere(regions, lambda region: _region(context, region)) for error in found]
     if wrong:
         raise _together(wrong)
 
@@ -72,35 +72,35 @@ def _profile(clients: Clients, name: str, region: str) -> None:
         ) from error
 
 
-def _region(asking: _Asking, region: str) -> list[BackendError]:
+def _region(context: _CheckContext, region: str) -> list[BackendError]:
     """The region's problems. If AWS doesn't respond, that isn't one."""
     try:
-        network = asking.networks.of(region)
+        network = context.networks.of(region)
     except (MissingPermission, Unfit) as error:
         return [error]
-    denied = [_denied(asking, region, probe) for probe in probes(min(network.subnets), network.vpc)]
-    denied += [_unending(asking, region, ending) for ending in ENDINGS]
+    denied = [_denied(context, region, probe) for probe in probes(min(network.subnets), network.vpc)]
+    denied += [_unending(context, region, ending) for ending in ENDINGS]
     try:
-        denied += [_rehearsed(asking, region, "run_instances", each) for each in _launches(asking, region, network)]
+        denied += [_rehearsed(context, region, "run_instances", each) for each in _launches(context, region, network)]
     except (MissingPermission, Unfit) as error:
         denied.append(error)
     return [error for error in denied if error is not None]
 
 
-def _denied(asking: _Asking, region: str, probe: PermissionProbe) -> BackendError | None:
+def _denied(context: _CheckContext, region: str, probe: PermissionProbe) -> BackendError | None:
     if probe.creates:
-        tags = tagged([probe.creates], asking.tags)
-        return _rehearsed(asking, region, probe.operation, {**probe.params, "TagSpecifications": tags})
+        tags = tagged([probe.creates], context.tags)
+        return _rehearsed(context, region, probe.operation, {**probe.params, "TagSpecifications": tags})
     try:
-        asking.clients.call("ec2", region, probe.operation, **probe.params)
+        context.clients.call("ec2", region, probe.operation, **probe.params)
     except MissingPermission as error:
         return error
     return None
 
 
-def _rehearsed(asking: _Asking, region: str, operation: str, params: Mapping[str, Any]) -> BackendError | None:
+def _rehearsed(context: _CheckContext, region: str, operation: str, params: Mapping[str, Any]) -> BackendError | None:
     try:
-        asking.clients.call("ec2", region, operation, **params, DryRun=True)
+        context.clients.call("ec2", region, operation, **params, DryRun=True)
     except MissingPermission as error:
         return error
     except InvalidCredentials:
@@ -112,28 +112,28 @@ def _rehearsed(asking: _Asking, region: str, operation: str, params: Mapping[str
     return None
 
 
-def _unending(asking: _Asking, region: str, ending: Ending) -> BackendError | None:
+def _unending(context: _CheckContext, region: str, ending: Ending) -> BackendError | None:
     """Of what there is."""
     ours = filters(tag_key="dstack-install")
     if ending.key == "Reservations":
         ours += filters(instance_state_name=ALIVE)
     try:
-        listed = asking.clients.call("ec2", region, ending.listing, Filters=ours)[ending.key]
+        listed = context.clients.call("ec2", region, ending.listing, Filters=ours)[ending.key]
     except MissingPermission:
         return None  # which is found without this
     bodies = [body for each in listed for body in each.get("Instances", [each])]
     if not bodies:
         return None
-    return _rehearsed(asking, region, ending.operation, ending.params(str(bodies[0][ending.id])))
+    return _rehearsed(context, region, ending.operation, ending.params(str(bodies[0][ending.id])))
 
 
-def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, Any]]:
+def _launches(context: _CheckContext, region: str, network: Network) -> list[dict[str, Any]]:
     """The requests for a machine in the first zone. Unless a group was given, any of the VPC stands in for ours, which
     isn't made yet."""
-    groups = asking.clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=network.vpc))
+    groups = context.clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=network.vpc))
     group = network.group or next((each["GroupId"] for each in groups["SecurityGroups"]), "sg-00000000000000000")
-    zone, config = min(network.subnets), asking.config
-    settings = LaunchSettings(config.public_ips, config.iam_instance_profile, asking.tags)
+    zone, config = min(network.subnets), context.config
+    settings = LaunchSettings(config.public_ips, config.iam_instance_profile, context.tags)
     only_gpus = config.os_images is not None and config.os_images.cpu is None
     name, gpus = (
         ("g4dn.xlarge", (Gpu(name="T4", memory_mib=16_384, vendor="nvidia"),)) if only_gpus else ("t3.micro", ())
@@ -143,10 +143,10 @@ def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, 
         has = Resources(cpus=2, memory_mib=1024, gpus=gpus, spot=spot, cpu_arch="x86")
         kind = InstanceType(name=name, resources=has)
         offer = Offer(backend="aws", instance=kind, region=region, price=0.0)
-        place = LaunchPlace(zone, network.subnets[zone], (group,), asking.images.of(offer))
-        request = CreateRequest("check", "dstack-check", tuple(asking.tags.items()), offer, "", "", has.disk.size_mib)
-        asked = launch(request, place, settings)
-        found.append({name: value for name, value in asked.items() if name != "ClientToken"})
+        place = LaunchPlace(zone, network.subnets[zone], (group,), context.images.of(offer))
+        request = CreateRequest("check", "dstack-check", tuple(context.tags.items()), offer, "", "", has.disk.size_mib)
+        parameters = launch(request, place, settings)
+        found.append({name: value for name, value in parameters.items() if name != "ClientToken"})
     return found
 
 

@@ -67,19 +67,19 @@ class AwsImages:
             raise Unfit(f"{region} has no image {image_id}, which {name} names.")
         return _read(found[0])
 
-    def _named(self, region: str, asked: AWSOSImage, arch: str) -> Image:
+    def _named(self, region: str, os_image: AWSOSImage, arch: str) -> Image:
         """The newest matching image. The owner is always specified, because anybody may give an image any name."""
         found = self._clients.call(
             "ec2",
             region,
             "describe_images",
-            Owners=[asked.owner],
-            Filters=filters(name=asked.name, state="available", architecture=arch),
+            Owners=[os_image.owner],
+            Filters=filters(name=os_image.name, state="available", architecture=arch),
         )["Images"]
         if not found:
+            owner = "this account" if os_image.owner == "self" else os_image.owner
             raise Unfit(
-                f"{region} has no image {asked.name} of {'this account' if asked.owner == 'self' else asked.owner} for "
-                f"{arch}.",
+                f"{region} has no image {os_image.name} of {owner} for {arch}.",
                 hint="Copy it there, correct `os_images`, or take the region out of `regions`.",
             )
         return _read(max(found, key=lambda image: (str(image["CreationDate"]), str(image["ImageId"]))))

@@ -73,7 +73,7 @@ def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings)
         )
     if spot and place.reservation is not None:
         raise Unfit(f"A spot machine can't be in the capacity reservation {place.reservation.id}.")
-    asked: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "ImageId": place.image.id,
         "InstanceType": request.offer.instance.name,
         "MinCount": 1,
@@ -91,10 +91,10 @@ def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings)
     }
     placement = _placement(request, place.reservation)
     if placement:
-        asked["Placement"] = placement
+        parameters["Placement"] = placement
     if settings.instance_profile:
-        asked["IamInstanceProfile"] = {"Name": settings.instance_profile}
-    return asked
+        parameters["IamInstanceProfile"] = {"Name": settings.instance_profile}
+    return parameters
 
 
 def _root(image: Image, disk_mib: int) -> dict[str, Any]:

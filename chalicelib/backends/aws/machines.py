@@ -69,8 +69,8 @@ class Machines:
 
     def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
         def in_zone(place: LaunchPlace) -> Body:
-            asked = launch.launch(request, place, self._settings)
-            answer = self._clients.call("ec2", request.offer.region, "run_instances", **asked)
+            parameters = launch.launch(request, place, self._settings)
+            answer = self._clients.call("ec2", request.offer.region, "run_instances", **parameters)
             machine: Body = answer["Instances"][0]
             return machine
 

@@ -43,7 +43,7 @@ class Networks:
 
     def of(self, region: str) -> Network:
         """Raises Unfit if the region has no VPC, or none with a subnet that fits."""
-        return self._networks.get(region, lambda: self._look(region))
+        return self._networks.get(region, lambda: self._find(region))
 
     def group(self, region: str, install: str, tags: Mapping[str, str]) -> str:
         """The id of the configured security group, or of the installation's own, which is created if it doesn't
@@ -66,7 +66,7 @@ class Networks:
 
     # --- subnets -----------------------------------------------------------------------------------------------------
 
-    def _look(self, region: str) -> Network:
+    def _find(self, region: str) -> Network:
         vpc = self._vpc(region)
         inside = filters(vpc_id=vpc)
         tables = list(
@@ -93,11 +93,11 @@ class Networks:
     def _vpc(self, region: str) -> str:
         config = self._config
         if given := (config.vpc_ids or {}).get(region):
-            chosen, asked = filters(vpc_id=given), f"the VPC {given} that `vpc_ids` names"
+            chosen, description = filters(vpc_id=given), f"the VPC {given} that `vpc_ids` names"
         elif config.vpc_name:
-            chosen, asked = [{"Name": "tag:Name", "Values": [config.vpc_name]}], f"a VPC named {config.vpc_name}"
+            chosen, description = [{"Name": "tag:Name", "Values": [config.vpc_name]}], f"a VPC named {config.vpc_name}"
         elif config.default_vpcs:
-            chosen, asked = filters(is_default="true"), "a default VPC"
+            chosen, description = filters(is_default="true"), "a default VPC"
         else:
             raise Unfit(
                 f"No VPC is set for {region}.", hint="Name one in `vpc_ids`, or take the region out of `regions`."
@@ -105,7 +105,8 @@ class Networks:
         vpcs = self._clients.call("ec2", region, "describe_vpcs", Filters=chosen)["Vpcs"]
         if not vpcs:
             raise Unfit(
-                f"{region} doesn't have {asked}.", hint="Create it, name another, or take the region out of `regions`."
+                f"{region} doesn't have {description}.",
+                hint="Create it, name another, or take the region out of `regions`.",
             )
         if len(vpcs) > 1:
             raise Unfit(f"{region} has several VPCs named {config.vpc_name}.", hint="Name them by id in `vpc_ids`.")

@@ -19,7 +19,7 @@ from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.errors import MissingPermission
 
-HOME = "us-east-1"  # one of the few regions where prices of all regions are told
+HOME = "us-east-1"  # one of the few regions that publish the prices of all regions
 AT_ONCE = 4
 LINUX = "Linux/UNIX"
 
@@ -52,7 +52,7 @@ class Prices:
         for (name, region), (price, _) in self._offline.of("aws").items():
             if price is not None:
                 found.setdefault(name, {})[region] = price
-        return found, self._offline.told
+        return found, self._offline.origin
 
     def of_volume(self, kind: str, region: str) -> float | None:
         """Of a GB for a month, on a volume of this type; None: neither AWS nor the file says it."""
@@ -71,9 +71,9 @@ class Prices:
 
     def _listed(self, wanted: Mapping[str, str], unit: str) -> Regional:
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-        asked = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 100}
+        parameters = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 100}
         found: dict[str, float] = {}
-        for row in self._clients.pages("pricing", HOME, "get_products", "PriceList", **asked):
+        for row in self._clients.pages("pricing", HOME, "get_products", "PriceList", **parameters):
             found.update(_priced(str(row), unit))
         return found
 
@@ -81,9 +81,16 @@ class Prices:
         """The present prices in the zones of a region, by type; of the file, under the zone `""`."""
         now = datetime.fromtimestamp(self._now() / SECOND, UTC)
         found: dict[str, dict[str, float]] = {}
-        asked = {"InstanceTypes": list(names), "ProductDescriptions": [LINUX], "StartTime": now, "MaxResults": 1000}
+        parameters = {
+            "InstanceTypes": list(names),
+            "ProductDescriptions": [LINUX],
+            "StartTime": now,
+            "MaxResults": 1000,
+        }
         try:
-            for each in self._clients.pages("ec2", region, "describe_spot_price_history", "SpotPriceHistory", **asked):
+            for each in self._clients.pages(
+                "ec2", region, "describe_spot_price_history", "SpotPriceHistory", **parameters
+            ):
                 if usual_zone(each["AvailabilityZone"]):
                     zones = found.setdefault(each["InstanceType"], {})
                     zones.setdefault(each["AvailabilityZone"], float(each["SpotPrice"]))  # the newest comes first

@@ -48,9 +48,9 @@ def gpu(name: str, memory_mib: int = 0, vendor: str | None = None) -> Gpu | None
     share of a card, which would look like a whole one, and for a card with unknown memory."""
     if _SHARE.search(name):
         return None
-    words = _NOISE.sub(" ", _GLUED.sub(" ", re.sub(r"[-_()/]+", " ", name).strip())).strip()
-    sold = squeeze(sold_as(words)).upper()
-    given = memory_mib / GIB or next((float(found) for found in _MEMORY.findall(words)), 0.0)
+    text = _NOISE.sub(" ", _GLUED.sub(" ", re.sub(r"[-_()/]+", " ", name).strip())).strip()
+    sold = squeeze(sold_as(text)).upper()
+    given = memory_mib / GIB or next((float(found) for found in _MEMORY.findall(text)), 0.0)
     gib = _as_sold(sold, given)
     maker = vendor or vendor_of(sold)
     return Gpu(name=sold, memory_mib=gib * GIB, vendor=maker) if gib else None

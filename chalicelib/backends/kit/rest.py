@@ -110,7 +110,7 @@ class RestClient:
         """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `meanings`: codes
         and statuses that mean something else for this call. `secrets`: those in its body. `buckets`: the call's own; if
         the provider throttles it, they are paused instead of the account's."""
-        asked = RestCall(
+        call = RestCall(
             method,
             self._origin,
             self._prefix + "".join(f"/{_segment(part)}" for part in path),
@@ -118,7 +118,7 @@ class RestClient:
             HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
             b"" if body is None else orjson.dumps(body),
         )
-        return self._answered(asked, region, meanings, (*self._secrets, *secrets), buckets, deadline)
+        return self._answered(call, region, meanings, (*self._secrets, *secrets), buckets, deadline)
 
     def follow(self, url: str, *, region: str = "") -> Any:
         """The page behind a provider's link. A link to another host is refused, because the call is signed."""
@@ -126,8 +126,8 @@ class RestClient:
         if f"{link.scheme}://{link.netloc}" != self._origin:
             raise Transient(f"A list goes on elsewhere than it began: at {cleaned(url, self._secrets)}.")
         query = tuple(parse_qsl(link.query, keep_blank_values=True))
-        asked = RestCall("GET", self._origin, link.path, query, HEADERS)
-        return self._answered(asked, region, None, self._secrets, (), DEADLINE)
+        call = RestCall("GET", self._origin, link.path, query, HEADERS)
+        return self._answered(call, region, None, self._secrets, (), DEADLINE)
 
     def close(self) -> None:
         if isinstance(self._send, HttpSender):
@@ -135,18 +135,18 @@ class RestClient:
 
     def _answered(
         self,
-        asked: RestCall,
+        call: RestCall,
         region: str,
         meanings: Mapping[str | int, Kind] | None,
         secrets: Sequence[str],
         buckets: Sequence[TokenBucket],
         deadline: float,
     ) -> Any:
-        action = f"{asked.method} {asked.path}"
+        action = f"{call.method} {call.path}"
         account = (self._bucket,) if self._bucket else ()
         for bucket in (*buckets, *account):
             bucket.take()
-        signed = replace(asked, headers={**asked.headers, **self._sign(asked)})
+        signed = replace(call, headers={**call.headers, **self._sign(call)})
         try:
             answer = self._send(signed, deadline)
         except NoAnswer as error:

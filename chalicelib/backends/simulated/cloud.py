@@ -119,15 +119,15 @@ class FakeCloud:
         self.facts, self._now, self._hostname = facts, now, hostname
         self._store, self._launcher = store or MemoryResources(), launcher or NoLauncher()
         given = script or Script()
-        asked: Callable[[], Script] = given if callable(given) else lambda: given
-        self._script = asked
+        read_script: Callable[[], Script] = given if callable(given) else lambda: given
+        self._script = read_script
         self._lock = threading.RLock()
         self._count = 0
         self.disks = Disks(
             now,
             volumes or MemoryResources(),
             drives or NoDrives(),
-            asked,
+            read_script,
             partial(FakeCloud._zone_of, self),
             by_token=facts.idempotent_create,
         )

@@ -101,15 +101,15 @@ def _bound(folder: Path) -> list[Mount]:
     return found
 
 
-def _losetup(*words: str) -> str:
+def _losetup(*arguments: str) -> str:
     try:
-        done = subprocess.run(["losetup", *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(["losetup", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unfit(f"Volumes of the simulated cloud need loop devices, and losetup failed: {error}.") from error
     if done.returncode:
-        said = printable(done.stderr.strip().rpartition("\n")[2]) or f"it exited with {done.returncode}"
+        reason = printable(done.stderr.strip().rpartition("\n")[2]) or f"it exited with {done.returncode}"
         raise Unfit(
-            f"Volumes of the simulated cloud need loop devices, and this computer refuses them: {said}.",
+            f"Volumes of the simulated cloud need loop devices, and this computer refuses them: {reason}.",
             hint="Start the server as root, outside a container that has no /dev/loop-control.",
         )
     return done.stdout

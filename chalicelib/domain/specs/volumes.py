@@ -32,9 +32,9 @@ class VolumeConfiguration(Spec):
     def read(cls, written: Any) -> Any:
         """Read `resources: {disk: 100GB}`, the former form of `size: 100GB`."""
         if isinstance(written, dict) and isinstance(written.get("resources"), dict) and "size" in cls.model_fields:
-            asked = written["resources"]
-            if asked.keys() == {"disk"} and written.get("size") is None:
-                return {k: v for k, v in written.items() if k != "resources"} | {"size": asked["disk"]}
+            resources = written["resources"]
+            if resources.keys() == {"disk"} and written.get("size") is None:
+                return {k: v for k, v in written.items() if k != "resources"} | {"size": resources["disk"]}
         return written
 
     def not_built(self) -> Iterator[Problem]:

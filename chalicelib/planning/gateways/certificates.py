@@ -297,8 +297,8 @@ class _CertificateOutcome(_CertificatePass):
     def _poll_later(self, seen: OrderSeen) -> None:
         looks = self.certificate.looks
         pause = min(POLL_EVERY * (1 + looks // 4), POLL_SELDOM)
-        asked = 0 if seen.again is None else round(seen.again * SECOND)
-        self.update(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(asked, TO_VALIDATE)))
+        requested = 0 if seen.again is None else round(seen.again * SECOND)
+        self.update(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(requested, TO_VALIDATE)))
 
     def made(self, pair: CertificatePair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:

@@ -78,8 +78,8 @@ def _outside(fleet: Fleet, own: tuple[str, ...], has: str) -> str:
     if not own:
         return f"it is in no private network that other hosts could share; its addresses are {has} (to fix it: {mend})"
     if fleet.networks and not shared(fleet.networks, [own]):
-        theirs = ", ".join(fleet.networks)
-        text = f"it shares no network with the fleet's other hosts: it is in {', '.join(own)}, and they in {theirs}"
+        networks = ", ".join(fleet.networks)
+        text = f"it shares no network with the fleet's other hosts: it is in {', '.join(own)}, and they in {networks}"
         return f"{text} (to fix it: {mend})"
     return ""
 

@@ -54,17 +54,17 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
 def placement_groups(step: Step, known: Known) -> Iterator[str]:
     """A machine is ordered only in a group that its fleet keeps, and only an empty group is deleted."""
     fleets = [noun for noun in step.saves if isinstance(noun, Fleet)]
-    kept = {group.id for fleet in fleets for group in fleet.groups if not group.leaving}
+    staying = {group.id for fleet in fleets for group in fleet.groups if not group.leaving}
     leaving = {group.id for fleet in fleets for group in fleet.groups if group.leaving}
     for noun in step.saves:
-        if isinstance(noun, Instance) and noun.version == 0 and noun.placement_group not in ("", *kept):
+        if isinstance(noun, Instance) and noun.version == 0 and noun.placement_group not in ("", *staying):
             yield f"instance {noun.name} is ordered in a placement group that its fleet doesn't keep"
     for fleet in fleets:
         if fleet.due_at is None and any(group.leaving for group in fleet.groups):
             yield f"fleet {fleet.name} deletes a placement group, but nothing will look at it again"
         before = known.get((Fleet, fleet.id))
         had = {group.id for group in before.groups if not group.leaving} if isinstance(before, Fleet) else set()
-        if had - kept and (used := (had - kept) & _groups_in_use(step, known)):
+        if had - staying and (used := (had - staying) & _groups_in_use(step, known)):
             yield f"fleet {fleet.name} gives up placement group {min(used)}, which is used"
     for effect in step.effects:
         if isinstance(effect, DeleteGroup) and effect.group not in leaving:

@@ -37,7 +37,7 @@ _REFUSALS = {
 
 
 def needs_of_job(job: JobSpec) -> frozenset[str]:
-    asked = {
+    needs = {
         "nodes": job.jobs_per_replica > 1,
         "commands": not (job.commands or job.after),
         "network": job.networked,
@@ -46,7 +46,7 @@ def needs_of_job(job: JobSpec) -> frozenset[str]:
         SHM_SIZE: job.requirements.resources.shm_size is not None,
         VOLUMES: bool(named_volumes(job.volumes)),
     }
-    return frozenset([need for need, is_asked in asked.items() if is_asked])
+    return frozenset([need for need, applies in needs.items() if applies])
 
 
 def needs_of_fleet(blocks: Blocks) -> frozenset[str]:

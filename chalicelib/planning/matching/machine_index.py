@@ -51,8 +51,8 @@ class Query(NamedTuple):
     @property
     def disk_gib(self) -> float:
         """The size of the disk to create: the smallest that is allowed."""
-        asked = (spec.disk.size.min for spec in (self.resources, self.machine) if spec is not None and spec.disk)
-        return max((size for size in asked if size is not None), default=0.0)
+        minimums = (spec.disk.size.min for spec in (self.resources, self.machine) if spec is not None and spec.disk)
+        return max((size for size in minimums if size is not None), default=0.0)
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -122,8 +122,8 @@ class MachineIndex:
         if query.regions is not None:
             found &= self.region.any_of(query.regions)
         if query.zones is not None:
-            asked = query.zones.union(_ANYWHERE)
-            found &= self.zones.any_of(names for names in self.zones.values if not asked.isdisjoint(names))
+            accepted = query.zones.union(_ANYWHERE)
+            found &= self.zones.any_of(names for names in self.zones.values if not accepted.isdisjoint(names))
         if query.instance_types is not None:
             found &= self.type.any_of(query.instance_types)
         if query.host:

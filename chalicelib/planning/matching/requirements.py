@@ -217,10 +217,10 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
     subject = f"fleet `{name}`"
     lists: dict[str, frozenset[str] | None] = {}
     for field in ("backends", "regions", "zones", "instance_types"):
-        mine, theirs = getattr(run, field), getattr(fleet, field)
-        both = mine if theirs is None else theirs if mine is None else mine & theirs
+        own, other = getattr(run, field), getattr(fleet, field)
+        both = own if other is None else other if own is None else own & other
         if both is not None and not both:
-            why = _apart(field.replace("_", " "), mine, theirs)
+            why = _apart(field.replace("_", " "), own, other)
             return Note(subject, why, f"change the run's or the fleet's `{field}`")
         lists[field] = both
     if run.spot is not None and fleet.spot is not None and run.spot != fleet.spot:
@@ -250,11 +250,11 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
     )
 
 
-def _apart(words: str, mine: frozenset[str] | None, theirs: frozenset[str] | None) -> str:
+def _apart(names: str, own: frozenset[str] | None, other: frozenset[str] | None) -> str:
     """Why a run's list and a fleet's have nothing in common; an empty list allows nothing by itself."""
-    if mine is not None and not mine:
-        return f"can't serve a run that allows no {words}"
-    return f"allows only the {words} {', '.join(sorted(theirs))}" if theirs else f"allows no {words}"
+    if own is not None and not own:
+        return f"can't serve a run that allows no {names}"
+    return f"allows only the {names} {', '.join(sorted(other))}" if other else f"allows no {names}"
 
 
 def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
@@ -278,9 +278,9 @@ def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
 def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
     met: dict[str, Any] = {}
     for field in ("count", "memory", "total_memory"):
-        mine, theirs = getattr(a, field), getattr(b, field)
-        met[field] = mine if theirs is None else theirs if mine is None else mine.meet(theirs)
-        if mine is not None and theirs is not None and met[field] is None:
+        own, other = getattr(a, field), getattr(b, field)
+        met[field] = own if other is None else other if own is None else own.meet(other)
+        if own is not None and other is not None and met[field] is None:
             return None
     names = a.name or b.name
     if a.name and b.name:

@@ -117,10 +117,10 @@ class Capacity:
         """The machine is being ended: no job gets it any more."""
         self._freed(instance, ())
 
-    def hold_for(self, instance: Instance, whom: str) -> None:
+    def hold_for(self, instance: Instance, holder: str) -> None:
         """Hold this machine back: no other job gets it in this pass."""
         self._freed(instance, ())
-        self._journal.put(self.held, instance.fleet_id, whom)
+        self._journal.put(self.held, instance.fleet_id, holder)
 
     def _freed(self, instance: Instance, after: tuple[int, ...]) -> None:
         pool, row = self._where[instance.id]

@@ -57,14 +57,14 @@ def _is_unused(capacity: Capacity, pool: Pool, row: int) -> bool:
 
 def fitting_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
     """The machines that fit, free or not, and hosts that haven't reported yet, which may fit."""
-    asked = capacity.candidates(wants)
-    if not isinstance(asked.query(cluster.at), Query):
+    candidates = capacity.candidates(wants)
+    if not isinstance(candidates.query(cluster.at), Query):
         return 0
     rows = 0
-    for share in asked.shares(cluster.at):
+    for share in candidates.shares(cluster.at):
         rows |= share.rows
     silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unreported(each))
-    return (rows | silent & cluster.pool.chosen(asked.wants)) & cluster.rows
+    return (rows | silent & cluster.pool.chosen(candidates.wants)) & cluster.rows
 
 
 def may_use(capacity: Capacity, at: int, groups: Iterable[Wants]) -> bool:
@@ -83,10 +83,10 @@ def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None
     once. None: there aren't enough, however they are chosen."""
     given = [0] * len(needed)
 
-    def grant(group: int, asked: set[int]) -> bool:
+    def grant(group: int, visited: set[int]) -> bool:
         """One more row for the group: a free one, or one of another group that finds a substitute. `asked`: groups that
         can't be asked any more; each is asked once, or many groups would take for ever."""
-        asked.add(group)
+        visited.add(group)
         taken = 0
         for rows in given:
             taken |= rows
@@ -95,7 +95,7 @@ def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None
             return True
         for other in range(len(given)):
             shared = given[other] & fitting[group]
-            if shared and other not in asked and grant(other, asked):
+            if shared and other not in visited and grant(other, visited):
                 row = 1 << first_of(shared)
                 given[other] ^= row
                 given[group] |= row

@@ -52,7 +52,7 @@ class Markets:
     def __init__(self, now: Micros, facts: Mapping[str, BackendFacts], answers: Answers) -> None:
         self._now, self._facts, self._answers = now, facts, answers
         self._any = any(each.live_offers for each in facts.values())
-        self._asked = set[tuple[str, str]]()  # in this pass
+        self._sent = set[tuple[str, str]]()  # in this pass
 
     def offers(self) -> Iterator[Offer]:
         """What they have offered, as far as it still holds, each offer once."""
@@ -71,15 +71,15 @@ class Markets:
         new: dict[tuple[str, str], MarketQuery] = {}
         effects = []
         for query, request in unanswered.to_ask:
-            shared = (query.backend, query.key) in self._asked
+            shared = (query.backend, query.key) in self._sent
             new[query.backend, query.key] = query.with_(shared=True) if shared else query
             if not shared:
                 unit, text = f"market/{query.backend}/{job.id}", request.model_dump_json()
                 effects.append(AskMarket(unit, query.backend, query.until, job.project_id, text))
-        self._asked.update(new)
-        kept = [query for query in job.markets if (query.backend, query.key) not in new]
+        self._sent.update(new)
+        remaining = [query for query in job.markets if (query.backend, query.key) not in new]
         job = job.with_(
-            markets=(*kept, *new.values()),
+            markets=(*remaining, *new.values()),
             message=f"waiting {unanswered.message}",
             due_at=self._now + CHECK_ANSWER_EVERY,
             last_processed_at=self._now,
@@ -118,9 +118,9 @@ class Markets:
     def _wanted(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Iterable[tuple[str, OfferRequest]]:
         found: dict[tuple[str, str], OfferRequest] = {}
         for wants in dict.fromkeys(item.wants for item in unit):
-            asked = capacity.candidates(wants)
+            candidates = capacity.candidates(wants)
             for at, pool in enumerate(capacity.pools):
-                query, count = asked.order(at), capacity.count[pool.view.fleet.id]
+                query, count = candidates.order(at), capacity.count[pool.view.fleet.id]
                 if query is None or capacity.awaits_first_machine(pool):
                     continue
                 if is_full(pool, count) or not may_grow(pool, count, wants):

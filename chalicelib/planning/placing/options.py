@@ -90,7 +90,7 @@ class _Search:
     """The search of one job in the current capacity."""
 
     def __init__(self, capacity: Capacity, wants: Wants, job: Job) -> None:
-        self.capacity, self.asked = capacity, capacity.candidates(wants)
+        self.capacity, self.candidates = capacity, capacity.candidates(wants)
         self.tried, self.ports = tried_by(job), wants.ports
 
     def spot(self) -> FreePlace | None:
@@ -103,7 +103,7 @@ class _Search:
             rows = pool.not_full(among(pool))
             if self.ports and rows:
                 rows &= ~pool.listening(self.ports)
-            found = pool.best(self.asked.shares(at), rows) if rows else None
+            found = pool.best(self.candidates.shares(at), rows) if rows else None
             if found and (best is None or found[:2] < best[:2]):
                 best, where = found, pool
         if best is None or where is None:
@@ -123,7 +123,7 @@ class _Search:
         best: Purchase | None = None
         for at, pool in enumerate(self.capacity.pools):
             count = self.capacity.count[pool.view.fleet.id]
-            grows = may_grow(pool, count, self.asked.wants) and not is_full(pool, count)
+            grows = may_grow(pool, count, self.candidates.wants) and not is_full(pool, count)
             if grows and not self.capacity.awaits_first_machine(pool):
                 found = self._buy(at)
                 if found and (best is None or found.price < best.price):
@@ -133,21 +133,21 @@ class _Search:
     def _buy(self, at: int) -> Purchase | None:
         """A machine of a market can be bought once."""
         untaken = self.tried | self.capacity.listings.keys()
-        return self.asked.buy(at, untaken) if len(self.tried) < MOST_TRIED else None
+        return self.candidates.buy(at, untaken) if len(self.tried) < MOST_TRIED else None
 
     def wait(self) -> Waiting | None:
         for at, pool in enumerate(self.capacity.pools):
-            query = self.asked.query(at)
+            query = self.candidates.query(at)
             text = self._awaited(at, pool) if isinstance(query, Query) else ""
             if text or (text := self._room(at, pool)):
                 return Waiting(pool.view.fleet.name, text)
-            if isinstance(query, Query) and (coming := pool.undecided(self.asked.wants, query)):
+            if isinstance(query, Query) and (coming := pool.undecided(self.candidates.wants, query)):
                 return Waiting(pool.view.fleet.name, pool.zone_of(coming))
         return None
 
     def _awaited(self, at: int, pool: Pool) -> str:
         """What the job waits for in the pool; a port, if that is the only obstacle."""
-        shares = self.asked.shares(at)
+        shares = self.candidates.shares(at)
         taken = pool.listening(self.ports) if self.ports else 0
         found = pool.best(shares, pool.not_full(pool.ready & taken)) if taken else None
         if found is not None:
@@ -155,18 +155,18 @@ class _Search:
             port = next(port for port in self.ports if pool.listening((port,)) >> found[2] & 1)
             where = f"on {instance.name} in fleet `{pool.view.fleet.name}`"
             return f"for port {port} {where}, where another job listens on it"
-        text = pool.awaited(shares, pool.chosen(self.asked.wants))
+        text = pool.awaited(shares, pool.chosen(self.candidates.wants))
         held = self.capacity.held.get(pool.view.fleet.id)
         return f"{text}; machines are held back for {held}" if text and held else text
 
     def _room(self, at: int, pool: Pool) -> str:
         """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
         count, nodes = self.capacity.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
-        if nodes is None or not may_grow(pool, count, self.asked.wants):
+        if nodes is None or not may_grow(pool, count, self.candidates.wants):
             return ""
         if self.capacity.awaits_first_machine(pool):
             return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"
-        query = self.asked.order(at)
+        query = self.candidates.order(at)
         asks_then = is_full(pool, count) and query is not None and self.capacity.sold_on_request(query)
         if not asks_then and not self._buy(at):
             return ""

@@ -206,8 +206,8 @@ def _assign(
     note = f"placed on {instance.name}{share}"
     assignment = assignment_to(instance, offer, draft.now, volumes)
     run = item.run
-    looked_at = item.alone and run.due_at is not None and draft.now < run.due_at <= due_at  # its run covers the job
-    due = None if looked_at else due_at
+    covered = item.alone and run.due_at is not None and draft.now < run.due_at <= due_at  # its run covers the job
+    due = None if covered else due_at
     job = draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due)
     return job, instance
 

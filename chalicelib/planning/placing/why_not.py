@@ -54,8 +54,8 @@ def refusals(capacity: Capacity, wants: Wants, job: Job, *, together: bool = Fal
 
 def _elsewhere(capacity: Capacity, at: int, wants: Wants) -> Note | None:
     """A note if a cluster may grow, but nothing that fits is sold at its place."""
-    view, asked = capacity.pools[at].view, capacity.candidates(wants)
-    query, order = asked.query(at), asked.order(at)
+    view, candidates = capacity.pools[at].view, capacity.candidates(wants)
+    query, order = candidates.query(at), candidates.order(at)
     if not is_cluster(view.spec) or order is None or capacity.book.best(order, ()) or closed_to(wants, view):
         return None
     sold = isinstance(query, Query) and capacity.book.match(query, 0)[1]
@@ -294,9 +294,9 @@ def undivided(query: Query, book: OfferBook) -> Misfit | None:
     if has is None or total_blocks(query.blocks, has):
         return None
     auto, gpus = query.blocks == "auto", f" and {len(has.gpus)} GPUs" if has.gpus else ""
-    asked = len(has.gpus) if query.blocks == "auto" else query.blocks
-    into = "equal blocks, one for each GPU" if auto else f"{asked} equal blocks"
-    most = next(blocks for blocks in range(asked, 0, -1) if total_blocks(blocks, has))
+    requested = len(has.gpus) if query.blocks == "auto" else query.blocks
+    into = "equal blocks, one for each GPU" if auto else f"{requested} equal blocks"
+    most = next(blocks for blocks in range(requested, 0, -1) if total_blocks(blocks, has))
     text = f"no machine that fits can be split into {into} ({whole[0].instance.name} has {has.cpus} CPUs{gpus})"
     return Misfit(text, f"set the fleet's `blocks: {most}`")
 

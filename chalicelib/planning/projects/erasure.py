@@ -94,8 +94,8 @@ def program_erasable(program: Program, live: Iterable[Instance], now: Micros) ->
     the machine was bought. Releases are known only to the day, hence two additional days at both ends."""
     unsure = 2 * DAY
     first, last = program.first_at - unsure, program.last_at + unsure
-    asked = any(machine.created_at <= last and (machine.started_at or now) >= first for machine in live)
-    return last <= now and not asked
+    overlaps = any(machine.created_at <= last and (machine.started_at or now) >= first for machine in live)
+    return last <= now and not overlaps
 
 
 def project_erasable(closing: Closing, project: Project, retention: Retention, now: Micros) -> bool:

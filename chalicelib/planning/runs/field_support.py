@@ -189,9 +189,9 @@ def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterat
 def _own_engines(config: ServiceConfiguration) -> Iterator[Problem]:
     if not replica_groups.networked(config):
         return
-    asked = {"configuration": config.docker}
-    asked |= {f"configuration.groups.{at}": group.docker for at, group in enumerate(config.groups or ())}
-    for path, docker in asked.items():
+    docker_fields = {"configuration": config.docker}
+    docker_fields |= {f"configuration.groups.{at}": group.docker for at, group in enumerate(config.groups or ())}
+    for path, docker in docker_fields.items():
         if docker:
             text = f"replicas that reach each other, as a router and its workers do, {_SHARED}"
             hint = "remove it, or name no replica in `commands` and have no router"

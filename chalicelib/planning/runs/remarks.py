@@ -72,13 +72,13 @@ def _ends_with_replica(config: ServiceConfiguration) -> bool:
 
 def _disks(spec: JobSpec, offers: Iterable[Offer]) -> Iterator[str]:
     """Some of the offered machines have smaller disks than the requirements shown above them."""
-    asked = spec.requirements.resources
-    if asked.disk is None or disk_wanted(asked, provisioned=False) is not None:
+    requested = spec.requirements.resources
+    if requested.disk is None or disk_wanted(requested, provisioned=False) is not None:
         return
     there = (Availability.idle, Availability.busy)
     own = (offer.instance.resources.disk.size_mib / 1024 for offer in offers if offer.availability in there)
-    if any(not asked.disk.size.holds(size) for size in own):
-        yield _DISK.format(size=round(asked.disk.size.min or 0))
+    if any(not requested.disk.size.holds(size) for size in own):
+        yield _DISK.format(size=round(requested.disk.size.min or 0))
 
 
 def _policy(spec: JobSpec, offers: Sequence[Offer]) -> Iterator[str]:

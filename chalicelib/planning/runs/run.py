@@ -92,10 +92,10 @@ def _fold(this: RunPass) -> None:
     parts = replicas(this)
     failing = [part for part in parts if part.failures and part.waiting is None]
     verdicts = [(refusal(this, part, job), job) for part in failing for job in part.failures]
-    for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
+    for reason, prefix in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in verdicts if verdict is reason), None)
         if worst is not None:
-            end_run(this, reason, words + end_text(worst))
+            end_run(this, reason, prefix + end_text(worst))
             return
     if not parts:
         return

@@ -105,10 +105,10 @@ def tend(this: RunPass) -> None:
     _renumber(this)
     groups = _sort_replicas(this)
     fatal = [each for group in groups.values() if not group.rolls for each in group.failed]
-    for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
+    for reason, prefix in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in fatal if verdict is reason), None)
         if worst is not None:
-            end_run(this, reason, words + end_text(worst))
+            end_run(this, reason, prefix + end_text(worst))
             return
     if _all_done(groups):
         end_run(this, RunReason.all_jobs_done, "")
@@ -333,8 +333,8 @@ def _routes(this: RunPass, job: Job, part: str) -> bool:
 def _patience(this: RunPass, job: Job) -> Micros:
     """How long the replica may be drained."""
     longest = DRAIN if _doors(this) or _routes(this, job, "worker") else UNKNOWN
-    asked = merged_run(this.snapshot.run_spec).stop_duration  # its default doesn't consider requests under way
-    return min(longest, asked * SECOND) if isinstance(asked, int) else longest
+    configured = merged_run(this.snapshot.run_spec).stop_duration  # its default doesn't consider requests under way
+    return min(longest, configured * SECOND) if isinstance(configured, int) else longest
 
 
 def _all_done(groups: dict[str, _Group]) -> bool:
