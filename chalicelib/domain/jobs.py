@@ -93,7 +93,7 @@ class MarketQuery(Value):
     at: Micros  # an older answer is none
     until: Micros  # from then on, the decision goes on without it
     attempts: int = 0  # that had failed by then: the next failure asks anew
-    shared: bool = False  # another job asks
+    retried: bool = False  # the second, after one without an answer
 
 
 class Job(Noun):

@@ -2,12 +2,13 @@
 
 When a job is about to buy, each market that its fleets may buy from is asked. The job waits for the answers until a
 deadline; the jobs behind it don't wait. Jobs that want the same share an answer. After a failed purchase the markets
-are asked again, because most likely the machine was taken.
+are asked again, because most likely the machine was taken. So they are, once, after a deadline without an answer if
+nothing else can be bought, because the question may have been lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain.facts import BackendFacts
@@ -16,10 +17,14 @@ from chalicelib.domain.jobs import Job, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.planning.kernel.plan import Effect, Note, Step
+from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.market_answers import Answers, MarketAnswer, requests_of, silence
+from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.buying import is_full, may_grow
+from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.placing.buying import is_full, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Capacity
+from chalicelib.planning.placing.quotas import Amounts, gpus_of
 
 ANSWER_WITHIN: Micros = 20 * SECOND
 ASK_AGAIN_EVERY: Micros = 10 * MINUTE  # for a job that waits for something else
@@ -39,6 +44,7 @@ class Unanswered:
 
     job: Job
     to_ask: tuple[tuple[MarketQuery, OfferRequest], ...]
+    known: tuple[MarketQuery, ...]  # the job's others that are still of use
     backends: tuple[str, ...]
 
     @property
@@ -56,10 +62,14 @@ class Markets:
 
     def offers(self) -> Iterator[Offer]:
         """What they have offered, as far as it still holds, each offer once."""
+        return self._offers(self._holds)
+
+    def _offers(self, chosen: Callable[[str, MarketAnswer], bool]) -> Iterator[Offer]:
+        """The offers of these answers, each as the newest answer has it."""
         seen = set[str]()
-        for (backend, _), answer in self._answers.items():
+        for (backend, _), answer in sorted(self._answers.items(), key=lambda each: each[1].at, reverse=True):
             facts = self._facts.get(backend)
-            if facts is not None and facts.live_offers and self._now - answer.at < facts.offers_last:
+            if facts is not None and facts.live_offers and chosen(backend, answer):
                 for offer in answer.offers:
                     if offer.key not in seen:
                         seen.add(offer.key)
@@ -68,18 +78,14 @@ class Markets:
     def step(self, unanswered: Unanswered) -> Step:
         """Asks, once for all jobs of the pass that want the same."""
         job = unanswered.job
-        new: dict[tuple[str, str], MarketQuery] = {}
         effects = []
         for query, request in unanswered.to_ask:
-            shared = (query.backend, query.key) in self._sent
-            new[query.backend, query.key] = query.with_(shared=True) if shared else query
-            if not shared:
+            if (query.backend, query.key) not in self._sent:
                 unit, text = f"market/{query.backend}/{job.id}", request.model_dump_json()
                 effects.append(AskMarket(unit, query.backend, query.until, job.project_id, text))
-        self._sent.update(new)
-        remaining = [query for query in job.markets if (query.backend, query.key) not in new]
+                self._sent.add((query.backend, query.key))
         job = job.with_(
-            markets=(*remaining, *new.values()),
+            markets=(*unanswered.known, *(query for query, _ in unanswered.to_ask)),
             message=f"waiting {unanswered.message}",
             due_at=self._now + CHECK_ANSWER_EVERY,
             last_processed_at=self._now,
@@ -87,59 +93,106 @@ class Markets:
         return Step((job,), effects=tuple(effects))
 
     def unanswered(
-        self, capacity: Capacity, unit: Sequence[QueuedJob], again: Micros | None = None
+        self, capacity: Capacity, unit: Sequence[QueuedJob], again: Micros | None = None, *, retry: bool = False
     ) -> Unanswered | None:
         """What has to be asked, or is awaited, before a machine is bought for the unit. `again`: when to ask anew,
-        though nothing is about to be bought."""
+        though nothing is about to be bought. `retry`: whether a question without an answer is repeated, once."""
         if not self._any:
             return None
         job = unit[0].job
         known = {(query.backend, query.key): query for query in job.markets}
         to_ask: list[tuple[MarketQuery, OfferRequest]] = []
+        useful: list[MarketQuery] = []
         awaited = dict[str, None]()
         for backend, request in self._wanted(capacity, unit):
             query = known.get((backend, request.key))
-            if query is None or self._spent(query, job, again):
-                until = self._now + ANSWER_WITHIN
-                attempts = len(job.attempts)
-                fresh = MarketQuery(backend=backend, key=request.key, at=self._now, until=until, attempts=attempts)
+            again_now = query is not None and retry and self._may_retry(query)
+            if query is None or again_now or self._spent(query, job, again):
+                fresh = MarketQuery(
+                    backend=backend,
+                    key=request.key,
+                    at=self._now,
+                    until=self._now + ANSWER_WITHIN,
+                    attempts=len(job.attempts),
+                    retried=again_now,
+                )
                 to_ask.append((fresh, request))
                 awaited[backend] = None
-            elif self._answer(query) is None and self._now < query.until:
+                continue
+            useful.append(query)
+            if self._answer(query) is None and self._now < query.until:
                 awaited[backend] = None
-        return Unanswered(job, tuple(to_ask), tuple(awaited)) if awaited else None
+        return Unanswered(job, tuple(to_ask), tuple(useful), tuple(awaited)) if awaited else None
 
-    def silences(self, job: Job) -> Iterator[Note]:
-        """What came of asking for the job, where that was nothing."""
-        for query in job.markets:
-            if note := silence(query.backend, self._answer(query), ANSWER_WITHIN):
+    def silences(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Iterator[Note]:
+        """What came of asking for the unit, where that was nothing."""
+        wanted = self._wanted_keys(capacity, unit)
+        for query in unit[0].job.markets:
+            note = silence(query.backend, self._answer(query), ANSWER_WITHIN)
+            if note and (query.backend, query.key) in wanted:
                 yield note
+
+    def silent(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> bool:
+        """Is there a market that may have something for the unit, but hasn't answered, or not lately?"""
+        known = {(query.backend, query.key): self._answer(query) for query in unit[0].job.markets}
+        answers = ((backend, known.get((backend, key))) for backend, key in self._wanted_keys(capacity, unit))
+        return any(answer is None or not self._holds(backend, answer) for backend, answer in answers)
+
+    def expected(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Amounts:
+        """What the unit takes of a quota if what markets offered last, however long ago, is what it gets."""
+        wanted = self._wanted_keys(capacity, unit)
+        book = OfferBook(self._offers(lambda *_: True)) if wanted else OfferBook()
+        gpus = 0
+        for item in unit:
+            untaken = tried_by(item.job) | capacity.listings.keys()
+            queries = self._to_buy(capacity, item.wants)
+            best = [found for query in queries if (found := book.best(query, untaken)) is not None]
+            if best:
+                gpus += gpus_of(*min(best, key=lambda found: found[0].price * found[1] / found[2]))
+        return Amounts(gpus, len(unit))
+
+    def _wanted_keys(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> set[tuple[str, str]]:
+        return {(backend, request.key) for backend, request in self._wanted(capacity, unit)} if self._any else set()
 
     def _wanted(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Iterable[tuple[str, OfferRequest]]:
         found: dict[tuple[str, str], OfferRequest] = {}
         for wants in dict.fromkeys(item.wants for item in unit):
-            candidates = capacity.candidates(wants)
-            for at, pool in enumerate(capacity.pools):
-                query, count = candidates.order(at), capacity.count[pool.view.fleet.id]
-                if query is None or capacity.awaits_first_machine(pool):
-                    continue
-                if is_full(pool, count) or not may_grow(pool, count, wants):
-                    continue
+            for query in self._to_buy(capacity, wants):
                 for backend, request in requests_of(query, self._facts):
                     found[backend, request.key] = request
         return [(backend, request) for (backend, _), request in found.items()]
 
+    def _to_buy(self, capacity: Capacity, wants: Wants) -> Iterator[Query]:
+        """What the fleets would buy, those that can."""
+        candidates = capacity.candidates(wants)
+        for at, pool in enumerate(capacity.pools):
+            query, count = candidates.order(at), capacity.count[pool.view.fleet.id]
+            if query is None or capacity.awaits_first_machine(pool):
+                continue
+            if not is_full(pool, count) and may_grow(pool, count, wants):
+                yield query
+
+    def _holds(self, backend: str, answer: MarketAnswer) -> bool:
+        return self._now - answer.at < self._facts[backend].offers_last
+
     def _answer(self, query: MarketQuery) -> MarketAnswer | None:
         answer = self._answers.get((query.backend, query.key))
         return answer if answer is not None and answer.at >= query.at else None
+
+    def _may_retry(self, query: MarketQuery) -> bool:
+        return self._answer(query) is None and self._now >= query.until and not query.retried
 
     def _spent(self, query: MarketQuery, job: Job, again: Micros | None) -> bool:
         """Is the answer of no more use? One that came late, or never, stands until then."""
         if query.attempts != len(job.attempts):
             return True
         answer = self._answer(query)
-        if answer is None and query.shared and self._now >= query.until:
-            return True  # the job that was to ask may have ended before it did
         if again is not None or answer is None:
             return self._now - query.at >= (again or ASK_AGAIN_EVERY)
-        return self._now - answer.at >= self._facts[query.backend].offers_last
+        return not self._holds(query.backend, answer)
+
+
+def least(unit: Sequence[QueuedJob]) -> Amounts:
+    """What the unit takes of a quota at the least, whatever is bought for it."""
+    gpus = [item.wants.query.resources.gpu for item in unit]
+    return Amounts(sum(each.count.min or 0 for each in gpus if each is not None), len(unit))

@@ -31,7 +31,7 @@ from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import assignment_to, claim_of
 from chalicelib.planning.placing.gang_needs import is_gang
 from chalicelib.planning.placing.gang_placement import GangPlacer
-from chalicelib.planning.placing.markets import ASK_AGAIN_EVERY, CHECK_ANSWER_EVERY, Markets
+from chalicelib.planning.placing.markets import ASK_AGAIN_EVERY, CHECK_ANSWER_EVERY, Markets, Unanswered, least
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import FreePlace, Waiting
 from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
@@ -82,7 +82,7 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
             for item in _queued(unit):
                 steps += _wait(snapshot.now, item.job, message, verdict.check_in or usual)
         else:
-            why_not = (*markets.silences(answer.item.job), *verdict.notes)
+            why_not = (*markets.silences(capacity, unit), *verdict.notes)
             notes += why_not
             reason, why = verdict.reason, as_text(why_not).strip()
             message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
@@ -94,12 +94,16 @@ def _place_unit(
     snapshot: QueueSnapshot, capacity: Capacity, allowance: Allowance, markets: Markets, unit: list[QueuedJob]
 ) -> tuple[Step, ...] | Unplaced:
     draft, mark, lead = Draft(snapshot.now), capacity.mark(), unit[0]
-    unanswered = markets.unanswered(capacity, unit)
+    unanswered, no_quota = _to_ask(capacity, allowance, markets, unit)
     answer = place_together(capacity, unit, partial(place, draft, capacity, snapshot.facts))
-    if isinstance(answer, Unplaced) and isinstance(answer.reason, Waiting):
-        unanswered = markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY)
-    elif not isinstance(answer, Unplaced) and not any(isinstance(where, Purchase) for where in answer):
-        unanswered = None
+    if not isinstance(answer, Unplaced):
+        unanswered = unanswered if any(isinstance(where, Purchase) for where in answer) else None
+    elif isinstance(answer.reason, Waiting):
+        unanswered = unanswered if no_quota else markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY)
+    elif unanswered is None and no_quota:
+        return Unplaced(lead, Waiting("", no_quota))
+    elif unanswered is None:
+        unanswered = markets.unanswered(capacity, unit, retry=True)
     if unanswered is not None:
         capacity.roll_back(mark)
         return Unplaced(lead, Waiting("", unanswered.message, CHECK_ANSWER_EVERY, unanswered))
@@ -112,6 +116,20 @@ def _place_unit(
     allowance.takes(lead.run, need)
     allowance.sign(draft)
     return (draft.step(),)
+
+
+def _to_ask(
+    capacity: Capacity, allowance: Allowance, markets: Markets, unit: list[QueuedJob]
+) -> tuple[Unanswered | None, str]:
+    """What to ask before the unit buys, and the quota that it would have to wait for, whatever the silent markets
+    said: then none is asked, or seldom."""
+    if markets.silent(capacity, unit):
+        run = unit[0].run
+        if wait := allowance.refuses(run, least(unit)):
+            return None, wait
+        if wait := allowance.refuses(run, markets.expected(capacity, unit)):
+            return markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY), wait
+    return markets.unanswered(capacity, unit), ""
 
 
 def _fleet_of(steps: tuple[Step, ...]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.domain.jobs import Attempt, Job, JobStatus
+from chalicelib.domain.jobs import Attempt, Job, JobStatus, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
@@ -16,9 +16,11 @@ from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.markets import ANSWER_WITHIN, ASK_AGAIN_EVERY, AskMarket
+from chalicelib.planning.placing.markets import ANSWER_WITHIN, ASK_AGAIN_EVERY, AskMarket, Markets
 from chalicelib.planning.placing.queue import decide_queue
+from chalicelib.planning.placing.quotas import QuotaUsage
 from chalicelib.planning.placing.snapshot import QueueSnapshot
+from tests.planning.placing.test_quotas import quota
 from tests.world import nouns as b
 
 BAZAAR = BackendFacts(name="bazaar", live_offers=True, offers_last=MINUTE)
@@ -41,11 +43,14 @@ class Day:
     asked: list[AskMarket] = field(default_factory=list)
     bought: dict[str, Instance] = field(default_factory=dict)  # by the job's name
     notes: list[str] = field(default_factory=list)
+    usage: QuotaUsage | None = None
 
     def check(self) -> Day:
         live = [item for item in self.items if item.job.status is JobStatus.submitted]
         book = OfferBook(self.sold, self.now, live=["bazaar"])
-        snapshot = QueueSnapshot(self.now, b.PROJECT, tuple(live), (self.fleet,), book, FACTS, answers=self.answers)
+        snapshot = QueueSnapshot(
+            self.now, b.PROJECT, tuple(live), (self.fleet,), book, FACTS, answers=self.answers, usage=self.usage
+        )
         plan = decide_queue(snapshot)
         assert b.lint(snapshot, plan) == []
         self.notes = [f"{note.subject} {note.text}" for note in plan.notes]
@@ -128,7 +133,7 @@ def test_a_slow_market_is_waited_for_until_its_time_is_up() -> None:
 
 def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_is_sold() -> None:
     nothing = "nowhere to run: backend `bazaar` was asked for offers and "
-    late = a_day().check().later(ANSWER_WITHIN).check()
+    late = a_day().check().later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
     assert late.job().message.startswith(f"{nothing}didn't answer within 20 seconds (try again later); ")
     failed = a_day().check().answer(error="Bazaar is closed.").check()
     assert failed.job().message.startswith(f"{nothing}couldn't answer: Bazaar is closed (try again later); ")
@@ -160,21 +165,82 @@ def test_two_jobs_get_two_machines_of_one_answer_and_never_one() -> None:
     assert not later.bought, "the fleet has it already, whatever the market says"
 
 
-def test_a_job_asks_itself_if_the_one_that_was_to_ask_for_both_never_did() -> None:
+def test_a_question_that_was_lost_is_repeated_once_before_a_job_fails() -> None:
     day = a_day("one", "two").check()
     day.items.pop(0)  # it ended meanwhile, and what was decided about it was not committed
     day.later(ANSWER_WITHIN).check()
     assert len(day.asked) == 2 and day.job().queued
     assert day.answer(listing("a", 1.0)).check().bought
-    alone = a_day("one").check().later(ANSWER_WITHIN).check()
-    assert len(alone.asked) == 1 and not alone.job().queued
+    alone = a_day("one").check().later(ANSWER_WITHIN).check()  # the server was restarted before it asked
+    assert len(alone.asked) == 2 and alone.job().queued
+    assert alone.job().message == "waiting for offers of `bazaar`"
+    assert alone.answer(listing("a", 1.0)).check().bought
+    never = a_day("one").check().later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
+    assert len(never.asked) == 2 and not never.job().queued
+
+
+def test_equal_jobs_wait_for_a_silent_market_together() -> None:
+    names = [f"job{number}" for number in range(5)]
+    listed = a_day(*names, sold=(b.offer(price=5.0),)).check().later(ANSWER_WITHIN).check()
+    assert len(listed.bought) == 5 and len(listed.asked) == 1, "none asks after another"
+    alone = a_day(*names).check().later(ANSWER_WITHIN).check()
+    assert len(alone.asked) == 2 and all(item.job.queued for item in alone.items), "once more, for all"
+    alone.later(ANSWER_WITHIN).check()
+    assert len(alone.asked) == 2 and not any(item.job.queued for item in alone.items)
+
+
+GPU_RUN = b.run_spec(resources={"gpu": "1.."})
+
+
+def gpus(id: str, count: int) -> Offer:
+    return listing(id, 1.0).with_(instance=b.offer("stall", 1.0, has=b.resources(8, 64, count)).instance)
+
+
+def test_nobody_asks_for_a_job_that_waits_for_quota_whatever_the_market_has() -> None:
+    for limit, why in (({"gpus": 0}, "it needs 1 GPU"), ({"jobs": 0}, "it needs 1 job")):
+        day = Day([b.queued("train", GPU_RUN)], usage=QuotaUsage(quota(**limit), {})).check()
+        assert not day.asked and day.job().message.startswith(f"waiting for quota: {why}")
+
+
+def test_a_job_whose_quota_refuses_what_a_market_has_asks_seldom_and_outlives_its_silence() -> None:
+    day = Day([b.queued("train", GPU_RUN)], usage=QuotaUsage(quota(gpus=4), {})).check()
+    day.answer(gpus("large", 8)).check()
+    assert day.job().message.startswith("waiting for quota: it needs 8 GPUs")
+    day.later(ASK_AGAIN_EVERY - 1).check()
+    assert len(day.asked) == 1 and day.job().message.startswith("waiting for quota: it needs 8 GPUs")
+    assert len(day.later(1).check().asked) == 2
+    for _ in range(3):
+        day.later(ANSWER_WITHIN).check()
+        assert day.job().message.startswith("waiting for quota: it needs 8 GPUs")
+    assert len(day.asked) == 2
+    day.later(ASK_AGAIN_EVERY).check()
+    assert len(day.asked) == 3 and day.answer(gpus("small", 1)).check().bought
+
+
+def test_of_two_answers_the_newer_says_what_a_machine_costs() -> None:
+    older, newer = (MarketAnswer(b.NOW + at, (listing("x", price),)) for at, price in ((0, 1.0), (SECOND, 9.0)))
+    markets = Markets(b.NOW + SECOND, FACTS, {("bazaar", "k1"): older, ("bazaar", "k2"): newer})
+    assert [offer.price for offer in markets.offers()] == [9.0]
+
+
+def test_a_job_keeps_and_names_only_what_is_asked_for_it_now() -> None:
+    day = a_day().check().later(ANSWER_WITHIN)
+    gone = MarketQuery(backend="bazaar", key="of a fleet that was changed", at=b.NOW, until=b.NOW)
+    item = day.items[0]
+    day.items[0] = replace(item, job=item.job.with_(markets=(gone, *item.job.markets)))
+    assert len(day.check().job().markets) == 1
+    ended = a_day().check().answer()
+    item = ended.items[0]
+    ended.items[0] = replace(item, job=item.job.with_(markets=(gone, *item.job.markets)))
+    assert "didn't answer" not in ended.check().job().message and "has nothing that fits" in ended.job().message
 
 
 def test_an_old_answer_is_none() -> None:
     day = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
     assert not day.bought and len(day.asked) == 2
     assert day.answer(listing("one", 1.0)).check().bought
-    silent = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check().later(ANSWER_WITHIN).check()
+    silent = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
+    silent.later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
     assert not silent.bought and "didn't answer" in silent.job().message, "nor while the market says nothing newer"
 
 
