@@ -1,7 +1,7 @@
-"""`make carriers STAGE=dev`: what containers of images without Python need, put where a stage's agents get it.
+"""`make carriers STAGE=dev`: puts the carriers, which bring Python into containers whose image has none, into a stage.
 
-It is made of packages that are fetched from Debian, so it needs a network that a deployment doesn't; and only who buys
-containers needs it. After an upgrade, run it again: what is there already isn't made anew.
+They are made of packages from Debian, which a deployment doesn't need to reach, and only installations that buy
+containers need them. Run it again after an upgrade: a carrier that is still current isn't made anew.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class CarrierReport:
 
 def main(argv: list[str] | None = None) -> int:
     parser = command.parser("infra.carriers", "Give a stage what containers of images without Python need.")
-    return command.run(parser.parse_args(argv), there)
+    return command.run(parser.parse_args(argv), run)
 
 
-def there(given: argparse.Namespace, say: command.Say, _: command.Agree) -> CarrierReport:
+def run(given: argparse.Namespace, say: command.Say, _: command.Agree) -> CarrierReport:
     account.here(given.region, given.profile)
     return put(given.stage, say, make, client, given.poll)
 
 
 def put(
-    stage: str, say: command.Say, made: Callable[[str], bytes], clients: Callable[[str], Any], poll: float
+    stage: str, say: command.Say, make: Callable[[str], bytes], clients: Callable[[str], Any], poll: float
 ) -> CarrierReport:
+    def made(architecture: str) -> bytes:
+        say(f"Making the carrier for {architecture} …")
+        return make(architecture)
+
     bucket = Stack(clients("cloudformation"), f"dstack-{stage}{DATA}", say, poll).physical("Bucket")
     blobs, report = S3Blobs(bucket, lambda: clients("s3")), CarrierReport(stage)
     with explained(f"put carriers into {bucket}"):
         for architecture in ARCHITECTURES:
-            known, digest = carriers.newest(blobs, architecture)
-            if known != release():
-                say(f"Making the carrier for {architecture} …")
-                digest = carriers.publish(blobs, architecture, release(), made(architecture))
-            report.digests[architecture] = digest
+            report.digests[architecture] = carriers.ensure(blobs, architecture, release(), made)
     return report
 
 

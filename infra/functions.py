@@ -202,7 +202,8 @@ FUNCTIONS = (
         every="rate(10 minutes)",
         reads=("master-key",),  # it seals older records anew
         grants=(
-            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.SCAN, may.LIST, may.NEWEST),
+            *(may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.SCAN, may.LIST),
+            *(may.NEWEST, may.CARRIERS),  # which stay
             may.blobs("Erase", ("DeleteObject",), "logs", "agent", "archives", "code"),
         ),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.backends.registry import artefacts, permissions_of
+from chalicelib.domain.programs import ARCHITECTURES, newest_carrier
 from chalicelib.engine.workflows import WORKFLOWS
 from infra.policies import Grant
 
@@ -78,6 +79,7 @@ NETWORK = Grant(
 LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it, S3 answers "forbidden" for a missing object
 CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
 NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))
+CARRIERS = Grant("Carriers", ("s3:GetObject",), tuple(f"{BUCKET}/{newest_carrier(each)}" for each in ARCHITECTURES))
 
 # A function that handles an outcome decides about any unit: it reads what that needs, commits, and sends hints. No pass
 # deletes anything.

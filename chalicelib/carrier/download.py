@@ -11,7 +11,7 @@ from urllib.request import urlopen
 from chalicelib.carrier.packages import Package
 from chalicelib.errors import Refused
 
-SECONDS = 60.0
+SECONDS = 20.0  # of silence
 
 Open = Callable[[str], bytes]
 

@@ -10,7 +10,13 @@ from chalicelib.domain.noun import Noun
 
 FOLDER = "agent/"
 NEWEST = f"{FOLDER}agent.pyz"  # a copy of the newest release
-_NAMED = re.compile(rf"{FOLDER}([0-9a-f]{{64}})\.pyz")
+ARCHITECTURES = ("x86", "arm")  # that carriers are made for
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NAMED = re.compile(rf"{FOLDER}(?:carrier-)?([0-9a-f]{{64}})\.(?:pyz|tar\.gz)")
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
 
 
 def blob_of(digest: str) -> str:
@@ -18,6 +24,7 @@ def blob_of(digest: str) -> str:
 
 
 def digest_of(blob: str) -> str | None:
+    """Of a program or a carrier; None: the blob is another."""
     found = _NAMED.fullmatch(blob)
     return found and found[1]
 
@@ -31,8 +38,15 @@ def newest_carrier(architecture: str) -> str:
     return f"{FOLDER}carrier-{architecture}"
 
 
+def newest_of(record: bytes | None) -> tuple[str, str]:
+    """The release and the SHA-256 in such a blob; both empty if there is none."""
+    release, _, digest = ("" if record is None else record.decode()).partition(" ")
+    return release, digest
+
+
 class Program(Noun):
-    """The time in which a release was the newest: machines bought during it may fetch the release again."""
+    """The time in which a release of the agent, or a carrier, was the newest: machines bought during it may fetch it
+    again."""
 
     digest: str  # SHA-256
     first_at: Micros

@@ -1,4 +1,5 @@
-"""Deletes unneeded blobs: uploads whose record was never written, and agent programs that no machine can request.
+"""Deletes unneeded blobs: uploads whose record was never written, and agent programs and carriers that no machine can
+request.
 
 An upload stores its bytes before its record, so a crash in between leaves bytes that no record names. No index shows
 them, so once a day a round goes through the blob store, one page per step. A stray under an archive's own name is first
@@ -10,13 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, Micros
-from chalicelib.domain.programs import FOLDER, NEWEST, Program, blob_of, digest_of
+from chalicelib.domain.programs import (
+    ARCHITECTURES,
+    FOLDER,
+    NEWEST,
+    Program,
+    digest_of,
+    newest_carrier,
+    newest_of,
+)
 from chalicelib.domain.rounds import Round
 from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.engine.ports import Clock
@@ -69,18 +78,23 @@ class StrayBlobs:
                 self._store.commit([nouns.put(claim)])
         return gone
 
-    # --- programs ----------------------------------------------------------------------------------------------------
+    # --- programs and carriers ----------------------------------------------------------------------------------------
 
     def _begin(self, now: Micros) -> list[str]:
         self._blobs.tidy(now - erasure.RECORD_DELAY)
-        content = self._blobs.get(NEWEST)
-        newest = "" if content is None else hashlib.sha256(content).hexdigest()
-        seen = [
-            self._record_program(digest, written_at, newest == digest, now)
+        newest = self._newest()
+        seen = {
+            name: self._record_program(digest, written_at, digest in newest, now)
             for name, written_at in self._blobs.dated(FOLDER)
             if (digest := digest_of(name))
-        ]
-        return self._programs([program for program in seen if program.digest != newest], now)
+        }
+        return self._programs({name: each for name, each in seen.items() if each.digest not in newest}, now)
+
+    def _newest(self) -> set[str]:
+        """The digests of the newest program and of the newest carriers."""
+        program = self._blobs.get(NEWEST)
+        carriers = {newest_of(self._blobs.get(newest_carrier(each)))[1] for each in ARCHITECTURES}
+        return carriers if program is None else {hashlib.sha256(program).hexdigest(), *carriers}
 
     def _record_program(self, digest: str, written_at: Micros, newest: bool, now: Micros) -> Program:
         """The program's record, updated. A program without a record may have been the newest until now."""
@@ -93,15 +107,16 @@ class StrayBlobs:
             program = program.with_(version=program.version + 1)
         return program
 
-    def _programs(self, old: Iterable[Program], now: Micros) -> list[str]:
-        idle = [program for program in old if erasure.program_erasable(program, (), now)]
+    def _programs(self, old: Mapping[str, Program], now: Micros) -> list[str]:
+        """Of these, by blob, deletes those that no machine can request."""
+        idle = {name: program for name, program in old.items() if erasure.program_erasable(program, (), now)}
         live = list(self._live()) if idle else []
         gone = []
-        for program in idle:
+        for name, program in idle.items():
             if erasure.program_erasable(program, live, now):
                 self._store.commit([Delete(nouns.key_of(program), program.version)])
-                self._blobs.delete(blob_of(program.digest))
-                gone.append(blob_of(program.digest))
+                self._blobs.delete(name)
+                gone.append(name)
         return gone
 
     def _live(self) -> Iterator[Instance]:

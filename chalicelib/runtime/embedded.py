@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -21,6 +21,7 @@ from chalicelib.engine.counters import Counters
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import StorageFull
 from chalicelib.runtime.asgi import Polls
+from chalicelib.runtime.carriers import CarrierMaker, Make
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
 from chalicelib.runtime.data_folder import secret_file, templates_in
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
-    from chalicelib.runtime.carriers import Make
     from chalicelib.store.port import Change
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,13 @@ class EmbeddedRoot(Root):
         self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
         self.sweeps = Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
+
+    def carrier(self, architecture: str) -> str:
+        return self._carriers.digest(architecture)
+
+    @cached_property
+    def _carriers(self) -> CarrierMaker:
+        return CarrierMaker(self.ports.blobs, self.ports.clock, self.makes_carriers())
 
     def makes_carriers(self) -> Make:
         from chalicelib.carrier.make import make

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
     from chalicelib.planning.matching.market_answers import MarketAnswer
-    from chalicelib.runtime.carriers import Make
 
 
 def install_id(key: bytes) -> str:
@@ -161,14 +160,11 @@ class Root:
         return publish(self.ports.blobs, build())
 
     def carrier(self, architecture: str) -> str:
-        """The digest of the carrier for containers on x86 or arm; empty if there is none."""
-        from chalicelib.runtime.carriers import digest
+        """The digest of the carrier for new containers on x86 or arm, which `make carriers` made; empty if it
+        didn't."""
+        from chalicelib.usecases.agents.carriers import newest
 
-        return digest(self.ports.blobs, architecture, self.makes_carriers())
-
-    def makes_carriers(self) -> Make | None:
-        """None: `infra.carriers` makes them."""
-        return None
+        return newest(self.ports.blobs, architecture)[1]
 
     @cached_property
     def _load(self) -> Loader:

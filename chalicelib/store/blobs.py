@@ -43,7 +43,8 @@ class Blobs(Protocol):
         """Delete the remains of writes that were interrupted before this time: they aren't blobs, but take up space."""
 
     def link(self, name: str, seconds: int) -> str | None:
-        """An address from which anybody may read it for so long; None where only the control plane gives it out."""
+        """An address from which anybody may read it for so long. None: there is no such blob, or only the control plane
+        serves it."""
 
 
 def checked(name: str) -> str:
@@ -149,8 +150,8 @@ class S3Blobs:
         return str(url), {"Content-Length": str(size), "x-amz-checksum-sha256": checksum}
 
     def link(self, name: str, seconds: int) -> str | None:
-        if self._made is None:
-            self._made = self._make_client()
+        if self._call("head_object", missing=("NoSuchKey", "404"), Key=checked(name)) is None:
+            return None
         what = {"Bucket": self._bucket, "Key": checked(name)}
         return str(self._made.generate_presigned_url("get_object", Params=what, ExpiresIn=seconds))
 

@@ -187,15 +187,21 @@ def test_in_aws_a_carrier_is_fetched_from_the_bucket(rig: Rig) -> None:
 
     class Bucket(Blobs):
         def link(self, name: str, seconds: int) -> str | None:
-            return f"https://bucket/{name}?for={seconds}"
+            return f"https://bucket/{name}?for={seconds}" if self.get(name) is not None else None
 
     plane = replace(rig.world.plane, blobs=Bucket())
-    assert carriers.content(plane, "a" * 64) == f"https://bucket/agent/carrier-{'a' * 64}.tar.gz?for=600"
+    digest = carriers.publish(plane.blobs, "x86", "r-1", b"carrier")
+    assert carriers.content(plane, digest) == f"https://bucket/agent/carrier-{digest}.tar.gz?for=600"
     app = ControlPlane(lambda: plane)
     binary = tuple(app.api.binary_types)
-    answer = app(api_event("GET", "/agent/carrier.tar.gz", f"sha256={'a' * 64}", {}, b"", binary=binary), None)
-    assert answer["statusCode"] == 302
-    assert answer["headers"]["Location"].startswith("https://bucket/agent/carrier-aaaa")
+
+    def fetched(sha256: str) -> Any:
+        return app(api_event("GET", "/agent/carrier.tar.gz", f"sha256={sha256}", {}, b"", binary=binary), None)
+
+    found = fetched(digest)
+    assert (found["statusCode"], found["headers"]["Location"]) == (302, carriers.content(plane, digest))
+    unknown = fetched("a" * 64)
+    assert unknown["statusCode"] == 400 and "no such carrier" in unknown["body"]
 
 
 def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str]) -> Any:

@@ -13,14 +13,14 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, MINUTE, SECOND
-from chalicelib.domain.programs import NEWEST, blob_of
+from chalicelib.domain.programs import NEWEST, blob_of, carrier_blob
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine import stray_blobs
 from chalicelib.engine.stray_blobs import StrayBlobs
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from chalicelib.usecases.agents import downloads
+from chalicelib.usecases.agents import carriers, downloads
 from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.uploads import multipart, tar, upload
@@ -202,6 +202,26 @@ def test_a_program_of_a_machine_that_starts_again_and_again_stays(rig: Rig) -> N
     for _ in range(5):
         assert rounds(rig, 100) == []
     assert one in blobs(rig, "agent/")
+
+
+def test_a_carrier_goes_as_a_program_does_and_the_newest_of_each_architecture_stays(rig: Rig) -> None:
+    plane = rig.world.plane
+
+    def publish(architecture: str, content: bytes) -> str:
+        digest = carriers.publish(plane.blobs, architecture, "r-1", content)
+        dated(rig)
+        return carrier_blob(digest)
+
+    old, arm = publish("x86", b"one"), publish("arm", b"one for arm")
+    machine = bought(rig, create(rig, fleet()), 0)
+    rounds(rig)
+    later(rig, 10)
+    new = publish("x86", b"two")
+    for _ in range(3):
+        assert rounds(rig, 10) == [], "a machine of its time may start again"
+    end(rig, machine)
+    assert rounds(rig) == [old] and rounds(rig) == []
+    assert {blob for blob in blobs(rig, "agent/") if blob.endswith(".tar.gz")} == {new, arm}
 
 
 def test_a_program_that_became_the_newest_once_more_counts_to_the_end(rig: Rig) -> None:

@@ -105,10 +105,16 @@ def test_what_a_bucket_would_not_delete_is_named() -> None:
 def test_a_bucket_gives_addresses_and_a_folder_none(tmp_path: Path) -> None:
     import boto3
     from botocore.config import Config
+    from botocore.stub import Stubber
 
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "eu-west-1"}
     client = boto3.client("s3", config=Config(signature_version="s3v4"), **keys)
-    link = S3Blobs("mine", lambda: client).link("agent/a", 600) or ""
+    stubbed = Stubber(client)
+    stubbed.add_response("head_object", {}, {"Bucket": "mine", "Key": "agent/a"})
+    stubbed.add_client_error("head_object", "404")
+    with stubbed:
+        link = S3Blobs("mine", lambda: client).link("agent/a", 600) or ""
+        assert S3Blobs("mine", lambda: client).link("agent/b", 600) is None, "there is no such blob"
     assert "/agent/a?" in link and "X-Amz-Expires=600" in link and "X-Amz-Signature=" in link
     assert FileBlobs(tmp_path).link("agent/a", 600) is None
     with pytest.raises(Invalid):

@@ -29,7 +29,8 @@ _REFUSALS = {
     "network": Misfit(
         "replicas that reach each other need machines in one network", "add a backend with machines that have one"
     ),
-    PRIVILEGED: Misfit("it can't be privileged, as `privileged` and `docker` need it", "remove them"),
+    "docker": Misfit("no engine of its own can run in it, as `docker` needs", "remove `docker`"),
+    PRIVILEGED: Misfit("it can't be privileged", "remove `privileged`"),
     USER: Misfit("it can't run as another user than the image's own", "remove `user`"),
     SHM_SIZE: Misfit("the size of its shared memory is fixed", "remove `resources.shm_size`"),
     VOLUMES: Misfit("no volume can be mounted in it", "remove `volumes`"),
@@ -41,7 +42,8 @@ def needs_of_job(job: JobSpec) -> frozenset[str]:
         "nodes": job.jobs_per_replica > 1,
         "commands": not (job.commands or job.after),
         "network": job.networked,
-        PRIVILEGED: job.privileged,
+        "docker": job.docker,
+        PRIVILEGED: job.privileged and not job.docker,
         USER: job.user is not None,
         SHM_SIZE: job.requirements.resources.shm_size is not None,
         VOLUMES: bool(named_volumes(job.volumes)),

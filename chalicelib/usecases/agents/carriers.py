@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chalicelib.domain.programs import carrier_blob, newest_carrier
+from chalicelib.domain.programs import carrier_blob, is_digest, newest_carrier, newest_of
 from chalicelib.errors import NotFound
 from chalicelib.usecases.ports import FilePorts
 
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
 
 SECONDS = 600  # for which an address that was given out is good
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def ensure(blobs: Blobs, architecture: str, release: str, make: Callable[[str], bytes]) -> str:
+    """Have the carrier of this release served, made if it is missing. Returns its SHA-256."""
+    known, digest = newest(blobs, architecture)
+    return digest if known == release else publish(blobs, architecture, release, make(architecture))
 
 
 def publish(blobs: Blobs, architecture: str, release: str, content: bytes) -> str:
-    """Give out this carrier from now on. Returns its SHA-256, by which it stays available after newer ones."""
+    """Serve this carrier from now on. Returns its SHA-256, under which it remains available after newer ones."""
     digest = hashlib.sha256(content).hexdigest()
     blobs.put(carrier_blob(digest), content)
     blobs.put(newest_carrier(architecture), f"{release} {digest}".encode())
@@ -27,14 +32,12 @@ def publish(blobs: Blobs, architecture: str, release: str, content: bytes) -> st
 
 def newest(blobs: Blobs, architecture: str) -> tuple[str, str]:
     """Its release and its SHA-256; both empty if there is none."""
-    known = blobs.get(newest_carrier(architecture))
-    release, _, digest = ("" if known is None else known.decode()).partition(" ")
-    return release, digest
+    return newest_of(blobs.get(newest_carrier(architecture)))
 
 
 def content(plane: FilePorts, digest: str) -> bytes | str:
-    """Its bytes, or the address where they are. Lambda answers with less than a carrier has."""
-    if _SHA256.fullmatch(digest):
+    """Its bytes, or the address where they are, because a carrier is larger than what Lambda may answer with."""
+    if is_digest(digest):
         name = carrier_blob(digest)
         found = plane.blobs.link(name, SECONDS) or plane.blobs.get(name)
         if found is not None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.programs import NEWEST, blob_of
+from chalicelib.domain.programs import NEWEST, blob_of, is_digest
 from chalicelib.domain.tenants import Archive
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
@@ -18,8 +17,6 @@ from chalicelib.usecases.ports import FilePorts
 
 if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def archive_content(plane: FilePorts, credential: str, archive_id: str) -> bytes:
@@ -55,7 +52,7 @@ def served(blobs: Blobs) -> str:
 
 def program(plane: FilePorts, digest: str = "") -> bytes:
     """The agent program with this SHA-256, or the newest."""
-    named = bool(_SHA256.fullmatch(digest))
+    named = is_digest(digest)
     content = plane.blobs.get(blob_of(digest)) if named else None
     if content is None:
         content = plane.blobs.get(NEWEST)

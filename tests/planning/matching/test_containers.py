@@ -39,8 +39,8 @@ def placed(offers: tuple[Offer, ...], fleet: dict[str, Any], **config: Any) -> s
 @pytest.mark.parametrize(
     ("fleet", "config", "why"),
     [
-        ({}, {"privileged": True}, "it can't be privileged, as `privileged` and `docker` need it (remove them)"),
-        ({}, {"docker": True}, "it can't be privileged"),
+        ({}, {"privileged": True}, "it can't be privileged (remove `privileged`)"),
+        ({}, {"docker": True}, "no engine of its own can run in it, as `docker` needs (remove `docker`)"),
         ({}, {"user": "1000"}, "it can't run as another user than the image's own (remove `user`)"),
         ({}, {"resources": {"shm_size": "8GB"}}, "the size of its shared memory is fixed"),
         ({}, {"commands": [], "image": "nginx"}, "the agent takes the place of the image's own entry point"),
@@ -65,12 +65,21 @@ def test_any_other_job_runs_in_one(config: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("grant", "config"),
-    [("privileged", {"docker": True}), ("user", {"user": "1000"}), ("shm_size", {"resources": {"shm_size": "8GB"}})],
+    [
+        ("privileged", {"privileged": True}),
+        ("user", {"user": "1000"}),
+        ("shm_size", {"resources": {"shm_size": "8GB"}}),
+    ],
 )
 def test_what_an_offer_grants_can_be_had(grant: str, config: dict[str, Any]) -> None:
     assert placed((pod(grant),), {}, **config) == "pod"
     others = containers.GRANTABLE - {grant}
     assert "what fits is sold as a container" in placed((pod(*others),), {}, **config)
+
+
+def test_no_container_has_an_engine_of_its_own_whatever_its_offer_grants() -> None:
+    """The agent in it runs its one job as a process, and would refuse another engine."""
+    assert "as `docker` needs" in placed((pod(*containers.GRANTABLE),), {}, docker=True)
 
 
 def test_every_need_is_named_when_there_are_several() -> None:
