@@ -20,7 +20,7 @@ LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock clean
+.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock carrier-lock clean
 
 help: ## list these
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -153,6 +153,9 @@ lock: ## pin the dependencies anew (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --extra aws --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
+
+carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers anew (needs apt)
+	@$(BIN)/python .ci/carrier_lock.py
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

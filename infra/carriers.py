@@ -14,7 +14,7 @@ from typing import Any
 
 from chalicelib.carrier.make import make
 from chalicelib.carrier.packages import ARCHITECTURES, release
-from chalicelib.store.blobs import S3Blobs
+from chalicelib.store.blobs import Blobs, S3Blobs
 from chalicelib.usecases.agents import carriers
 from infra import account, command
 from infra.account import DATA, client, explained
@@ -50,6 +50,13 @@ def put(
         for architecture in ARCHITECTURES:
             report.digests[architecture] = carriers.ensure(blobs, architecture, release(), made)
     return report
+
+
+def advice(blobs: Blobs, stage: str) -> str:
+    """For a stage that has carriers of an earlier version; empty for any other."""
+    if {carriers.newest(blobs, architecture)[0] for architecture in ARCHITECTURES} <= {"", release()}:
+        return ""
+    return f"The carriers of this stage are of an earlier version. Renew them with `make carriers STAGE={stage}`."
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agents.downloads import publish
 from chalicelib.usecases.operator.first_start import first_start
-from infra import account, artefacts, command, installed, spending, stateful, uploads, vpc
+from infra import account, artefacts, carriers, command, installed, spending, stateful, uploads, vpc
 from infra.account import AwsAccount, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import ALONE, BOUNDED, PUBLIC, reserved
@@ -103,6 +103,8 @@ class Deployment:
         self._timed("alarm", lambda: self._set_alarm(before))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
+        if advice := carriers.advice(S3Blobs(bucket, lambda: self.clients("s3")), self.stage):
+            self.say(advice)
         self._timed("first start", self._first_start)  # last, so that nothing can fail before the token is shown
 
     def _not_chalices(self) -> None:

@@ -1,4 +1,6 @@
-"""The packages that a carrier is made of, as `packages.lock` pins them: architecture, path on a mirror, SHA-256."""
+"""The packages that a carrier is made of, as `packages.lock` pins them: architecture, path on a mirror, SHA-256. Its
+first line says when these were the newest, for the archive of what mirrors have dropped. `make carrier-lock` writes it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ from pathlib import Path
 
 LOCK = Path(__file__).with_name("packages.lock")
 ARCHITECTURES = {"x86": "amd64", "arm": "arm64"}  # our names, Debian's
-DATED = "20261127T000000Z"  # when these were the newest, for the archive of what mirrors have dropped
 
 
 @dataclass(frozen=True)
@@ -26,19 +27,23 @@ class Package:
         archive, rest = self.path.split("/", 1)
         return (
             f"https://deb.debian.org/{self.path}",
-            f"https://snapshot.debian.org/archive/{archive}/{DATED}/{rest}",
+            f"https://snapshot.debian.org/archive/{archive}/{_lines()[0][1]}/{rest}",
         )
+
+
+@cache
+def _lines() -> list[list[str]]:
+    return [line.split() for line in LOCK.read_text().splitlines()]
 
 
 @cache
 def packages(architecture: str) -> tuple[Package, ...]:
     """`architecture`: x86 or arm."""
-    lines = [line.split() for line in LOCK.read_text().splitlines()]
-    return tuple(Package(path, digest) for arch, path, digest in lines if arch == ARCHITECTURES[architecture])
+    return tuple(Package(path, digest) for arch, path, digest in _lines()[1:] if arch == ARCHITECTURES[architecture])
 
 
 @cache
 def release() -> str:
     """Which carrier this version makes: another list, or other choices from it, make another."""
-    content = LOCK.read_bytes() + Path(__file__).with_name("bundle.py").read_bytes()
-    return hashlib.sha256(content).hexdigest()[:16]
+    files = (LOCK, *(LOCK.with_name(name) for name in ("bundle.py", "debian.py")))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]

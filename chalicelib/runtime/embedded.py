@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -65,6 +65,7 @@ class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
 
     _all_due = True  # the next refresh fetches all offers, whatever their age
+    _tunnels: Tunnels | None = None
 
     tunnels: ClassVar[bool] = True  # it keeps connections to hosts open, which carry their agents' calls
     retry_offers = RETRY_OFFERS
@@ -137,7 +138,7 @@ class EmbeddedRoot(Root):
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )
-        self._tunnels: Tunnels | None = None
+        self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
         self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
         self.sweeps = Ticker(SWEEP_EVERY, self.sweep_accounts)
@@ -145,10 +146,6 @@ class EmbeddedRoot(Root):
 
     def carrier(self, architecture: str) -> str:
         return self._carriers.digest(architecture)
-
-    @cached_property
-    def _carriers(self) -> CarrierMaker:
-        return CarrierMaker(self.ports.blobs, self.ports.clock, self.makes_carriers())
 
     def makes_carriers(self) -> Make:
         from chalicelib.carrier.make import make

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from chalicelib.usecases.agents.carriers import publish
 from infra import carriers
+from tests.world.ports import Blobs
 
 
 class Services:
@@ -46,3 +48,12 @@ def test_both_architectures_are_put_there_once() -> None:
     assert sorted(first.digests) == ["arm", "x86"] == sorted(made)
     assert {f"agent/carrier-{digest}.tar.gz" for digest in first.digests.values()} <= set(services.objects)
     assert run().digests == first.digests and len(made) == 2
+
+
+def test_a_deployment_mentions_carriers_of_an_earlier_version() -> None:
+    blobs = Blobs()
+    assert carriers.advice(blobs, "dev") == "", "whoever buys no containers needs none"
+    publish(blobs, "x86", "earlier", b"old")
+    assert "`make carriers STAGE=dev`" in carriers.advice(blobs, "dev")
+    publish(blobs, "x86", carriers.release(), b"new")
+    assert carriers.advice(blobs, "dev") == ""
