@@ -58,9 +58,10 @@ class FirstProcess:
     def _start(self, agent: Child) -> int:
         pid = os.fork()
         if pid == 0:
-            self._agent = 0  # what a signal is passed on to
             os._exit(_status_of(lambda: agent(self)))
         self._agent = pid
+        if self.warned:  # maybe only since the fork, so that the agent doesn't know
+            process_tree.send([pid], signal.SIGTERM)
         return pid
 
     def _reap_until_ended(self, pid: int) -> int:

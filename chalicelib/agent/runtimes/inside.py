@@ -28,8 +28,12 @@ SETTINGS = (
     "DSTACK_INSTANCE",
     "DSTACK_TOKEN",
     "DSTACK_DATA",
+    "DSTACK_PREPARE",
     "DSTACK_AGENT_SHA256",
-    "DSTACK_CARRIER_SHA256",
+    "DSTACK_CARRIER_X86_SHA256",
+    "DSTACK_CARRIER_ARM_SHA256",
+    "DSTACK_AGENT_TOKEN",
+    "DSTACK_AGENT_FACTS",
 )
 STATUS = "exit-status"  # in the agent's folder: what the container is to end with
 

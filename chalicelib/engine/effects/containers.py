@@ -50,7 +50,7 @@ class Containers:
         return instance, Container(
             image=spec.image_name,
             command=tuple(container_script.command()),
-            env=container_script.settings(*settings(self.here, instance), self._carrier(instance)),
+            env=container_script.settings(*settings(self.here, instance), self._carriers()),
             login=self._login(instance),
             user="" if spec.user is None else text_of(spec.user),
             privileged=spec.privileged,
@@ -58,9 +58,9 @@ class Containers:
             mounts=self._mounts(job),
         )
 
-    def _carrier(self, instance: Instance) -> str:
-        """For the processor that was chosen; most offers are of x86 and don't say so."""
-        return self.here.carrier(instance.offer.instance.resources.cpu_arch or "x86")
+    def _carriers(self) -> dict[str, str]:
+        """For every architecture, because many offers don't name theirs."""
+        return {architecture: self.here.carrier(architecture) for architecture in container_script.CARRIER_SETTINGS}
 
     def _job(self, instance: Instance) -> Job | None:
         claim = next(iter(instance.claims), None)

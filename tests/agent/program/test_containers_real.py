@@ -21,13 +21,14 @@ from chalicelib.agent.kernel import namespaces
 from chalicelib.agent.program import build
 from chalicelib.domain import container_script
 from tests.agent.server import PATIENCE, Plane, Server
-from tests.harness.carriers import carrier
+from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere, install
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import Image, applets_image, distroless_image, musl_image, pythonic_image
 
 pytestmark = pytest.mark.slow
 
+NO_CARRIER = dict.fromkeys(container_script.CARRIER_SETTINGS.values(), "")
 JOB = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; exit 7'
 
 
@@ -54,9 +55,9 @@ class Provider:
         with tempfile.TemporaryDirectory() as folder:
             build.write(f"{folder}/agent.pyz")
             program = Path(folder, "agent.pyz").read_bytes()
-        digests = [self.serves("agent.pyz", program), self.serves("carrier.tar.gz", carrier())]
+        digest, carriers = self.serves("agent.pyz", program), {architecture(): self.serves("carrier.tar.gz", carrier())}
         self.server = within(engine, lambda: Server(self.plane))
-        self.settings = dict(container_script.settings(self.server.url, "i-1", self.plane.token, *digests))
+        self.settings = container_script.settings(self.server.url, "i-1", self.plane.token, digest, carriers)
         self.made: list[str] = []
 
     def serves(self, name: str, content: bytes) -> str:
@@ -140,7 +141,7 @@ def test_an_image_whose_only_libc_is_musl(provider: Provider) -> None:
 
 
 def test_an_image_with_a_python_of_its_own_needs_no_carrier(provider: Provider) -> None:
-    name = provider.sell(pythonic_image(), env={"DSTACK_CARRIER_SHA256": ""}, ReadonlyRootfs=True)
+    name = provider.sell(pythonic_image(), env=NO_CARRIER, ReadonlyRootfs=True)
     assert provider.runs(name, SHELL) == "/ 0 <its own> <said> <>\r\n"
 
 
@@ -166,12 +167,10 @@ def test_an_image_without_a_shell_runs_from_a_mounted_folder(provider: Provider,
 
 def test_what_an_image_lacks_is_said_in_the_containers_log(provider: Provider) -> None:
     for lacks, words, more in (
-        ("python", "this control plane has no carrier that brings one", {"env": {"DSTACK_CARRIER_SHA256": ""}}),
-        ("program", "isn't the one that was meant", {"env": {"DSTACK_CARRIER_SHA256": "0" * 64}}),
-        ("disk", "no program can be run in", {"ReadonlyRootfs": True}),
+        ("python", "this control plane has no carrier that brings one", {"env": NO_CARRIER}),
+        ("disk", "no folder can hold and run a Python", {"ReadonlyRootfs": True}),
         ("token", "the container has no DSTACK_TOKEN", {"env": {"DSTACK_TOKEN": ""}}),
     ):
-        provider.plane.programs["/agent/carrier.tar.gz?sha256=" + "0" * 64] = b"something else"
         name = provider.sell(applets_image(), **more)
         assert (provider.ended(name), words in provider.says(name)) == (78, True), (lacks, provider.says(name))
 

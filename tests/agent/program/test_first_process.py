@@ -124,6 +124,22 @@ def test_a_signal_to_the_container_is_a_notice_to_the_server(container: Containe
     assert status and container.ended() == status
 
 
+def test_a_signal_while_the_agent_is_being_started_reaches_it() -> None:
+    """The signal comes when the agent's process exists, and before its id is known."""
+    script = """
+import os, signal
+from chalicelib.agent.program.first_process import FirstProcess
+def agent(first):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    return 0 if first.warned or signal.sigtimedwait([signal.SIGTERM], PATIENCE) else 9
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+raise SystemExit(FirstProcess(lambda status: True).run(agent))
+"""
+    root = Path(build.__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", script.replace("PATIENCE", str(PATIENCE))], cwd=root, check=False)
+    assert done.returncode == 0
+
+
 def test_an_instance_that_ends_without_a_task_ends_its_container(container: Container) -> None:
     container.plane.until(lambda: container.plane.facts)
     container.plane.gone = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from chalicelib.agent.runtimes import inside
 from chalicelib.agent.runtimes.cgroups import OwnGroup
 from chalicelib.agent.runtimes.inside import InsideRuntime
+from chalicelib.domain import container_script
 from tests.agent.runtime_conformance import RuntimeConformance, Workshop, kill_supervisor, seconds, sleepers
 
 
@@ -91,6 +93,12 @@ def test_what_only_the_provider_could_have_done_is_refused(spec: dict[str, Any],
     with pytest.raises(inside.TaskError) as problem:
         inside.check(spec)
     assert words in problem.value.message
+
+
+def test_the_task_gets_no_setting_of_its_agent() -> None:
+    of_provider = set(container_script.settings("", "", "", "", {}))
+    of_script = set(re.findall(r"\bDSTACK_[A-Z0-9_]+\b", container_script.SCRIPT))
+    assert of_provider | of_script | {"DSTACK_AGENT_TOKEN", "DSTACK_AGENT_FACTS"} == set(inside.SETTINGS)
 
 
 def test_the_agents_folder_is_the_first_that_can_be_written(tmp_path: Path) -> None:

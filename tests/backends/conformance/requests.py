@@ -22,7 +22,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
     instance_id = derive(install, "instance", name)
     owner = Owner(OwnedKind.instance, install, PROJECT, instance_id, epoch)
     settings = "http://127.0.0.1:1", instance_id, BOOT_TOKEN, "0" * 64
-    command, env = tuple(container_script.command()), container_script.settings(*settings, carrier="")
+    command, env = tuple(container_script.command()), container_script.settings(*settings, carriers={})
     return CreateRequest(
         token=derive(instance_id, "create", epoch),
         name=owner.name,

@@ -40,7 +40,7 @@ def test_secrets_are_the_script_and_its_token() -> None:
 
 
 def test_of_a_container_the_token_is_secret_and_the_registrys_password() -> None:
-    container = Container("ubuntu", ("sh",), settings("http://plane", "i", BOOT_TOKEN, "0" * 64, ""))
+    container = Container("ubuntu", ("sh",), settings("http://plane", "i", BOOT_TOKEN, "0" * 64, {}))
     request = replace(REQUEST, user_data="", container=container)
     assert secrets_of(request) == (BOOT_TOKEN,)
     request = replace(request, container=replace(container, login=RegistryLogin("me", "pass-1")))
