@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.backends.registry import CLOUDS, artefacts, offers_turn
-from chalicelib.domain.instants import spoken
+from chalicelib.domain.instants import MINUTE, Micros
 from infra import grants as may
 from infra.policies import Grant, in_file
 
@@ -111,6 +111,12 @@ class Function:
         """Seconds after which Lambda gives up on an event: the start of the last retry, if each attempt takes the
         longest."""
         return PAUSES + REPETITIONS * self.timeout
+
+
+def rate(every: Micros) -> str:
+    """How EventBridge writes it, which counts no seconds."""
+    minutes = max(1, every // MINUTE)
+    return f"rate({minutes} minute{'' if minutes == 1 else 's'})"
 
 
 def _provider(artefact: str) -> Function:
@@ -212,7 +218,7 @@ FUNCTIONS = (
         "refresh_catalog",
         memory=256,
         timeout=120,  # as with sweeps
-        every=f"rate({spoken(offers_turn())})",  # each time costs as much as a day of passes
+        every=rate(offers_turn()),  # each time costs as much as a day of passes
         grants=(
             may.READ,
             may.PUT,

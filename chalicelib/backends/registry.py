@@ -181,8 +181,9 @@ def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
 
 
 def offers_turn(table: Mapping[str, Row] = BACKENDS) -> Micros:
-    """How often to see whose offers are due: as often as the shortest-lived are."""
-    return min(facts_of(name, table).offers_last for name in built(table))
+    """How often to see whose offers are due: as often as the shortest-lived are. Markets list none."""
+    every = (facts_of(name, table) for name in built(table))
+    return min(facts.offers_last for facts in every if not facts.live_offers)
 
 
 def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:

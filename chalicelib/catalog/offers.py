@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +21,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from chalicelib.backends.spi import LiveOffers
-from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
+from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError, Throttled, Transient
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 FOLDER = "catalog"
 MAX_AGE: Micros = 30 * SECOND  # the age at which a reader checks for a newer copy
 LATE: Micros = 10 * MINUTE  # how late a refresh may be before plans say that offers are old
+KEEP_ANSWERS: Micros = DAY  # of markets: far longer than any is used
 MAX_AGE_WITHOUT_OFFERS: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
@@ -46,9 +47,10 @@ class OfferBlobs(Protocol):
 
     def put(self, name: str, data: bytes) -> None: ...
 
-    def delete(self, name: str) -> None: ...
+    def delete(self, *names: str) -> None: ...
 
-    def list(self, prefix: str) -> list[str]: ...
+    def dated(self, prefix: str, after: str = "") -> Sequence[tuple[str, Micros]]:
+        """A page of the names that sort after `after`, each with the time of its last `put`; empty at the end."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,9 @@ class StoredCatalog:
         configured (any more); its offers are then removed."""
         account = self._backends.account(key)
         if account is None:
-            for name in self._blobs.list(f"{FOLDER}/{key}/"):
-                self._blobs.delete(name)
+            self._blobs.delete(*(name for name, _ in self._stored(f"{FOLDER}/{key}/")))
             return None
         if account.facts.live_offers:
-            self._forget_answers(account)
             return None
         before = self._read_head(account.key)
         head = self._fetch(account, before)
@@ -104,43 +104,57 @@ class StoredCatalog:
             self._cache.setdefault(account.key, _CachedAccount()).checked_at = None
         # The replaced blob stays until the next refresh, because a reader may have read the head before it changed.
         in_use = {_head_of(account.key), head.blob, before.blob}
-        for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
-            if name not in in_use:
-                self._blobs.delete(name)
+        stored = [name for name, _ in self._stored(f"{FOLDER}/{account.key}/")]
+        self._blobs.delete(*(name for name in stored if name not in in_use))
         return head
 
     def due(self, turn: Micros, longest: Micros | None = None) -> list[str]:
         """The accounts whose offers expire, or get older than `longest`, before the next run. An account that failed to
         respond is due every time."""
         now, found = self._clock.now(), []
-        for account in self._backends.accounts():
+        for account in self._listing():
             taken_at, lasts = self._read_head(account.key).taken_at, account.facts.offers_last
             if taken_at is None or now + turn - taken_at >= (lasts if longest is None else min(lasts, longest)):
                 found.append(account.key)
         return found
 
     def ask(self, account: Account, request: OfferRequest) -> MarketAnswer:
-        """Ask a market, and keep its answer for those who decide."""
+        """Ask a market, and keep its answer for those who decide, unless it was asked later and has answered that."""
         answer = answer_of(account, request, self._clock)
-        self._blobs.put(_answer_blob(account.key, request.key), answer_to_json(answer))
+        name = _answer_blob(account.key, request.key)
+        stored = self._blobs.get(name)
+        if stored is None or orjson.loads(stored)["at"] <= answer.at:
+            self._blobs.put(name, answer_to_json(answer))
         return answer
 
-    def _forget_answers(self, account: Account) -> None:
-        before = self._clock.now() - max(account.facts.offers_last, HOUR)
-        for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
-            body = self._blobs.get(name)
-            if body is not None and orjson.loads(body).get("at", 0) < before:
-                self._blobs.delete(name)
+    def forget_unused(self) -> None:
+        """Removes the offers of accounts that aren't configured any more, such as a deleted project's, the answers of
+        markets that are too old for any decision, and a market's list from before it was one."""
+        known: dict[str, Account | None] = {account.key: account for account in self._backends.accounts()}
+        before = self._clock.now() - KEEP_ANSWERS
+        unused = []
+        for name, written_at in self._stored(f"{FOLDER}/"):
+            key = name.split("/")[1]
+            if key not in known:
+                known[key] = self._backends.account(key)  # it may have been configured a moment ago
+            account = known[key]
+            if account is None:
+                unused.append(name)
+            elif name.startswith(_answers_of(key)):
+                unused += [name] if written_at < before else []
+            elif account.facts.live_offers:
+                unused.append(name)
+        self._blobs.delete(*unused)
 
-    def forget_unknown(self) -> None:
-        """Removes the offers of accounts that aren't configured any more, such as a deleted project's."""
-        stored: dict[str, list[str]] = {}
-        for name in self._blobs.list(f"{FOLDER}/"):
-            stored.setdefault(name.split("/")[1], []).append(name)
-        for key in stored.keys() - {account.key for account in self._backends.accounts()}:
-            if self._backends.account(key) is None:  # or it was configured a moment ago
-                for name in stored[key]:
-                    self._blobs.delete(name)
+    def _stored(self, prefix: str) -> Iterator[tuple[str, Micros]]:
+        page = self._blobs.dated(prefix)
+        while page:
+            yield from page
+            page = self._blobs.dated(prefix, page[-1][0])
+
+    def _listing(self) -> list[Account]:
+        """The accounts that list their offers."""
+        return [account for account in self._backends.accounts() if not account.facts.live_offers]
 
     def _fetch(self, account: Account, before: LastRefresh) -> LastRefresh:
         now = self._clock.now()
@@ -180,8 +194,7 @@ class StoredCatalog:
 
     def awaited(self) -> list[Account]:
         """The accounts that have never responded, but may soon."""
-        listed = (account for account in self._backends.accounts() if not account.facts.live_offers)
-        return [account for account in listed if self._read_head(account.key).awaited]
+        return [account for account in self._listing() if self._read_head(account.key).awaited]
 
     def answers(self, project_id: str, queries: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
         """What the project's markets have answered, by backend and key of the request."""
@@ -242,8 +255,12 @@ def answer_from_json(body: Mapping[str, Any]) -> MarketAnswer:
     return MarketAnswer(body["at"], tuple(_adapter().validate_python(body["offers"])), body["error"])
 
 
+def _answers_of(key: str) -> str:
+    return f"{FOLDER}/{key}/answers/"
+
+
 def _answer_blob(key: str, request: str) -> str:
-    return f"{FOLDER}/{key}/answers/{request}.json"
+    return f"{_answers_of(key)}{request}.json"
 
 
 @cache

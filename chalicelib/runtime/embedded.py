@@ -196,7 +196,8 @@ class EmbeddedRoot(Root):
     def keep_catalog(self) -> None:
         """Refresh the offers that are due, or all at first and after a change; and soon again those of backends for
         whose first offers jobs wait."""
-        turn = min([REFRESH_EVERY, *(each.facts.offers_last / SECOND for each in self.ports.backends.accounts())])
+        listing = (each.facts for each in self.ports.backends.accounts() if not each.facts.live_offers)
+        turn = min([REFRESH_EVERY, *(facts.offers_last / SECOND for facts in listing)])
         self.refreshes.every = turn
         if self._all_due:
             self._all_due = False

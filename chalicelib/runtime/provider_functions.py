@@ -9,12 +9,11 @@ one of:
 | `{"sweep": ACCOUNT}`               | one account's sweep             | `sweep_orphans`, on its schedule       |
 | `{"refresh": ACCOUNT}`             | one account's offers            | `refresh_catalog`; the API for a new one |
 | `{"check": ConfigurationCheck}`    | does a configuration work       | the API, which waits for the answer    |
-
 | `{"offers": {account, request}}`  | a market's offers               | the API, for a plan that waits for them |
 
-So an account waits for no other: Lambda runs as many events at once as the function may have executions. The first
-three are asynchronous, and Lambda keeps and repeats them. A configuration that is checked travels with its secrets
-sealed, as it is stored.
+So an account waits for no other: Lambda runs as many events at once as the function may have executions. The last two
+are waited for; the others are asynchronous, and Lambda keeps and repeats them. A configuration that is checked travels
+with its secrets sealed, as it is stored.
 """
 
 from __future__ import annotations
@@ -103,13 +102,14 @@ class ProviderFunctions:
             raise from_wire(body["error"])
 
     def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
+        client = self._clients(WAITED)  # here, because a session of boto3 must not make two at once
         threads = ThreadPoolExecutor(max(1, len(asks)), "market")
-        done = [threads.submit(self._answer, account, request) for account, request in asks]
+        done = [threads.submit(self._answer, client, account, request) for account, request in asks]
         wait(done, self._plan_waits)
         threads.shutdown(wait=False, cancel_futures=True)
         return [each.result() if each.done() and not each.cancelled() else None for each in done]
 
-    def _answer(self, account: str, request: OfferRequest) -> MarketAnswer | None:
+    def _answer(self, client: Any, account: str, request: OfferRequest) -> MarketAnswer | None:
         """None: it couldn't be asked, which is logged here."""
         from chalicelib.catalog.offers import answer_from_json
         from chalicelib.planning.matching.market_answers import MarketAnswer
@@ -117,7 +117,7 @@ class ProviderFunctions:
         event = {"offers": {"account": account, "request": request.model_dump_json()}}
         try:
             function = self._function(type_and_project(account)[0])
-            client, payload = self._clients(WAITED), json.dumps(event).encode()
+            payload = json.dumps(event).encode()
             answer = client.invoke(FunctionName=function, InvocationType="RequestResponse", Payload=payload)
             body = json.loads(answer["Payload"].read())
         except NotDeployed as error:

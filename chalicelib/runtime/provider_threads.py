@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chalicelib.domain.backends import type_and_project
 from chalicelib.domain.instants import SECOND
@@ -25,18 +25,17 @@ log = logging.getLogger(__name__)
 
 THREADS = 16
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class _AccountTask:
     """A sweep, refresh or check. An account's tasks run one at a time; of two equal ones that wait, one is dropped."""
 
-    unit: str  # the account
+    unit: str  # the account, or one task on it that needn't wait for the others
+    project_id: str
     what: str
     do: Callable[[], object] = field(compare=False)
-
-    @property
-    def project_id(self) -> str:
-        return type_and_project(self.unit)[1]
 
 
 class ProviderThreads:
@@ -61,44 +60,48 @@ class ProviderThreads:
         self._pool.stop()
 
     def sweep(self, account: str) -> None:
-        self._submit(_AccountTask(account, "sweep", lambda: self._root().sweep(account)))
+        self._submit(account, "sweep", lambda: self._root().sweep(account))
 
     def refresh(self, account: str) -> None:
-        self._submit(_AccountTask(account, "refresh", lambda: self._root().refresh(account)))
+        self._submit(account, "refresh", lambda: self._root().refresh(account))
 
     def check(self, request: ConfigurationCheck) -> None:
-        done: Future[None] = Future()
-
-        def do() -> None:
-            try:
-                self._root().check(request)
-                done.set_result(None)
-            except Exception as error:  # raised to the caller, who waits
-                done.set_exception(error)
-
-        # A unit of its own: the caller needn't wait for the account's sweeps, and the configuration is a different one.
-        self._submit(_AccountTask(f"{request.account}/check-{id(done)}", "check", do))
+        # The caller needn't wait for the account's sweeps, and the configuration is a different one.
+        done = self._awaited(request.account, "check", lambda: self._root().check(request))
         wait([done], self._patience)
-        if not done.done():
+        if done.cancel() or not done.done():
             raise unanswered(request.type)
         done.result()
 
     def offers(self, asks: Sequence[tuple[str, OfferRequest]]) -> Sequence[MarketAnswer | None]:
         done = [self._answer(account, request) for account, request in asks]
         wait(done, self._plan_waits)
-        return [each.result() if each.done() else None for each in done]
+        return [None if each.cancel() or not each.done() else each.result() for each in done]
 
     def _answer(self, account: str, request: OfferRequest) -> Future[MarketAnswer | None]:
-        done: Future[MarketAnswer | None] = Future()
-
-        def do() -> None:
+        def ask() -> MarketAnswer | None:
             try:
-                done.set_result(self._root().offers_for(account, request))
+                return self._root().offers_for(account, request)
             except Exception:  # whatever it is: the plan goes on without it
                 log.exception("%s couldn't be asked for a plan", account)
-                done.set_result(None)
+                return None
 
-        self._submit(_AccountTask(f"{account}/offers-{id(done)}", "offers", do))
+        return self._awaited(account, "offers", ask)
+
+    def _awaited(self, account: str, what: str, work: Callable[[], T]) -> Future[T]:
+        """The result of a task that waits for no other of its account. It isn't begun once it is cancelled, because
+        its caller has left."""
+        done: Future[T] = Future()
+
+        def do() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(work())
+            except Exception as error:  # raised to the caller, who waits
+                done.set_exception(error)
+
+        self._submit(account, what, do, unit=f"{account}/{what}-{id(done)}")
         return done
 
     def busy(self, account: str) -> bool:
@@ -109,7 +112,8 @@ class ProviderThreads:
         """Wait up to this many seconds until all work is done. Returns whether it is."""
         return self._pool.settle(patience)
 
-    def _submit(self, task: _AccountTask) -> None:
+    def _submit(self, account: str, what: str, do: Callable[[], object], unit: str = "") -> None:
+        task = _AccountTask(unit or account, type_and_project(account)[1], what, do)
         if self._pool.started:
             self._pool.submit(task)
         else:

@@ -255,13 +255,13 @@ class Root:
         return self._each("sweep", self.ports.account_work.sweep, at)
 
     def refresh_accounts(self, at: Micros | None = None) -> list[str]:
-        """Have every account's offers fetched, and delete those of accounts that are gone."""
-        self.catalog.forget_unknown()
+        """Have every account's offers fetched, and delete what nobody uses any more."""
+        self.catalog.forget_unused()
         return self._each("refresh", self.ports.account_work.refresh, at)
 
     def refresh_due(self, turn: Micros, at: Micros | None = None, longest: Micros | None = None) -> list[str]:
         """The same for those accounts whose offers don't hold until the next `turn`, or are as old as `longest`."""
-        self.catalog.forget_unknown()
+        self.catalog.forget_unused()
         return self._each("refresh", self.ports.account_work.refresh, at, self.catalog.due(turn, longest))
 
     def _each(

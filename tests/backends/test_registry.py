@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,20 @@ import pytest
 import chalicelib.backends
 import tests.backends
 from chalicelib.backends import registry, spi
-from chalicelib.backends.registry import BACKENDS, Models, Row, backend_class, built, config_models, facts_of
+from chalicelib.backends.registry import (
+    BACKENDS,
+    Models,
+    Row,
+    backend_class,
+    built,
+    config_models,
+    facts_of,
+    offers_turn,
+)
 from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
 from chalicelib.domain.specs.secrecy import secrets_of
@@ -124,6 +137,21 @@ def test_every_class_and_its_facts_are_there() -> None:
 
 def test_an_alias_has_its_own_name() -> None:
     assert facts_of("nimbus", TABLE) == spi.facts_of(FakeCloud).with_(name="nimbus")
+
+
+class Stall(FakeCloud):
+    """A market."""
+
+    facts = FakeCloud.facts.with_(name="stall", offers_last=SECOND)
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return []
+
+
+def test_a_market_sets_no_schedule_of_lists() -> None:
+    with_market = {**TABLE, "stall": Row("chalicelib.backends.keyed:KeyBackendConfig", f"{__name__}:Stall")}
+    assert facts_of("stall", with_market).live_offers
+    assert offers_turn(with_market) == offers_turn(TABLE) == FakeCloud.facts.offers_last
 
 
 def test_what_a_class_implements_is_among_its_facts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from chalicelib.backends.spi import Backend
 from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import HOUR, MINUTE
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, Micros
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import NO_TERMS, Offer, OfferTerms
 from chalicelib.domain.ranges import Range
@@ -31,22 +31,28 @@ NIMBUS = BackendFacts(name="nimbus")
 
 
 class Blobs:
-    def __init__(self) -> None:
+    page = 2  # names
+
+    def __init__(self, clock: Callable[[], Micros] = lambda: 0) -> None:
         self.kept: dict[str, bytes] = {}
+        self.written_at: dict[str, Micros] = {}
         self.reads: list[str] = []
+        self._clock = clock
 
     def get(self, name: str) -> bytes | None:
         self.reads.append(name)
         return self.kept.get(name)
 
     def put(self, name: str, data: bytes) -> None:
-        self.kept[name] = data
+        self.kept[name], self.written_at[name] = data, self._clock()
 
-    def delete(self, name: str) -> None:
-        self.kept.pop(name, None)
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.kept.pop(name, None)
 
-    def list(self, prefix: str) -> list[str]:
-        return sorted(name for name in self.kept if name.startswith(prefix))
+    def dated(self, prefix: str, after: str = "") -> Sequence[tuple[str, Micros]]:
+        names = sorted(name for name in self.kept if name.startswith(prefix) and name > after)
+        return [(name, self.written_at[name]) for name in names[: self.page]]
 
 
 class Seller(FakeCloud):
@@ -72,7 +78,7 @@ class Sold(StoredCatalog):
         self.accounts = backends
 
     def refresh_all(self) -> None:
-        self.forget_unknown()
+        self.forget_unused()
         for account in self.accounts.accounts():
             self.refresh(account.key)
 
@@ -102,8 +108,8 @@ def backends(cloud: Backend) -> Accounts:
 
 
 @pytest.fixture
-def blobs() -> Blobs:
-    return Blobs()
+def blobs(place: Engine) -> Blobs:
+    return Blobs(place.now)
 
 
 def test_empty_before_the_first_refresh(place: Engine, blobs: Blobs, backends: Accounts) -> None:
@@ -183,16 +189,56 @@ def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(plac
         assert catalog.answers(PROJECT, [ASKED])[ASKED].error == text
 
 
-def test_old_answers_of_a_market_go_with_its_refresh(place: Engine, blobs: Blobs) -> None:
+def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine, blobs: Blobs) -> None:
     market = Account.made(Stall(), PROJECT)
     catalog = Sold(blobs, place, Accounts([market]))
+    for price in range(1, 8):
+        catalog.ask(market, REQUEST.with_(max_price=float(price)))
+    place.at += DAY
     catalog.ask(market, REQUEST)
-    place.at += HOUR
     catalog.refresh_all()
-    assert catalog.answers(PROJECT, [ASKED])
+    assert len(blobs.kept) == 8
     place.at += 1
+    blobs.reads.clear()
+    catalog.forget_unused()
+    assert len(blobs.kept) == 1 and catalog.answers(PROJECT, [ASKED])
+    assert len(blobs.reads) == 1, "no answer is read for its age"
+    Sold(blobs, place, Accounts([])).forget_unused()
+    assert not blobs.kept
+
+
+def test_an_account_that_becomes_a_market_leaves_no_list(place: Engine, blobs: Blobs) -> None:
+    seller = Seller(1.0)
+    before = Account.made(seller, PROJECT)
+    Sold(blobs, place, Accounts([before])).refresh_all()
+    assert blobs.kept
+    market = Account(NIMBUS.with_(live_offers=True), lambda: seller, PROJECT)
+    assert market.key == before.key
+    catalog = Sold(blobs, place, Accounts([market]))
     catalog.refresh_all()
     assert not blobs.kept
+
+
+def test_a_market_is_never_due_and_its_answers_set_no_schedule(place: Engine, blobs: Blobs) -> None:
+    market, listed = Account.made(Stall(), PROJECT), Account.made(Seller(1.0), PROJECT)
+    assert Sold(blobs, place, Accounts([market, listed])).due(MINUTE) == [listed.key]
+
+
+def test_an_answer_that_took_long_replaces_none_that_was_asked_for_later(place: Engine, blobs: Blobs) -> None:
+    class Slow(Stall):
+        def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+            if self.price == 1.0:
+                self.price = 2.0
+                place.at += MINUTE
+                catalog.ask(market, request)
+                self.price = 3.0
+            return super().offers_for(request)
+
+    market = Account.made(Slow(), PROJECT)
+    catalog = Sold(blobs, place, Accounts([market]))
+    catalog.ask(market, REQUEST)
+    kept = catalog.answers(PROJECT, [ASKED])[ASKED]
+    assert (kept.at, kept.offers[0].price) == (place.at, 2.0)
 
 
 def test_an_account_is_due_before_its_offers_outlive_what_its_facts_say(place: Engine, blobs: Blobs) -> None:

@@ -13,11 +13,12 @@ import pytest
 from chalicelib.backends.aws.permissions import PERMISSIONS
 from chalicelib.backends.registry import artefacts as artefacts_of_providers
 from chalicelib.domain import keys
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.owner import ANY
 from chalicelib.engine.workflows import WORKFLOWS
 from infra import artefacts, spending, stateful
 from infra import grants as may
-from infra.functions import CHALICE, FUNCTIONS, NEW_ACCOUNT, PAUSES, SSH, UNRESERVED, Function, named, reserved
+from infra.functions import CHALICE, FUNCTIONS, NEW_ACCOUNT, PAUSES, SSH, UNRESERVED, Function, named, rate, reserved
 from infra.policies import in_template
 from infra.stateless import BURST, CALLS, Choices, performer_of, template
 from tests.harness import golden
@@ -64,6 +65,14 @@ def test_lambda_itself_logs_only_what_failed(function: Function) -> None:
     """By default it logs each call, and `make cost` counts only what functions log."""
     logged = RESOURCES[function.id]["Properties"]["LoggingConfig"]
     assert (logged["LogFormat"], logged["SystemLogLevel"]) == ("JSON", "WARN")
+
+
+def test_a_schedule_is_one_that_eventbridge_takes() -> None:
+    seconds = (30, 60, 90, 300, 3600, 5400)
+    rates = ["1 minute", "1 minute", "1 minute", "5 minutes", "60 minutes", "90 minutes"]
+    assert [rate(each * SECOND) for each in seconds] == [f"rate({each})" for each in rates]
+    for function in FUNCTIONS:
+        assert not function.every or re.fullmatch(r"rate\((1 minute|([2-9]|[1-9]\d+) minutes)\)", function.every)
 
 
 def told() -> dict[str, Any]:

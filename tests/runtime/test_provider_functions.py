@@ -214,6 +214,19 @@ def test_a_market_whose_function_fails_or_is_not_there_costs_a_plan_nothing_else
     assert found and "make deploy" in found.error
 
 
+def test_the_client_is_made_by_one_thread_however_many_markets_are_asked() -> None:
+    made: list[threading.Thread] = []
+
+    class Counting(Lambda):
+        def __call__(self, service: str) -> Lambda:
+            made.append(threading.current_thread())
+            return super().__call__(service)
+
+    aws = Counting(answer={"body": {"at": 1, "error": "", "offers": []}})
+    functions(aws).offers([("nimbus-p", REQUEST), ("aws-p", REQUEST), ("aws-q", REQUEST)])
+    assert len(aws.sent) == 3 and made == [threading.current_thread()]
+
+
 def test_a_plan_does_not_wait_for_a_slow_function() -> None:
     over = threading.Event()
 

@@ -162,3 +162,32 @@ def test_a_market_that_fails_unexpectedly_is_as_one_that_says_nothing(caplog: py
     assert list(work.offers([("bazaar-p", REQUEST)])) == [None]
     assert "bazaar-p couldn't be asked for a plan" in caplog.text
     work.stop()
+
+
+def test_a_project_whose_plans_ask_slow_markets_leaves_threads_to_the_others() -> None:
+    root = Root(slow={"bazaar-p"})
+    work = started(root, threads=4, plan_waits=0.0)
+    for _ in range(20):
+        work.offers([("bazaar-p", REQUEST)])
+    work.sweep("aws-good")
+    begun = root.next(1)
+    while ("sweep", "aws-good") not in begun:
+        begun += root.next(1)
+    assert begun["offers", "bazaar-p"] <= 2, "half of them"
+    root.over.set()
+    assert work.settle(LONG)
+    assert begun["offers", "bazaar-p"] + root.begun.qsize() <= 2, "those whose plans were shown meanwhile aren't begun"
+    work.stop()
+
+
+def test_a_check_that_nobody_waits_for_any_more_is_not_begun() -> None:
+    root = Root(slow={"aws-p"})
+    work = started(root, threads=2, patience=0.0)
+    work.sweep("aws-p")
+    root.next(1)
+    for _ in range(3):
+        with pytest.raises(Transient):
+            work.check(ConfigurationCheck("p", "aws", "{}"))
+    root.over.set()
+    assert work.settle(LONG) and root.begun.empty()
+    work.stop()

@@ -307,7 +307,10 @@ def test_offers_that_hold_for_less_come_more_often(embedded: Embedded) -> None:
     root.keep_catalog()
     first = root.catalog.ages("")["dstack"].taken_at
     assert first and root.refreshes.every == 120.0, "as often as the shortest-lived need it"
-    account.facts = account.facts.with_(offers_last=DAY)
+    account.facts = account.facts.with_(live_offers=True)
+    root.keep_catalog()
+    assert root.refreshes.every == 600.0, "a market lists none"
+    account.facts = account.facts.with_(offers_last=DAY, live_offers=False)
     embedded.clock.pass_(60)
     root.keep_catalog()
     embedded.clock.pass_(60)

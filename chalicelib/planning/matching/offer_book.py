@@ -174,6 +174,10 @@ class OfferBook:
         taken = (name for name in self.awaited if query.backends is None or name.lower() in query.backends)
         return " and ".join(f"`{name}`" for name in taken)
 
+    def live_for(self, query: Query) -> tuple[str, ...]:
+        """The backends without a list that the query allows."""
+        return tuple(name for name in self.live if query.backends is None or name.lower() in query.backends)
+
     def match(self, query: Query, limit: int = 50) -> tuple[tuple[Offer, ...], int]:
         """The best `limit` offers and how many there are in all."""
         return self.match_any((query,), limit)

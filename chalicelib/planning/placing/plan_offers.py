@@ -114,12 +114,12 @@ def _no_offer_notes(
 
 def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tuple[str, Misfit] | None:
     """The instance that could take the job except for the isolation of plain processes there, and the misfit; None if
-    an instance can take it anyway, or none can."""
+    an instance can take it anyway, or none can, or a market may have a machine, which it says only when it is asked."""
     if not (wants.isolated or wants.barred) or not any(
         without_docker(one) for view in fleets for one in view.instances
     ):
         return None
-    if plan_offers(wants, fleets, book, 1)[1]:
+    if plan_offers(wants, fleets, book, 1)[1] or any(_sold_on_request(wants, view, book) for view in fleets):
         return None
     anywhere = wants._replace(isolated=False, barred=None)
     for view in fleets:
@@ -130,6 +130,13 @@ def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tu
             shared = wants.isolated and unisolated(found[0])
             return found[0].name, UNISOLATED if shared else wants.barred or UNISOLATED
     return None
+
+
+def _sold_on_request(wants: Wants, view: FleetView, book: OfferBook) -> bool:
+    query = combined(wants, view)
+    if not isinstance(query, Query) or query.nodes > 1 or not book.live_for(query):
+        return False
+    return closed_to(wants, view, query) is None
 
 
 def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:

@@ -268,7 +268,7 @@ def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None
 
 def unlisted(query: Query, book: OfferBook) -> Misfit | None:
     """That some backends have no list of offers: they are asked for what a single job needs, and for nothing else."""
-    names = ", ".join(name for name in book.live if query.backends is None or name.lower() in query.backends)
+    names = ", ".join(book.live_for(query))
     if not names:
         return None
     text = f"no backend lists offers that fit, and those without a list ({names}) are asked only for single jobs"

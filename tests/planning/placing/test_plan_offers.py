@@ -68,6 +68,17 @@ def test_the_host_that_would_take_a_job_without_isolation(
     assert only_plain(b.wants(spec, job), [view], OfferBook([])) == (name and (name, UNISOLATED))
 
 
+def test_no_host_is_the_last_resort_of_a_job_that_a_market_may_have_a_machine_for() -> None:
+    """A submission asks none, and must accept what a plan did."""
+    spec = b.run_spec(resources={"cpu": "1..", "memory": "1GB.."})
+    wants, hosts = b.wants(spec, b.job_spec(spec).with_(isolated=True)), b.view(LAB, b.host(0, LAB, **BARE))
+    cloud, elsewhere = (b.view(b.fleet("cloud"), nodes="0..1", **more) for more in ({}, {"backends": ["aws"]}))
+    markets = OfferBook([], live=["bazaar"])
+    assert only_plain(wants, [hosts, cloud], markets) is None
+    for fleets, book in (([hosts], markets), ([hosts, elsewhere], markets), ([hosts, cloud], OfferBook([]))):
+        assert only_plain(wants, fleets, book) == ("lab-0", UNISOLATED)
+
+
 @pytest.mark.parametrize(
     ("user", "permitted", "hosts", "why"),
     [
