@@ -182,7 +182,7 @@ class Git:
                 raise TaskError(
                     "executor_error",
                     "git isn't installed on this machine, whose agent clones the repositories of its jobs: install it "
-                    "there, or upload the code with `files`",
+                    "there (if the machine is a container, in the job's image), or upload the code with `files`",
                 ) from None
             finally:
                 os.close(writing)

@@ -1,0 +1,138 @@
+"""`dstack server --fake-cloud`, with containers that an engine runs, whose socket the environment names."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError, DockerUnreachable
+from chalicelib.backends.simulated.cloud import FACTS, Body, Boot, FakeCloud
+from chalicelib.backends.simulated.script import Script
+from chalicelib.backends.simulated.state import FolderResources
+from chalicelib.backends.spi import Machine
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND
+from chalicelib.errors import BackendError, Transient
+from chalicelib.runtime.carriers import Make
+from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.serve import serve
+from chalicelib.runtime.settings import ServerSettings, server_settings
+from tests.harness.carriers import carrier
+
+ENGINE = "CONTAINERS_ENGINE"
+SOLD = "sold"  # the label of what it has sold
+CLOUD = "runpod"  # whose place it takes
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    try:
+        yield
+    except DockerUnreachable as problem:
+        raise Transient(f"the engine doesn't answer: {problem.message}") from None
+
+
+class EngineLauncher:
+    """Runs each container as it was requested: the image is the one that was named, and so is all the rest."""
+
+    def __init__(self, socket: str) -> None:
+        self._engine = DockerClient(socket)
+        self._refused: dict[str, str] = {}
+
+    def launch(self, boot: Boot) -> None:
+        wanted = boot.container
+        assert wanted is not None, "this cloud sells nothing but containers here"
+        with reachable():
+            try:
+                if self._engine.container(boot.machine_id) is None:
+                    self._create(boot.machine_id, wanted)
+                self._engine.call("POST", f"/containers/{boot.machine_id}/start")
+            except DockerUnreachable:
+                raise
+            except DockerError as problem:
+                self._refused[boot.machine_id] = problem.message
+
+    def _create(self, name: str, wanted: Body) -> None:
+        body = {
+            "Image": wanted["image"],
+            "Entrypoint": [],
+            "Cmd": list(wanted["command"]),
+            "Env": [f"{key}={value}" for key, value in wanted["env"].items()],
+            "User": wanted["user"],
+            "Labels": {SOLD: name},
+            "HostConfig": {
+                "NetworkMode": "host",
+                "Privileged": wanted["privileged"],
+                **({"ShmSize": wanted["shm_mib"] << 20} if wanted["shm_mib"] else {}),
+            },
+        }
+        self._engine.call("POST", "/containers/create", {"name": name}, body)
+
+    def kill(self, machine_id: str) -> None:
+        with reachable():
+            self._engine.remove(machine_id)
+
+    def why_ended(self, machine_id: str) -> str:
+        """Empty while it may run."""
+        with reachable():
+            found = self._engine.container(machine_id)
+        if machine_id in self._refused or found is None or found["State"]["Status"] != "exited":
+            return self._refused.get(machine_id, "")
+        return f"the container has exited ({found['State']['ExitCode']})"
+
+
+class Market(FakeCloud):
+    """Describes a container as its engine has it."""
+
+    def __init__(self, folder: Path, engine: EngineLauncher) -> None:
+        self._engine = engine
+        super().__init__(
+            lambda: time.time_ns() // 1000,
+            store=FolderResources(folder / "resources"),
+            launcher=engine,
+            script=Script(boot=SECOND // 2, end=SECOND // 2),
+            facts=FACTS.with_(name=CLOUD, containers=True),
+        )
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        self._note_exits()
+        return super().describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        self._note_exits()
+        return super().describe_several(machines)
+
+    def _note_exits(self) -> None:
+        for machine in self.machines():
+            if why := self._engine.why_ended(machine["id"]):
+                self.exit(dict(machine["tags"])["dstack-instance"], why)
+
+
+class OfContainers(EmbeddedRoot):
+    @staticmethod
+    def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
+        return Market(settings.data_dir / "fake-cloud", EngineLauncher(os.environ[ENGINE]))
+
+    def makes_carriers(self) -> Make:
+        return lambda architecture: carrier()  # of packages that apt fetches
+
+
+def main(words: list[str]) -> int:
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    settings = server_settings(
+        port=int(options["--port"]),
+        data_dir=Path(options["--data-dir"]),
+        local_fleet=False,
+        fake_cloud=True,
+        fake_cloud_name=CLOUD,
+        enter_project=True,
+    )
+    return serve(settings, OfContainers)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[2:]))

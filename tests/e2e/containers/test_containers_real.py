@@ -1,0 +1,203 @@
+"""Containers that are bought in place of machines, through the whole plane: each run is in an image of its own, which
+has no Python, and its container ends with it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.bench.measure import submit, task
+from tests.e2e.containers.cloud import ENGINE, SOLD
+from tests.e2e.hosts.network import Namespace
+from tests.harness.carriers import architecture, carrier
+from tests.harness.debian import NotHere
+from tests.harness.docker import DockerEngine, bring
+from tests.harness.images import applets_image
+from tests.harness.server import PATIENCE, Server, until
+from tests.runtime.live import log_of, run_of, wait_for
+
+pytestmark = pytest.mark.slow
+
+IMAGE = "test/applets:1"
+FLEET = "type: fleet\nname: pods\nnodes: 0..2\nregions: [sim-pods]\n"
+
+
+@pytest.fixture(scope="module")
+def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    try:
+        carrier()
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    image = applets_image()
+    assert image.name == IMAGE
+    bring(docker_engine, image)
+    place = Namespace(docker_engine.folder.name)
+    one = Server(
+        tmp_path_factory.mktemp("containers") / "home",
+        env={ENGINE: docker_engine.socket},
+        prefix=place.prefix,
+        opener=place.opener(),
+        program="tests.e2e.containers.cloud",
+    )
+    one.home.mkdir()
+    try:
+        one.start()
+        apply(one, "pods", FLEET)
+        yield one
+    finally:
+        one.close()
+        for found in docker_engine.api.labelled(SOLD):
+            docker_engine.api.remove(found["Id"])
+
+
+def resources() -> dict[str, Any]:
+    """Of a processor that runs this machine's images."""
+    return {"cpu": f"{architecture()}:1..", "memory": "0.1GB..", "disk": None}
+
+
+def apply(server: Server, name: str, text: str) -> str:
+    path = server.home / f"{name}.dstack.yml"
+    path.write_text(text)
+    return server.cli("apply", "-y", "-d", "-f", str(path))
+
+
+def run(server: Server, name: str, *commands: str, **more: Any) -> None:
+    submit(server, task(name, *commands, **{"image": IMAGE, "resources": resources(), **more}))
+
+
+def printed(server: Server, name: str) -> list[str]:
+    """What a run's commands have printed, after the greeting of busybox's shell."""
+    greeting, _, output = log_of(server, name).partition("Enter 'help' for a list of built-in commands.")
+    assert "BusyBox" in greeting, greeting
+    return [line for line in output.splitlines() if line]
+
+
+def sold(engine: DockerEngine) -> list[dict[str, Any]]:
+    return engine.api.labelled(SOLD)
+
+
+def nothing_left(server: Server, engine: DockerEngine) -> None:
+    """Neither an instance nor a container."""
+
+    def left() -> list[Any]:
+        (fleet,) = server.call("/api/project/main/fleets/list", {})
+        return [each for each in fleet["instances"] if each["status"] != "terminated"]
+
+    until("the instance to be terminated", lambda: not left())
+    until("the container to go", lambda: not sold(engine))
+
+
+def test_a_task_runs_in_its_image_and_its_container_goes_with_it(server: Server, docker_engine: DockerEngine) -> None:
+    report = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; command -v python3 || echo no python'
+    run(server, "work", report, env={"OURS": "said"})
+    found = wait_for(server, "work", "done", "failed")
+    submission = found["latest_job_submission"]
+    assert (found["status"], submission["exit_status"]) == ("done", 0), submission
+    assert printed(server, "work") == ["/work 0 <its own> <said> <>", "no python"]
+    assert submission["job_provisioning_data"]["region"] == "sim-pods"
+    nothing_left(server, docker_engine)
+
+
+def test_a_task_that_fails_ends_its_run_with_its_status(server: Server, docker_engine: DockerEngine) -> None:
+    run(server, "fails", "id -u", "exit 3", "echo after", user="12345:54321")
+    found = wait_for(server, "fails", "done", "failed")
+    submission = found["latest_job_submission"]
+    reason = submission["termination_reason"]
+    assert (found["status"], submission["exit_status"], reason) == ("failed", 3, "container_exited_with_error")
+    assert printed(server, "fails") == ["12345"]
+    nothing_left(server, docker_engine)
+
+
+def test_a_task_that_is_stopped_twice_ends_once(server: Server, docker_engine: DockerEngine) -> None:
+    run(server, "long", "trap 'echo bye; exit 4' TERM", "echo up", "while :; do sleep 1; done")
+    until("it to be up", lambda: "up" in log_of(server, "long"))
+    (pod,) = sold(docker_engine)
+    assert (pod["Image"], pod["State"]) == (IMAGE, "running")
+    for _ in range(2):
+        server.call("/api/project/main/runs/stop", {"runs_names": ["long"], "abort": False})
+    found = wait_for(server, "long", "done", "failed", "terminated")
+    submission = found["latest_job_submission"]
+    assert (found["status"], submission["termination_reason"]) == ("terminated", "terminated_by_user")
+    lines = printed(server, "long")  # the shell may say that its `sleep` was terminated
+    assert (lines[0], lines.count("bye")) == ("up", 1)
+    nothing_left(server, docker_engine)
+
+
+def test_containers_that_cannot_start_fail_their_runs_with_the_reasons(
+    server: Server, docker_engine: DockerEngine
+) -> None:
+    run(server, "no-image", "true", image="test/nowhere:1")
+    run(server, "no-user", "true", user="stranger")
+    for name, reason in (
+        ("no-image", "No such image: test/nowhere:1"),
+        ("no-user", "unable to find user stranger"),
+    ):
+        found = wait_for(server, name, "done", "failed")
+        submission = found["latest_job_submission"]
+        assert (found["status"], submission["termination_reason"]) == ("failed", "creating_container_error")
+        assert reason in submission["termination_reason_message"], submission
+    nothing_left(server, docker_engine)
+
+
+def test_files_are_brought_into_the_container(server: Server, docker_engine: DockerEngine) -> None:
+    (server.home / "data").mkdir()
+    (server.home / "data/one.txt").write_text("one\n")
+    (server.home / "two.txt").write_text("two\n")
+    apply(
+        server,
+        "files",
+        f"""type: task
+name: files
+image: {IMAGE}
+resources: {json.dumps(resources())}
+files:
+  - data
+  - two.txt:/conf/two.txt
+commands:
+  - cat data/one.txt /conf/two.txt
+""",
+    )
+    assert wait_for(server, "files", "done", "failed")["status"] == "done", log_of(server, "files")
+    assert printed(server, "files") == ["one", "two"]
+    nothing_left(server, docker_engine)
+
+
+def test_a_repository_needs_git_in_the_image(server: Server, docker_engine: DockerEngine) -> None:
+    of_remote = {"repo_type": "remote", "repo_name": "app"}
+    credentials = {"clone_url": "https://example.org/app.git", "private_key": None, "oauth_token": None}
+    given = {"repo_id": "app-1", "repo_info": of_remote, "repo_creds": credentials}
+    server.call("/api/project/main/repos/init", given)
+    spec = task("cloned", "true", image=IMAGE, resources=resources())
+    submit(server, {**spec, "repo_id": "app-1", "repo_data": {**of_remote, "repo_branch": "main", "repo_hash": None}})
+    found = wait_for(server, "cloned", "done", "failed")
+    submission = found["latest_job_submission"]
+    assert (found["status"], submission["termination_reason"]) == ("failed", "executor_error")
+    assert "if the machine is a container, in the job's image" in submission["termination_reason_message"], submission
+    nothing_left(server, docker_engine)
+
+
+def test_a_service_answers_from_a_container(server: Server, docker_engine: DockerEngine) -> None:
+    commands = ["echo from a container >index.html", "exec httpd -f -p 127.0.0.1:8000"]
+    probes = [{"type": "http", "url": "/", "interval": 1}]
+    run(server, "site", *commands, type="service", port=8000, auth=False, probes=probes)
+    until("it to answer", lambda: answer(server, "/proxy/services/main/site/") == (200, b"from a container\n"))
+    until(
+        "its probe to succeed", lambda: run_of(server, "site")["latest_job_submission"]["probes"][0]["success_streak"]
+    )
+    server.call("/api/project/main/runs/stop", {"runs_names": ["site"], "abort": False})
+    assert wait_for(server, "site", "done", "failed", "terminated")["status"] == "terminated"
+    nothing_left(server, docker_engine)
+
+
+def answer(server: Server, path: str) -> tuple[int, bytes]:
+    assert server.opener is not None
+    try:
+        with server.opener.open(urllib.request.Request(server.url + path), timeout=PATIENCE) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
