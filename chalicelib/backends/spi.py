@@ -40,6 +40,7 @@ class RegistryLogin:
 
     username: str
     password: str
+    secret_username: bool = False  # no text may show the user name, which comes from a secret, too
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class Container:
 
     image: str
     command: tuple[str, ...]  # in place of the image's entry point and arguments
-    env: Mapping[str, str] = field(repr=False)  # the agent's settings, its token among them: added to the
-    # image's
+    env: Mapping[str, str] = field(repr=False)  # added to the image's: the agent's settings, with its token
     login: RegistryLogin | None = None
     user: str = ""  # as in `docker run --user`; empty: the image's own
     privileged: bool = False
@@ -78,8 +78,7 @@ class CreateRequest:
     tags: tuple[tuple[str, str], ...]  # owner tags: install, project, instance, epoch
     offer: Offer
     instance_id: str
-    user_data: str  # starts the agent with its single-use bootstrap token; byte-identical if repeated; empty: see
-    # `container`
+    user_data: str  # starts the agent with its single-use token; byte-identical if repeated; empty for a `container`
     disk_mib: int
     zones: tuple[str, ...] | None = None
     reservation: str | None = None

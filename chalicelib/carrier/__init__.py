@@ -1,13 +1,13 @@
 """The carrier: a Python for the agent in containers whose image has none.
 
-`packages.lock`  the Debian packages that it is made of, by digest, for each architecture
-`packages`       that list
-`debian`         what a package has in it
-`bundle`         what is taken from where: pure, the same packages give the same bytes
-`download`       the packages, from Debian's mirror or its archive of old ones
-`make`           all of that; `python -m chalicelib.carrier x86 carrier.tar.gz` writes one to a file
+`packages.lock`  the digests of the Debian packages that carriers are made of, for each architecture
+`packages`       reads that list
+`debian`         reads a package
+`bundle`         chooses and packs a carrier's files; pure: the same packages give the same bytes
+`download`       fetches the packages from Debian's mirror, or from its archive of old ones
+`make`           does all of this; `python -m chalicelib.carrier x86 carrier.tar.gz` writes one to a file
 
-A carrier is a folder that works wherever it is copied to: the program, its libraries and their own dynamic loader,
-which starts it without anything of the image (`agent/kernel/interpreter.py` has the command). The programs in it are
-under licences of their own, whose texts it has in `licences`.
+A carrier is a folder that works at any path: Python, its libraries, and a dynamic loader, with which Python starts
+without using anything of the image (`agent/kernel/interpreter.py` builds the command). Its folder `licences` has the
+licences of these programs, and the texts that they refer to.
 """

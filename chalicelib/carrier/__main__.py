@@ -1,4 +1,4 @@
-"""`python -m chalicelib.carrier ARCHITECTURE FILE`: the carrier for x86 or arm, written to a file."""
+"""`python -m chalicelib.carrier ARCHITECTURE FILE`: makes the carrier for x86 or arm, and writes it to a file."""
 
 import sys
 from pathlib import Path

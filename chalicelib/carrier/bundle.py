@@ -1,6 +1,6 @@
-"""What a carrier has, and from which package: a small part of them, because the agent imports a part of the library.
+"""The contents of a carrier: the small part of its packages that the agent needs.
 
-A test imports all of the agent with nothing but this.
+A test imports every module of the agent with a carrier and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PYTHON = "python3.11"
 LIBRARY = f"usr/lib/{PYTHON}/"
 LOADERS = {"x86": "ld-linux-x86-64.so.2", "arm": "ld-linux-aarch64.so.1"}
 TRIPLETS = {"x86": "x86_64-linux-gnu", "arm": "aarch64-linux-gnu"}
-SHARED = {  # by package: the folder, and what is taken
+SHARED = {  # by package: the folder and the names of its libraries
     "libc6": ("lib", ("libc.so.6", "libm.so.6")),
     "zlib1g": ("lib", ("libz.so.1",)),
     "libexpat1": ("lib", ("libexpat.so.1",)),
@@ -38,6 +38,8 @@ LEFT_OUT = {
     *("unittest", "venv", "wsgiref", "xml", "xmlrpc"),
 }
 AUTHORITIES = "usr/share/ca-certificates/mozilla/"
+LICENCES = "usr/share/common-licenses"  # the packages' own texts refer to these instead of quoting them
+COMMON_LICENCES = ("Apache-2.0", "Artistic", "GPL", "GPL-1", "GPL-2", "LGPL-2.1", "MPL-1.1")
 
 
 def archive(architecture: str, packages: Mapping[str, bytes]) -> bytes:
@@ -58,7 +60,7 @@ def chosen(architecture: str, packages: Mapping[str, Files]) -> dict[str, bytes]
     for package in ("libpython3.11-minimal", "libpython3.11-stdlib"):
         files = packages[package]
         for path in files:
-            if path.startswith(LIBRARY) and _of_use(path.removeprefix(LIBRARY)):
+            if path.startswith(LIBRARY) and _needed(path.removeprefix(LIBRARY)):
                 found[path.removeprefix("usr/")] = files.read(path)
     certificates = packages["ca-certificates"]
     pem = [certificates.read(path) for path in sorted(certificates) if path.startswith(AUTHORITIES)]
@@ -67,11 +69,13 @@ def chosen(architecture: str, packages: Mapping[str, Files]) -> dict[str, bytes]
         path = f"usr/share/doc/{name}/copyright"
         if path in set(files):
             found[f"licences/{name}"] = files.read(path)
+    for name in COMMON_LICENCES:
+        found[f"licences/common-licenses/{name}"] = packages["base-files"].read(f"{LICENCES}/{name}")
     return found
 
 
-def _of_use(path: str) -> bool:
-    """Does the agent need this file of the library?"""
+def _needed(path: str) -> bool:
+    """Does the agent need this file of the standard library?"""
     first, _, rest = path.partition("/")
     if first == "lib-dynload":
         return rest.split(".")[0] in EXTENSIONS
@@ -81,12 +85,12 @@ def _of_use(path: str) -> bool:
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
-    """Nothing in it but names and contents: the same files give the same bytes."""
+    """The files as a compressed tar without dates and owners: the same files give the same bytes."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         folders: set[str] = set()
         for path, content in sorted(files.items()):
-            for folder in _above(path):
+            for folder in _parents(path):
                 if folder not in folders:
                     folders.add(folder)
                     entry = tarfile.TarInfo(folder)
@@ -101,6 +105,6 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _above(path: str) -> list[str]:
+def _parents(path: str) -> list[str]:
     parts = posixpath.dirname(path).split("/")
     return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]

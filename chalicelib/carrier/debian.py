@@ -1,4 +1,4 @@
-"""What is in a Debian package: an archive of the old kind, with one member that is a tar of the files."""
+"""Reads a Debian package: an `ar` archive, one member of which is a tar of the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ HEADER = 60
 
 
 class Files:
-    """The files of a package by path, without a leading slash. A link is read as what it leads to in the package."""
+    """The files of a package by path, without a leading slash. Reading a symbolic link reads its target, which has to
+    be in the package."""
 
     def __init__(self, package: bytes) -> None:
         self._tar = tarfile.open(fileobj=io.BytesIO(_data(package)))  # noqa: SIM115 - it is memory

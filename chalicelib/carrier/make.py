@@ -1,4 +1,4 @@
-"""A carrier, made of its packages."""
+"""Makes a carrier from its packages."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from chalicelib.carrier.packages import Package, packages
 
 
 def make(architecture: str, fetch: Callable[[Package], bytes] = download.package) -> bytes:
-    """The compressed tar for machines of this architecture, x86 or arm. Raises Refused if a package can't be had."""
+    """The compressed tar for an architecture, x86 or arm. Raises Refused if a package can't be fetched."""
     return bundle.archive(architecture, {each.name: fetch(each) for each in packages(architecture)})

@@ -50,6 +50,9 @@ def small(name: str) -> bytes:
         for library in names:
             files[f"{folder}/{triplet}/{library}.9"] = library.encode()
             links[f"{folder}/{triplet}/{library}"] = f"{library}.9"
+    if name == "base-files":
+        files |= {f"{bundle.LICENCES}/{each}": b"text" for each in bundle.COMMON_LICENCES if each != "GPL"}
+        links[f"{bundle.LICENCES}/GPL"] = "GPL-2"
     if name == "libc6":
         files[f"lib/{triplet}/ld-linux-x86-64.so.2"] = b"loader"
     if name == "python3.11-minimal":
@@ -83,7 +86,8 @@ def test_a_carrier_has_the_part_of_its_packages_that_the_agent_needs() -> None:
     library = {path for path in found if path.startswith("lib/python3.11/")}
     assert library == {"lib/python3.11/json/decoder.py", "lib/python3.11/lib-dynload/_ssl.so"}
     assert {path for path in found if path.startswith("licences/")} == {
-        f"licences/{each.name}" for each in packages("x86")
+        *(f"licences/{each.name}" for each in packages("x86")),
+        *(f"licences/common-licenses/{each}" for each in bundle.COMMON_LICENCES),
     }
     assert content == make("x86", lambda wanted: small(wanted.name)), "the same packages, the same bytes"
 

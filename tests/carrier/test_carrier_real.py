@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         packed.extractall(root / "moved", filter="data")
     shutil.copytree(AGENT, root / "moved/agent", ignore=shutil.ignore_patterns("__pycache__"))
     return root
+
+
+def test_no_licence_refers_to_a_text_that_isnt_there(folder: Path) -> None:
+    texts = [path.read_text() for path in (folder / "moved/licences").iterdir() if path.is_file()]
+    named = [each for text in texts for each in re.findall(r"/common-licenses/(\{[^}]+\}|[\w.-]+)", text)]
+    names = {name.strip(" .") for each in named for name in each.strip("{}").split(",")}
+    assert {"GPL-2", "LGPL-2.1", "Apache-2.0", "MPL-1.1"} <= names
+    assert names == {path.name for path in (folder / "moved/licences/common-licenses").iterdir()}
 
 
 def ran(root: Path, script: str) -> str:

@@ -11,6 +11,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.catalog import CONTAINERS
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
+from chalicelib.backends.spi import RegistryLogin
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain import keys
 from chalicelib.domain.container_script import SCRIPT
@@ -18,6 +19,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
+from chalicelib.engine.effects.containers import Containers
 from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
@@ -49,7 +51,7 @@ class Plane:
             world.store, world.clock, wake=world.woken.extend, notify_agents=world.rung.extend, effects=self, **ports
         )
         plane = world.plane
-        here = EffectContext(
+        self.here = here = EffectContext(
             world.store,
             world.clock,
             self.accounts,
@@ -144,6 +146,16 @@ def test_the_registrys_login_goes_to_the_provider_and_into_no_record(plane: Plan
     assert plane.container["login"] == ["team", "hunter2"]
     assert plane.instance.status is InstanceStatus.provisioning and plane.instance.registry_login == ""
     assert "hunter2" not in plane.instance.model_dump_json() + plane.job.model_dump_json()
+
+
+@pytest.mark.parametrize(("username", "secret"), [("team", False), ("${{ secrets.registry }}", True)])
+def test_a_user_name_from_a_secret_is_marked_as_one(plane: Plane, username: str, secret: bool) -> None:
+    plane.secret("robot-7")
+    plane.order(**PRIVATE | {"registry_auth": {"username": username, "password": "hunter2"}})
+    prepared = Containers(plane.here).prepared(plane.instance)
+    assert prepared is not None
+    login = RegistryLogin("robot-7" if secret else "team", "hunter2", secret_username=secret)
+    assert prepared[1].login == login
 
 
 def test_a_request_that_is_repeated_is_the_same_though_the_secret_has_changed(plane: Plane) -> None:

@@ -26,12 +26,15 @@ def user_data(request: CreateRequest, most: int, provider: str) -> str:
 
 
 def secrets_of(request: CreateRequest) -> tuple[str, ...]:
-    """What no text about the request may show: the script, the token with which a machine joins, and the password for
-    the image's registry."""
+    """What no text about the request may show: the script, the token with which a machine joins, and the login of the
+    image's registry, also in the form in which registries get it (`user:password`, often in base64)."""
     if request.container is not None:
         _, _, token = read_settings(request.container.env)
         login = request.container.login
-        return (token,) if login is None else (token, login.password)
+        if login is None:
+            return (token,)
+        hidden = (f"{login.username}:{login.password}", login.password)
+        return token, *hidden, *([login.username] if login.secret_username else [])
     try:
         _, _, token = read_user_data(request.user_data)
     except ValueError:  # a script of somebody else

@@ -9,6 +9,7 @@ from __future__ import annotations
 import orjson
 
 from chalicelib.backends.spi import Container, ContainerMount, RegistryLogin
+from chalicelib.configuration.interpolation import secrets_in
 from chalicelib.domain import container_script, keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
@@ -79,7 +80,8 @@ class Containers:
             (login,) = filled(self.here.store, self._seal, job.project_id, [stored])
         except Refused as refused:
             raise ContainerFailed(f"{refused} {refused.hint}".strip()) from None
-        text = self._seal.seal(orjson.dumps(login).decode(), context=_context(instance))
+        marked = {**(login or {}), "secret_username": bool(secrets_in(stored["username"]))}
+        text = self._seal.seal(orjson.dumps(marked).decode(), context=_context(instance))
         saved = instance.with_(registry_login=text)
         try:
             self.here.store.commit([nouns.put(saved)])
@@ -90,8 +92,7 @@ class Containers:
     def _login(self, instance: Instance) -> RegistryLogin | None:
         if not instance.registry_login:
             return None
-        login = orjson.loads(self._seal.open(instance.registry_login, context=_context(instance)))
-        return RegistryLogin(login["username"], login["password"])
+        return RegistryLogin(**orjson.loads(self._seal.open(instance.registry_login, context=_context(instance))))
 
     @property
     def _seal(self) -> Sealer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.scripts import (
     PLACE,
     SSH_COMMAND,
@@ -44,8 +46,17 @@ def test_of_a_container_the_token_is_secret_and_the_registrys_password() -> None
     request = replace(REQUEST, user_data="", container=container)
     assert secrets_of(request) == (BOOT_TOKEN,)
     request = replace(request, container=replace(container, login=RegistryLogin("me", "pass-1")))
-    assert secrets_of(request) == (BOOT_TOKEN, "pass-1")
+    assert secrets_of(request) == (BOOT_TOKEN, "me:pass-1", "pass-1")
     assert "pass-1" not in repr(request)
+    secret = replace(container, login=RegistryLogin("robot-7", "pass-1", secret_username=True))
+    assert secrets_of(replace(request, container=secret)) == (BOOT_TOKEN, "robot-7:pass-1", "pass-1", "robot-7")
+
+
+def test_the_login_is_hidden_as_registries_get_it() -> None:
+    container = Container("ubuntu", ("sh",), settings("http://plane", "i", BOOT_TOKEN, "0" * 64, {}))
+    request = replace(REQUEST, container=replace(container, login=RegistryLogin("me", "pass-1")))
+    encoded = base64.b64encode(b"me:pass-1").decode()
+    assert cleaned(f"pull failed: Basic {encoded}", secrets_of(request)) == "pull failed: Basic [hidden]"
 
 
 def test_cloud_init_writes_the_script_where_only_root_reads_it_and_runs_it() -> None:

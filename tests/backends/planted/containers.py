@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -86,3 +87,14 @@ class ShowsTheLogin(PortFault):
         except Transient as error:
             login = request.container and request.container.login
             raise Transient(f"{error} {login and vars(login)}") from None
+
+
+@noticed_by("nothing_shows_a_registrys_password")
+class ShowsTheEncodedLogin(PortFault):
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        try:
+            yield from self.inner.create(request)
+        except Transient as error:
+            login = request.container and request.container.login
+            pair = login and base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+            raise Transient(f"{error} {pair}") from None
