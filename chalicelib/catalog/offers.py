@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 FOLDER = "catalog"
 MAX_AGE: Micros = 30 * SECOND  # the age at which a reader checks for a newer copy
 LATE: Micros = 10 * MINUTE  # how late a refresh may be before plans say that offers are old
+PAGE = 1000  # names that one request lists
 KEEP_ANSWERS: Micros = DAY  # of markets: far longer than any is used
 MAX_AGE_WITHOUT_OFFERS: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
@@ -49,8 +50,7 @@ class OfferBlobs(Protocol):
 
     def delete(self, *names: str) -> None: ...
 
-    def dated(self, prefix: str, after: str = "") -> Sequence[tuple[str, Micros]]:
-        """A page of the names that sort after `after`, each with the time of its last `put`; empty at the end."""
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]: ...
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,11 @@ class StoredCatalog:
         self._blobs.delete(*unused)
 
     def _stored(self, prefix: str) -> Iterator[tuple[str, Micros]]:
-        page = self._blobs.dated(prefix)
-        while page:
+        page = self._blobs.dated(prefix, limit=PAGE)
+        yield from page
+        while len(page) == PAGE:
+            page = self._blobs.dated(prefix, page[-1][0], PAGE)
             yield from page
-            page = self._blobs.dated(prefix, page[-1][0])
 
     def _listing(self) -> list[Account]:
         """The accounts that list their offers."""

@@ -10,7 +10,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend
-from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, StoredCatalog
+from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, PAGE, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, Micros
@@ -31,8 +31,6 @@ NIMBUS = BackendFacts(name="nimbus")
 
 
 class Blobs:
-    page = 2  # names
-
     def __init__(self, clock: Callable[[], Micros] = lambda: 0) -> None:
         self.kept: dict[str, bytes] = {}
         self.written_at: dict[str, Micros] = {}
@@ -50,9 +48,9 @@ class Blobs:
         for name in names:
             self.kept.pop(name, None)
 
-    def dated(self, prefix: str, after: str = "") -> Sequence[tuple[str, Micros]]:
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
         names = sorted(name for name in self.kept if name.startswith(prefix) and name > after)
-        return [(name, self.written_at[name]) for name in names[: self.page]]
+        return [(name, self.written_at[name]) for name in names[:limit]]
 
 
 class Seller(FakeCloud):
@@ -192,12 +190,12 @@ def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(plac
 def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine, blobs: Blobs) -> None:
     market = Account.made(Stall(), PROJECT)
     catalog = Sold(blobs, place, Accounts([market]))
-    for price in range(1, 8):
-        catalog.ask(market, REQUEST.with_(max_price=float(price)))
+    for number in range(PAGE + 7):
+        blobs.put(f"catalog/{market.key}/answers/{number}.json", b"{}")
     place.at += DAY
     catalog.ask(market, REQUEST)
     catalog.refresh_all()
-    assert len(blobs.kept) == 8
+    assert len(blobs.kept) == PAGE + 8
     place.at += 1
     blobs.reads.clear()
     catalog.forget_unused()

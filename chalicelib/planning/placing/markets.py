@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
@@ -106,15 +107,15 @@ class Markets:
         awaited = dict[str, None]()
         for backend, request in self._wanted(capacity, unit):
             query = known.get((backend, request.key))
-            again_now = query is not None and retry and self._may_retry(query)
-            if query is None or again_now or self._spent(query, job, again):
+            retried = query is not None and retry and self._may_retry(query)
+            if query is None or retried or self._spent(query, job, again):
                 fresh = MarketQuery(
                     backend=backend,
                     key=request.key,
                     at=self._now,
                     until=self._now + ANSWER_WITHIN,
                     attempts=len(job.attempts),
-                    retried=again_now,
+                    retried=retried,
                 )
                 to_ask.append((fresh, request))
                 awaited[backend] = None
@@ -140,16 +141,18 @@ class Markets:
 
     def expected(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Amounts:
         """What the unit takes of a quota if what markets offered last, however long ago, is what it gets."""
-        wanted = self._wanted_keys(capacity, unit)
-        book = OfferBook(self._offers(lambda *_: True)) if wanted else OfferBook()
         gpus = 0
         for item in unit:
             untaken = tried_by(item.job) | capacity.listings.keys()
             queries = self._to_buy(capacity, item.wants)
-            best = [found for query in queries if (found := book.best(query, untaken)) is not None]
+            best = [found for query in queries if (found := self._last_offers.best(query, untaken)) is not None]
             if best:
                 gpus += gpus_of(*min(best, key=lambda found: found[0].price * found[1] / found[2]))
         return Amounts(gpus, len(unit))
+
+    @cached_property
+    def _last_offers(self) -> OfferBook:
+        return OfferBook(self._offers(lambda *_: True))
 
     def _wanted_keys(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> set[tuple[str, str]]:
         return {(backend, request.key) for backend, request in self._wanted(capacity, unit)} if self._any else set()

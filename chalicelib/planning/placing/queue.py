@@ -123,7 +123,7 @@ def _to_ask(
 ) -> tuple[Unanswered | None, str]:
     """What to ask before the unit buys, and the quota that it would have to wait for, whatever the silent markets
     said: then none is asked, or seldom."""
-    if markets.silent(capacity, unit):
+    if allowance.limited and markets.silent(capacity, unit):
         run = unit[0].run
         if wait := allowance.refuses(run, least(unit)):
             return None, wait

@@ -120,6 +120,10 @@ class Allowance:
         self._quota = None if usage is None else usage.quota
         self._users = {} if usage is None else dict(usage.users)
 
+    @property
+    def limited(self) -> bool:
+        return self._quota is not None
+
     def refuses(self, run: Run, need: Amounts) -> str:
         """What the run has to wait for; empty if there is enough left for it."""
         if self._quota is None:
