@@ -1,4 +1,4 @@
-"""Reads a Debian package: an `ar` archive, one member of which is a tar of the files."""
+"""Reads a Debian package: an archive of the ar format, one member of which is a tar of the files."""
 
 from __future__ import annotations
 
