@@ -1,8 +1,8 @@
-"""The Python that runs this agent, and how to start it once more.
+"""The Python interpreter that runs this agent, and the command that starts it again.
 
-Where the image of a container has no Python, a *carrier* brings one: a folder with the program, its libraries and their
-own dynamic loader, which is started through that loader because the image's can't load it, or isn't there. It has the
-certificates of the public authorities, too, which many images lack.
+In a container whose image has no Python, the interpreter comes from a *carrier*: a folder with Python, its libraries
+and their dynamic loader. Python is started through that loader, because the image's may be missing or unable to load
+it. The carrier also has the certificates of the public authorities, which many images lack.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import sys
 from typing import List
 
-LOADER, AUTHORITIES = "lib/loader", "lib/authorities.pem"  # in the folder of a carrier
+LOADER, AUTHORITIES = "lib/loader", "lib/authorities.pem"  # paths in a carrier
 
 
 def command() -> List[str]:
-    """What to put before a program's path and its arguments; nothing of the environment or of site-packages counts."""
+    """The command to which a program's path and arguments are appended. Python ignores its environment variables and
+    site-packages."""
     folder = carrier()
     if not folder:
         return [sys.executable, "-I", "-S"]
@@ -24,12 +25,12 @@ def command() -> List[str]:
 
 
 def carrier() -> str:
-    """The folder of the carrier that this Python is from; empty if it is the machine's own."""
+    """The folder of the carrier that this Python belongs to; empty if the machine has its own Python."""
     folder = os.path.dirname(os.path.dirname(sys.executable))
     return folder if os.path.exists(os.path.join(folder, LOADER)) else ""
 
 
 def authorities() -> str:
-    """A file of certificates to trust besides the machine's; empty: the machine's are all there are."""
+    """A file of certificates to trust besides the machine's; empty if there is none."""
     folder = carrier()
     return os.path.join(folder, AUTHORITIES) if folder else ""

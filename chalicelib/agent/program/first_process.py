@@ -1,11 +1,11 @@
-"""The first process of a container that is a machine for one task: it starts the agent, starts it again if it crashes,
-and ends the container, with the task's exit status, once the server has asked for that.
+"""The first process of a container that is a machine for one task: it starts the agent, restarts it after a crash, and
+ends the container with the task's exit status when the server requests that.
 
-The task and its supervisor are no children of the agent's, so they outlive its crash. What loses its parent becomes a
-child of this process, as in any container, or wherever somebody else is the first.
+The task's supervisor isn't a child of the agent, so it and the task survive a crash of the agent. Orphaned processes
+become children of this process, also in containers where the provider has another first process (it is a subreaper).
 
-A signal to end means that the provider takes the container back. The task isn't ended by it: the server hears of it,
-and decides, as it does about machines that announce the same in another way.
+SIGTERM or SIGINT means that the provider takes the container back. This doesn't end the task: the agent reports it as
+an interruption notice, and the server decides, as it does for machines that get such notices in other ways.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..kernel import process_tree
 from ..kernel.log import log
 
 PAUSE, PAUSE_MOST = 1.0, 30.0  # seconds before a crashed agent is started again
-STEADY = 60.0  # seconds after which a crash counts as the first
+STEADY = 60.0  # seconds: after such a long run the pause is short again
 ENDINGS = (signal.SIGTERM, signal.SIGINT)
 
 Child = Callable[["FirstProcess"], int]
@@ -29,13 +29,13 @@ Child = Callable[["FirstProcess"], int]
 
 class FirstProcess:
     def __init__(self, final: Callable[[int], bool], pause: Callable[[float], None] = time.sleep) -> None:
-        """`final`: does this exit status of the agent's say that it needn't be started again?"""
+        """`final`: whether an exit status of the agent means that it mustn't be restarted."""
         self._final, self._pause = final, pause
         self._agent = 0
-        self.warned = False  # that the provider takes the container back
+        self.warned = False  # whether the provider has announced that it takes the container back
 
     def run(self, agent: Child) -> int:
-        """Returns the agent's last exit status. `agent` is called in a process of its own."""
+        """Runs `agent` in a child process, again after each crash. Returns its last exit status."""
         process_tree.become_subreaper()
         for number in ENDINGS:
             signal.signal(number, lambda *_: self._warn())
@@ -46,7 +46,7 @@ class FirstProcess:
             if self._final(status):
                 return status
             pause = PAUSE if time.monotonic() - began > STEADY else pause
-            log("the agent ended with status %d; it starts again in %d s" % (status, pause))
+            log("the agent ended with status %d; it will be restarted in %d s" % (status, pause))
             self._pause(pause)
             pause = min(PAUSE_MOST, pause * 2)
 

@@ -168,8 +168,8 @@ def clear(options: argparse.Namespace) -> int:
 
 
 def inside(options: argparse.Namespace) -> int:
-    """The container's whole life; returns what it ends with."""
-    from ..runtimes.inside import data_folder, places, read_status
+    """Run the agent as a container's first process; returns the container's exit status."""
+    from ..runtimes.inside import data_candidates, data_folder, read_status
     from .first_process import FirstProcess
 
     options.server = options.server or os.environ.get("DSTACK_SERVER")
@@ -179,11 +179,11 @@ def inside(options: argparse.Namespace) -> int:
     if not options.token_file:
         os.environ.setdefault("DSTACK_AGENT_TOKEN", os.environ.get("DSTACK_TOKEN", ""))
     try:
-        options.data = options.data or data_folder(places(os.environ))
+        options.data = options.data or data_folder(data_candidates(os.environ))
     except OSError as problem:
         print(problem, file=sys.stderr)
         return 1
-    if read_status(options.data) is None:  # else the provider has started the container anew
+    if read_status(options.data) is None:  # else the provider has restarted the container
         status = FirstProcess(lambda status: status in FINAL).run(lambda first: run(options, first))
         if status != ENDED:
             return status
@@ -191,7 +191,7 @@ def inside(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace, first: Optional[FirstProcess] = None) -> int:
-    """`first`: the first process of the container that is the machine; None: it is none."""
+    """`first`: the container's first process, if the machine is a container."""
     from . import build, notices, program
     from .inventory import Inventory
     from .roster import Roster

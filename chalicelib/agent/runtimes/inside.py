@@ -1,11 +1,11 @@
-"""The container that the agent is in as a runtime: its one task runs there, as the image would have run it.
+"""The runtime of an agent in a container that is bought in place of a machine, for one task.
 
-So the task has the image's files, user, working folder and environment, with what its spec says on top. Nothing is
-needed of the image but what the task itself uses: no root, no engine, no shell, no Python (`kernel/interpreter`).
+The task gets the image's files, user, working folder and environment, and its spec may override them. The runtime
+needs neither root, an engine, a shell nor Python in the image (`kernel/interpreter`).
 
-What bounds the container bounds the task: there are no limits of its own, no user, and no disks but those that the
-provider mounted. Its end is the end of all processes below its supervisor; what the image or the provider runs beside
-them ends with the container (`program/first_process`).
+Only the container's own limits apply: the task gets no others, no user of its own, and no disks except those that the
+provider mounted. When the task ends, all processes below its supervisor are killed. Processes that the image or the
+provider started beside them end with the container (`program/first_process`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import accounts, files, node_ssh, repositories, session_rights, steps
 from .cgroups import OwnGroup
 from .process import PATH, ProcessWork, shared_memory, shell_of
 
-# What the container was given for its agent; its task doesn't get it. The token has served by then.
+# The agent's settings in the container's environment. The task doesn't get them.
 SETTINGS = (
     "DSTACK_SERVER",
     "DSTACK_INSTANCE",
@@ -35,7 +35,7 @@ SETTINGS = (
     "DSTACK_AGENT_TOKEN",
     "DSTACK_AGENT_FACTS",
 )
-STATUS = "exit-status"  # in the agent's folder: what the container is to end with
+STATUS = "exit-status"  # a file in the agent's folder: the container's exit status
 
 
 class InsideRuntime:
@@ -55,35 +55,35 @@ class InsideRuntime:
         if context.state.get("state") == "running":
             session_rights.refuse(folder)
             process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
-            what = "the container restarted" if context.rebooted else "the task's supervisor was killed"
-            raise TaskError("executor_error", "%s; the task ended with it" % what)
+            cause = "the container restarted" if context.rebooted else "the task's supervisor was killed"
+            raise TaskError("executor_error", "%s; the task ended with it" % cause)
         check(spec)
         account = accounts.TaskAccount(spec.get("user"))
         if account.foreign:
-            for place in (folder.data, os.path.dirname(folder.path), folder.path):
-                os.chmod(place, 0o711)
+            for path in (folder.data, os.path.dirname(folder.path), folder.path):
+                os.chmod(path, 0o711)
         home = str(spec.get("home_dir") or self._home(account))
-        where = files.resolve(spec.get("working_dir") or "", os.getcwd(), home)
-        accounts.make_folder(where, account)
-        equipped = node_ssh.ProcessSetup()
+        working_dir = files.resolve(spec.get("working_dir") or "", os.getcwd(), home)
+        accounts.make_folder(working_dir, account)
+        node_setup = node_ssh.ProcessSetup()
         if spec.get("node_ssh"):
-            equipped = node_ssh.equip_process(spec, account, home, accounts.server_user())
+            node_setup = node_ssh.equip_process(spec, account, home, accounts.server_user())
         scratch = self._scratch(folder, account)
-        repositories.bring(context, account, scratch, files.code_dir(spec, where, home), {})
-        files.bring(spec, folder.files, where, home, account.acting)
+        repositories.bring(context, account, scratch, files.code_dir(spec, working_dir, home), {})
+        files.bring(spec, folder.files, working_dir, home, account.acting)
         hostfile = os.path.join(scratch, "hostfile")
         accounts.write_file(hostfile, spec.get("hostfile") or "", account)
-        environment = self._of_task(spec, account, home, where, hostfile)
+        environment = self._task_environment(spec, account, home, working_dir, hostfile)
         environment[process_tree.MARK] = folder.task
-        if equipped.path:
-            environment["PATH"] = equipped.path + ":" + environment["PATH"]
-        place = os.path.join(folder.path, "command")
+        if node_setup.path:
+            environment["PATH"] = node_setup.path + ":" + environment["PATH"]
+        command_dir = os.path.join(folder.path, "command")
         if spec.get("steps"):
-            steps.make(place, account.uid, account.gid)
-        started = dict(environment, **steps.variable(spec, place))
-        work = ProcessWork(spec, started, where, account, OwnGroup(), folder, place, {})
-        session_rights.admit(folder, account, environment, where, {})
-        context.report("running", username=account.name, working_dir=where, message=equipped.problem)
+            steps.make(command_dir, account.uid, account.gid)
+        supervised = dict(environment, **steps.variable(spec, command_dir))
+        work = ProcessWork(spec, supervised, working_dir, account, OwnGroup(), folder, command_dir, {})
+        session_rights.admit(folder, account, environment, working_dir, {})
+        context.report("running", username=account.name, working_dir=working_dir, message=node_setup.problem)
         return work
 
     def _home(self, account: accounts.TaskAccount) -> str:
@@ -96,30 +96,30 @@ class InsideRuntime:
 
     @staticmethod
     def _scratch(folder: TaskFolder, account: accounts.TaskAccount) -> str:
-        """The task's own folder, where its image has none that it may write to."""
+        """A folder that the task can write to; its image may have none."""
         os.makedirs(folder.home, mode=0o700, exist_ok=True)
         if account.foreign:
             os.chown(folder.home, account.uid, account.gid)
         return folder.home
 
-    def _of_task(
-        self, spec: Dict[str, Any], account: accounts.TaskAccount, home: str, where: str, hostfile: str
+    def _task_environment(
+        self, spec: Dict[str, Any], account: accounts.TaskAccount, home: str, working_dir: str, hostfile: str
     ) -> Dict[str, str]:
-        """What the image and the provider say, then what the task does."""
-        lacking = {"PATH": PATH, "SHELL": shell_of(spec), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+        """The environment of the image and the provider, overridden by the task's."""
+        defaults = {"PATH": PATH, "SHELL": shell_of(spec), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
         user = {"HOME": home, "USER": account.name, "LOGNAME": account.name}
-        own = files.with_places(spec, where, home, hostfile, self._environment.get("VIRTUAL_ENV", ""))
-        return {**lacking, **self._environment, **user, **own}
+        own = files.with_places(spec, working_dir, home, hostfile, self._environment.get("VIRTUAL_ENV", ""))
+        return {**defaults, **self._environment, **user, **own}
 
     def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
-        """The container's, or where it can't be read that of the task's processes."""
+        """The container's usage, or the task's processes' if the container's control group can't be read."""
         pid = read_text(os.path.join(folder.path, "pid"))
         if not pid:
             return None
         cpu, resident = process_tree.usage(int(pid))
-        counted = OwnGroup().usage()
-        memory = counted.get("memory", resident)
-        return TaskUsage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
+        group = OwnGroup().usage()
+        memory = group.get("memory", resident)
+        return TaskUsage(group.get("cpu", cpu), memory, max(0, memory - group.get("idle", 0)))
 
     def network(self, folder: TaskFolder) -> Optional[int]:
         return None
@@ -132,11 +132,11 @@ class InsideRuntime:
         write_status(folder)
 
     def sweep(self, known: Set[str]) -> None:
-        """Its task's processes are all there could be, and `remove` has ended those."""
+        """Nothing to do: the container has only its task's processes, and `remove` has ended them."""
 
 
 def check(spec: Dict[str, Any]) -> None:
-    """Refuse what only the provider could have done, when it made the container."""
+    """Refuse what only the provider can set up, when it creates the container."""
     if not spec.get("commands"):
         raise TaskError("executor_error", "there is nothing to run: the task has no commands")
     if spec.get("docker"):
@@ -147,46 +147,47 @@ def check(spec: Dict[str, Any]) -> None:
         raise TaskError(
             "volume_error", "volumes: this machine is itself a container, where only its provider mounts anything"
         )
-    wanted, there = spec.get("shm_bytes") or 0, shared_memory()
-    if wanted > there:
+    requested, available = spec.get("shm_bytes") or 0, shared_memory()
+    if requested > available:
         raise TaskError(
             "executor_error",
-            "shm_size: %d MiB requested, but this container's /dev/shm has %d" % (wanted >> 20, there >> 20),
+            "shm_size: %d MiB requested, but this container's /dev/shm has %d" % (requested >> 20, available >> 20),
         )
 
 
 def write_status(folder: TaskFolder) -> None:
-    """Remember how the task ended, for the end of the container. One that never ran has failed."""
+    """Store the task's exit status, with which the container will end: 1 for a task that never ran."""
     status = folder.state().get("exit_status")
     write_atomic(os.path.join(folder.data, STATUS), "%d\n" % (1 if status is None else status))
 
 
 def read_status(data: str) -> Optional[int]:
-    """None if no task has ended here and was removed."""
+    """The stored exit status; None if no task has been removed yet."""
     text = read_text(os.path.join(data, STATUS))
     return int(text) if text else None
 
 
 def taken(data: str, task: str) -> bool:
-    """Is the container for another task, or was it?"""
+    """Does the container belong, or did it belong, to another task?"""
     return os.path.exists(os.path.join(data, STATUS)) or any(each != task for each in list_tasks(data))
 
 
-def places(environment: Mapping[str, str]) -> Tuple[str, ...]:
-    """Where the agent's folder may be, best first: what the provider mounted for it, then what images leave open."""
-    given, home = environment.get("DSTACK_DATA"), environment.get("HOME")
-    known = ("/dstack", "/tmp", "/dev/shm", home or "/")
-    return ((given,) if given else ()) + tuple(os.path.join(place, "dstack-agent") for place in known)
+def data_candidates(environment: Mapping[str, str]) -> Tuple[str, ...]:
+    """Paths for the agent's folder, in order of preference: a mount of the provider, then folders of the image that
+    are usually writable."""
+    configured, home = environment.get("DSTACK_DATA"), environment.get("HOME")
+    parents = ("/dstack", "/tmp", "/dev/shm", home or "/")
+    return ((configured,) if configured else ()) + tuple(os.path.join(parent, "dstack-agent") for parent in parents)
 
 
 def data_folder(candidates: Tuple[str, ...]) -> str:
-    """The first where files can be written. Raises OSError, naming all."""
-    why = []
+    """The first candidate in which files can be written. Raises OSError, naming all of them, if there is none."""
+    problems = []
     for path in candidates:
         try:
             os.makedirs(os.path.join(path, "tasks"), mode=0o711, exist_ok=True)
             write_atomic(os.path.join(path, "writable"), "")
             return path
         except OSError as problem:
-            why.append("%s: %s" % (problem.filename or path, problem.strerror))
-    raise OSError("there is no folder to write to (%s); mount one at /dstack" % "; ".join(why))
+            problems.append("%s: %s" % (problem.filename or path, problem.strerror))
+    raise OSError("there is no folder to write to (%s); mount one at /dstack" % "; ".join(problems))

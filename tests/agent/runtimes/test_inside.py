@@ -111,14 +111,14 @@ def test_the_agents_folder_is_the_first_that_can_be_written(tmp_path: Path) -> N
 
 
 def test_where_the_agents_folder_may_be() -> None:
-    assert inside.places({"DSTACK_DATA": "/given", "HOME": "/h"}) == (
+    assert inside.data_candidates({"DSTACK_DATA": "/given", "HOME": "/h"}) == (
         "/given",
         "/dstack/dstack-agent",
         "/tmp/dstack-agent",
         "/dev/shm/dstack-agent",
         "/h/dstack-agent",
     )
-    assert inside.places({})[-1] == "/dstack-agent"
+    assert inside.data_candidates({})[-1] == "/dstack-agent"
 
 
 def write(root: Path, files: dict[str, str]) -> None:
