@@ -56,13 +56,13 @@ class FirstProcess:
             process_tree.send([self._agent], signal.SIGTERM)
 
     def _start(self, agent: Child) -> int:
-        pid = os.fork()
-        if pid == 0:
+        # A signal waits until its handler knows the agent, and until Python has discarded the child's pending signals.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        self._agent = os.fork()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+        if self._agent == 0:
             os._exit(_status_of(lambda: agent(self)))
-        self._agent = pid
-        if self.warned:  # maybe only since the fork, so that the agent doesn't know
-            process_tree.send([pid], signal.SIGTERM)
-        return pid
+        return self._agent
 
     def _reap_until_ended(self, pid: int) -> int:
         while True:

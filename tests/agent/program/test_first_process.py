@@ -124,19 +124,22 @@ def test_a_signal_to_the_container_is_a_notice_to_the_server(container: Containe
     assert status and container.ended() == status
 
 
-def test_a_signal_while_the_agent_is_being_started_reaches_it() -> None:
-    """The signal comes when the agent's process exists, and before its id is known."""
+@pytest.mark.parametrize("moment", ["before", "after_in_parent", "after_in_child"])
+def test_a_signal_while_the_agent_is_being_started_reaches_it(moment: str) -> None:
+    """The first process gets it shortly before the agent's process exists, or before the agent's id is known."""
     script = """
 import os, signal
 from chalicelib.agent.program.first_process import FirstProcess
 def agent(first):
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     return 0 if first.warned or signal.sigtimedwait([signal.SIGTERM], PATIENCE) else 9
-os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
+first_process = os.getpid()
+os.register_at_fork(MOMENT=lambda: os.kill(first_process, signal.SIGTERM))
 raise SystemExit(FirstProcess(lambda status: True).run(agent))
 """
     root = Path(build.__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script.replace("PATIENCE", str(PATIENCE))], cwd=root, check=False)
+    script = script.replace("PATIENCE", str(PATIENCE)).replace("MOMENT", moment)
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, check=False)
     assert done.returncode == 0
 
 
