@@ -6,7 +6,7 @@ image. Stored specs keep the reference or the sealed text, so no secret is in a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.configuration.interpolation import fill, secrets_in
@@ -17,6 +17,15 @@ from chalicelib.errors import Refused
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Store
 from chalicelib.store.seal import Sealer
+
+
+class MissingSecrets(Refused):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.first, self.listed = names[0], ", ".join(f"`{name}`" for name in names)
+        super().__init__(
+            f"The project has no secret {self.listed}, which the run's env or registry_auth refers to.",
+            hint=f"Set it with `dstack secret set {self.first} <value>` and apply the run again.",
+        )
 
 
 def context_of(project_id: str, name: str) -> str:
@@ -30,18 +39,14 @@ def opened(seal: Sealer, secret: Secret) -> str:
 def filled(
     store: Store, seal: Sealer, project_id: str, places: Iterable[Mapping[str, Any] | None]
 ) -> list[dict[str, Any] | None]:
-    """The places (an environment, a login) with their current secrets. Raises Refused if there is no such secret."""
+    """The places (an environment, a login) with their current secrets. Raises MissingSecrets."""
     given = list(places)
     texts = [text for place in given if place for text in place.values() if isinstance(text, str)]
     names = sorted({name for text in texts for name in secrets_in(text)})
     found = nouns.find_many(store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
     missing = [name for name, secret in zip(names, found, strict=True) if secret is None]
     if missing:
-        listed = ", ".join(f"`{name}`" for name in missing)
-        raise Refused(
-            f"The project has no secret {listed}, which the run's env or registry_auth refers to.",
-            hint=f"Set it with `dstack secret set {missing[0]} <value>` and apply the run again.",
-        )
+        raise MissingSecrets(missing)
     values = {secret.name: opened(seal, secret) for secret in found if secret is not None}
     return [None if place is None else _filled(place, values) for place in given]
 

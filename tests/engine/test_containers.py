@@ -17,7 +17,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.container_script import SCRIPT
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.jobs import Job
+from chalicelib.domain.jobs import Job, Mounted
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.effects.containers import Containers
 from chalicelib.engine.effects.context import EffectContext
@@ -25,6 +25,8 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
+from chalicelib.errors import Throttled
+from chalicelib.planning.jobs.jobs import agent_task
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -39,6 +41,7 @@ class Plane:
 
     def __init__(self, folder: Path) -> None:
         self.script = Script(end=0)
+        self.carriers: dict[str, str] | None = {"x86": "c-86", "arm": ""}
         self.cloud = FakeCloud(self.now, script=self.script, facts=FACTS.with_(containers=True))
         self.accounts = Accounts([Account.made(self.cloud)])
         self.rig = Rig.at(folder, backends=self.accounts)
@@ -58,6 +61,7 @@ class Plane:
             plane.install_id,
             plane.install_key,
             "http://plane",
+            carrier=self.carrier,
             seal=plane.seal,
         )
         loader = Loader(Reader(world.store), catalog, self.accounts)
@@ -67,6 +71,11 @@ class Plane:
 
     def now(self) -> int:
         return self.rig.world.now()
+
+    def carrier(self, architecture: str) -> str:
+        if self.carriers is None:
+            raise Throttled("the Python for images without one is being made", retry_after=10.0)
+        return self.carriers[architecture]
 
     def submit(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -152,7 +161,7 @@ def test_the_registrys_login_goes_to_the_provider_and_into_no_record(plane: Plan
 def test_a_user_name_from_a_secret_is_marked_as_one(plane: Plane, username: str, secret: bool) -> None:
     plane.secret("robot-7")
     plane.order(**PRIVATE | {"registry_auth": {"username": username, "password": "hunter2"}})
-    prepared = Containers(plane.here).prepared(plane.instance)
+    prepared = Containers(plane.here).container_of(plane.instance)
     assert prepared is not None
     login = RegistryLogin("robot-7" if secret else "team", "hunter2", secret_username=secret)
     assert prepared[1].login == login
@@ -172,6 +181,49 @@ def test_a_request_that_is_repeated_is_the_same_though_the_secret_has_changed(pl
     assert plane.instance.registry_login == "", "it isn't requested any more"
 
 
+def test_a_repeated_request_names_the_same_carriers_though_newer_ones_were_made(plane: Plane) -> None:
+    plane.order(image="busybox")
+    plane.script.faults.append(Fault("create", "Transient", "before"))
+    plane.act()
+    assert plane.instance.carriers == {"x86": "c-86", "arm": ""}
+    plane.carriers = {"x86": "newer", "arm": "newer"}
+    plane.later(60)
+    plane.act()
+    env = plane.container["env"]
+    assert (env["DSTACK_CARRIER_X86_SHA256"], env["DSTACK_CARRIER_ARM_SHA256"]) == ("c-86", "")
+    assert plane.instance.carriers is None, "it isn't requested any more"
+
+
+def test_a_purchase_waits_for_the_first_carrier(plane: Plane) -> None:
+    plane.carriers = None
+    plane.order(image="busybox")
+    plane.act()
+    assert plane.cloud.resources() == [] and plane.instance.status is InstanceStatus.pending
+    plane.carriers = {"x86": "c-86", "arm": "c-arm"}
+    plane.later(10)
+    plane.act()
+    assert plane.container["env"]["DSTACK_CARRIER_X86_SHA256"] == "c-86"
+
+
+def test_shared_memory_is_bought_in_whole_mebibytes_and_is_what_the_agent_looks_for(plane: Plane) -> None:
+    plane.order(image="busybox", resources={"shm_size": "0.30001GB"})
+    plane.act()
+    task = agent_task(plane.job, Reader(plane.rig.world.store).job_spec(plane.job), plane.instance, "main")
+    assert 0 < task["shm_bytes"] <= plane.container["shm_mib"] << 20 == 308 << 20
+
+
+def test_a_container_is_never_bought_without_a_disk_of_its_job(plane: Plane) -> None:
+    plane.order(image="busybox")
+    job = plane.job
+    assert job.assignment is not None
+    lost = Mounted(id="gone", name="weights", path="/weights")
+    plane.rig.world.store.commit([nouns.put(job.with_(assignment=job.assignment.with_(volumes=(lost,))))])
+    plane.act()
+    assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
+    assert plane.job.message == "The disk of volume weights, to be mounted at /weights, is gone."
+    assert plane.cloud.resources() == []
+
+
 @pytest.mark.parametrize("repeated", [False, True])
 def test_a_login_whose_secret_is_gone_ends_the_job_unless_it_was_requested_with_it(
     plane: Plane, repeated: bool
@@ -188,7 +240,10 @@ def test_a_login_whose_secret_is_gone_ends_the_job_unless_it_was_requested_with_
         assert plane.container["login"] == ["team", "hunter2"]
         return
     assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
-    assert "has no secret `registry`" in plane.job.message and "dstack secret set registry" in plane.job.message
+    assert plane.job.message.endswith(
+        "no secret `registry`, to which the login for the registry of example.com/team/trainer:1 refers. "
+        "Set it with `dstack secret set registry <value>`."
+    )
     assert plane.cloud.resources() == []
 
 

@@ -1,10 +1,14 @@
 """What a container that is bought in place of a machine runs: the image of its job, with the agent in it.
 
-The job's spec doesn't change, but the secrets may that its registry's login refers to. So the login of the first
-request is kept with the instance, sealed, until the container is accepted: a repeated request is the same.
+The job's spec doesn't change, but the secrets to which its registry's login refers may, and so may the carriers that
+bring Python. So the instance keeps those of the first request, the login sealed, until the container is accepted: a
+repeated request is the same.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import orjson
 
@@ -13,13 +17,15 @@ from chalicelib.configuration.interpolation import secrets_in
 from chalicelib.domain import container_script, keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
-from chalicelib.domain.jobs import Job
+from chalicelib.domain.jobs import Job, Mounted
+from chalicelib.domain.programs import ARCHITECTURES
+from chalicelib.domain.specs.workloads import RegistryAuth
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.effects.context import EffectContext
-from chalicelib.engine.job_secrets import filled, registry_login
+from chalicelib.engine.job_secrets import MissingSecrets, filled, registry_login
 from chalicelib.engine.read import Reader
-from chalicelib.errors import Bug, Conflict, ContainerFailed, Refused
+from chalicelib.errors import Bug, Conflict, ContainerFailed
 from chalicelib.planning.matching.isolation import text_of
 from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
@@ -35,33 +41,28 @@ class Containers:
     def __init__(self, here: EffectContext) -> None:
         self.here, self._read = here, Reader(here.store)
 
-    def prepared(self, instance: Instance) -> tuple[Instance, Container] | None:
+    def container_of(self, instance: Instance) -> tuple[Instance, Container] | None:
         """The instance as it is stored now, and its container. None: its job has ended, or somebody else changes it.
-        Raises ContainerFailed if the login can't be filled in."""
+        Raises ContainerFailed if a secret or a volume is missing, and Throttled if a carrier is being made."""
         job = self._job(instance)
         if job is None or job.finished:
             return None
         spec = self._read.job_spec(job)
-        if spec.registry_auth is not None and not instance.registry_login:
-            found = self._with_login(instance, job, spec)
-            if found is None:
-                return None
-            instance = found
+        mounts = self._mounts(job)
+        found = self._requested(instance, job, spec)
+        if found is None:
+            return None
         shm = spec.requirements.resources.shm_size
-        return instance, Container(
+        return found, Container(
             image=spec.image_name,
             command=tuple(container_script.command()),
-            env=container_script.settings(*settings(self.here, instance), self._carriers()),
-            login=self._login(instance),
+            env=container_script.settings(*settings(self.here, found), found.carriers or {}),
+            login=self._login(found),
             user="" if spec.user is None else text_of(spec.user),
             privileged=spec.privileged,
-            shm_mib=0 if shm is None else round(shm * 1024),
-            mounts=self._mounts(job),
+            shm_mib=0 if shm is None else math.ceil(shm * 1024),  # the agent refuses less than the job wants
+            mounts=mounts,
         )
-
-    def _carriers(self) -> dict[str, str]:
-        """For every architecture, because many offers don't name theirs."""
-        return {architecture: self.here.carrier(architecture) for architecture in container_script.CARRIER_SETTINGS}
 
     def _job(self, instance: Instance) -> Job | None:
         claim = next(iter(instance.claims), None)
@@ -70,24 +71,35 @@ class Containers:
         key = keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num)
         return nouns.find(self.here.store, Job, key)
 
-    # --- the login ---------------------------------------------------------------------------------------------------
+    # --- what may change between requests -----------------------------------------------------------------------------
 
-    def _with_login(self, instance: Instance, job: Job, spec: JobSpec) -> Instance | None:
-        """The instance, stored with the login that its requests have from now on."""
-        assert spec.registry_auth is not None
-        stored = registry_login(self._seal, job.run_id, spec.registry_auth.model_dump())
-        try:
-            (login,) = filled(self.here.store, self._seal, job.project_id, [stored])
-        except Refused as refused:
-            raise ContainerFailed(f"{refused} {refused.hint}".strip()) from None
-        marked = {**(login or {}), "secret_username": bool(secrets_in(stored["username"]))}
-        text = self._seal.seal(orjson.dumps(marked).decode(), context=_context(instance))
-        saved = instance.with_(registry_login=text)
+    def _requested(self, instance: Instance, job: Job, spec: JobSpec) -> Instance | None:
+        """The instance, stored with the login and the carriers of its first request. None: somebody else changes it."""
+        changes: dict[str, Any] = {}
+        if instance.carriers is None:
+            changes["carriers"] = {each: self.here.carrier(each) for each in ARCHITECTURES}
+        if spec.registry_auth is not None and not instance.registry_login:
+            changes["registry_login"] = self._sealed_login(instance, job, spec.registry_auth, spec.image_name)
+        if not changes:
+            return instance
+        saved = instance.with_(**changes)
         try:
             self.here.store.commit([nouns.put(saved)])
         except Conflict:
             return None
         return saved.with_(version=instance.version + 1)
+
+    def _sealed_login(self, instance: Instance, job: Job, auth: RegistryAuth, image: str) -> str:
+        stored = registry_login(self._seal, job.run_id, auth.model_dump())
+        try:
+            (login,) = filled(self.here.store, self._seal, job.project_id, [stored])
+        except MissingSecrets as missing:
+            raise ContainerFailed(
+                f"The project has no secret {missing.listed}, to which the login for the registry of {image} refers. "
+                f"Set it with `dstack secret set {missing.first} <value>`."
+            ) from None
+        marked = {**(login or {}), "secret_username": bool(secrets_in(stored["username"]))}
+        return self._seal.seal(orjson.dumps(marked).decode(), context=_context(instance))
 
     def _login(self, instance: Instance) -> RegistryLogin | None:
         if not instance.registry_login:
@@ -105,11 +117,13 @@ class Containers:
     def _mounts(self, job: Job) -> tuple[ContainerMount, ...]:
         wanted = () if job.assignment is None else job.assignment.volumes
         found = nouns.find_many(self.here.store, Volume, [keys.volume(each.id) for each in wanted]) if wanted else []
-        return tuple(
-            ContainerMount(volume.handle, each.path, volume.read_only)
-            for each, volume in zip(wanted, found, strict=True)
-            if volume is not None and volume.handle is not None
-        )
+        return tuple(_mount(each, volume) for each, volume in zip(wanted, found, strict=True))
+
+
+def _mount(wanted: Mounted, volume: Volume | None) -> ContainerMount:
+    if volume is None or volume.handle is None:
+        raise ContainerFailed(f"The disk of volume {wanted.name}, to be mounted at {wanted.path}, is gone.")
+    return ContainerMount(volume.handle, wanted.path, volume.read_only)
 
 
 def _context(instance: Instance) -> str:

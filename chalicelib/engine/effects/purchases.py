@@ -74,10 +74,10 @@ class Purchases:
         try:
             group, container = of_machine(self.here, instance, backend), None
             if instance.offer.is_container:
-                prepared = self._containers.prepared(instance)
-                if prepared is None:
+                with_container = self._containers.container_of(instance)
+                if with_container is None:
                     return None
-                instance, container = prepared
+                instance, container = with_container
             with translated(instance.name):
                 making = backend.create(self.request(instance, group, container))
             while self.may_begin(instance, effect, backend):

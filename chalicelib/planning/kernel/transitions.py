@@ -132,8 +132,8 @@ class Draft:
     def move_instance(self, instance: Instance, event: str, *, note: str = "", **changes: Any) -> Instance:
         new = InstanceStatus(apply(INSTANCE, instance.status, event))
         moved = instance.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        if moved.registry_login:  # whatever comes after `pending`, it isn't requested again
-            moved = moved.with_(registry_login="")
+        if moved.registry_login or moved.carriers:  # whatever comes after `pending`, it isn't requested again
+            moved = moved.with_(registry_login="", carriers=None)
         if moved.gateway is not None and new in (InstanceStatus.terminating, InstanceStatus.terminated):
             self.wake(f"gateway/{moved.gateway.gateway_id}")
         gone = new is InstanceStatus.terminated

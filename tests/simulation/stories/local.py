@@ -84,7 +84,9 @@ class Local(Story):
         if self._host is not None:
             self.world.note("host reinstalled")
             self._host.forget()
+            self._host.dead = True  # until the server has started it again, which takes a while
             self._start()
+            self._host.dead = False
             self._host.boot()
 
     def _drop(self) -> None:
