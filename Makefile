@@ -7,8 +7,8 @@ SEEDS ?= 200
 N ?= 60
 SEED ?= 1
 CALLS ?= 200000
-# More than there are cores: tests with real processes wait for these most of the time.
-WORKERS ?= $(shell expr $$(nproc) + 4)
+# Two more than there are cores: tests with real processes wait for these most of the time.
+WORKERS ?= $(shell expr $$(nproc) + 2)
 # Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make deploy` and `make destroy` are told, and further options in ARGS.

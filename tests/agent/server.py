@@ -47,6 +47,12 @@ class Plane:
             self.wants[task] = dict(more, id=task, want=want)
             self.news.notify_all()
 
+    def forget(self) -> None:
+        """From now on the agent's instance doesn't exist."""
+        with self.news:
+            self.gone = True
+            self.news.notify_all()
+
     def carry(self, http: int | None = None, num: int = 0) -> None:
         """A gateway's replica there, or None any more."""
         with self.news:

@@ -64,7 +64,6 @@ LONGEST = (
     "tests/e2e/",
     "tests/cli/test_server_real.py",
 )
-COMPUTES = ("tests/wire/",)  # though its processes are real, they wait for nothing
 
 
 def group(nodeid: str) -> str:
@@ -81,8 +80,7 @@ def files(nodeid: str) -> list[str]:
 
 def waits(nodeid: str) -> bool:
     """Does its group drive something real, which takes longer than it computes?"""
-    real = any("_real.py" in file or file.startswith("tests/e2e/") for file in files(nodeid))
-    return real and not nodeid.startswith(COMPUTES)
+    return any("_real.py" in file or file.startswith("tests/e2e/") for file in files(nodeid))
 
 
 def turn(nodeid: str) -> int:

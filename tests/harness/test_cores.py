@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -99,7 +100,9 @@ def test_low_priority_is_for_tests_that_only_compute(tmp_path: Path) -> None:
     status, said = played(tmp_path, "--cores", "2", "--fill", "1", "-k", "nice or real or test_d", wrong=9, **files)
     assert status == 0 and "5 passed" in said, said
     found = {path.name: int(path.read_text()) for path in tmp_path.glob("nice-*")}
-    assert found == {f"nice-d{number}": 10 for number in range(3)} | {"nice-v_real": 0, "nice-w_real": 0}
+    own = os.nice(0)  # this test itself may be one that fills the cores
+    low = min(own + 10, 19)
+    assert found == {f"nice-d{number}": low for number in range(3)} | {"nice-v_real": own, "nice-w_real": own}
 
 
 def test_a_test_is_named_and_options_hold(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.harness.server import ROOT
-from tests.harness.spread import APART, COMPUTES, LONGEST, TOGETHER, group, in_turn, turn, waits
+from tests.harness.spread import APART, LONGEST, TOGETHER, group, in_turn, turn, waits
 
 SHARED = {"engine": "harness.docker", "emulator": "emulators"}
 
 
 def test_what_is_named_is_there() -> None:
-    for place in (*TOGETHER, *APART, *LONGEST, *COMPUTES):
+    for place in (*TOGETHER, *APART, *LONGEST):
         assert (ROOT / place).exists(), place
 
 
@@ -34,7 +34,6 @@ def test_a_group_is_begun_when_its_longest_is() -> None:
 def test_what_drives_something_real_waits() -> None:
     assert waits("tests/store/test_full_disk_real.py::test_a") and waits("tests/e2e/test_genuine_cli.py::test_a")
     assert not waits("tests/domain/test_names.py::test_b") and not waits("tests/simulation/test_histories.py::test_c")
-    assert not waits("tests/wire/test_same_body_real.py::test_d[tasks-1]"), "its processes compute all the time"
 
 
 def test_every_file_that_takes_an_engine_or_the_emulator_shares_it() -> None:

@@ -35,4 +35,4 @@ def test_one_that_does_is_found() -> None:
 def test_every_group_consists_of_ports_of_the_plane() -> None:
     groups = {group for name, group in vars(ports).items() if name.endswith("Ports")}
     grouped = {name for group in groups for each in group.__mro__ for name in vars(each) if not name.startswith("_")}
-    assert len(groups) > 9 and grouped <= {*Plane.__dataclass_fields__, "read", "door"}
+    assert len(groups) > 9 and grouped <= {*Plane.__dataclass_fields__, "read", "committer"}

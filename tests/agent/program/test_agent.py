@@ -69,7 +69,7 @@ class Agent:
             return
         if self.process.poll() is not None:
             self.start()
-        self.plane.gone = True
+        self.plane.forget()
         with self.plane.news:
             self.plane.news.notify_all()
         try:

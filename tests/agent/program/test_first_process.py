@@ -120,7 +120,7 @@ def test_a_signal_to_the_container_is_a_notice_to_the_server(container: Containe
     assert container.plane.reports[task]["state"] == "running"
     container.plane.want(task, "stop", grace=0)
     status = container.plane.exited(task)["exit_status"]
-    container.plane.gone = True
+    container.plane.forget()
     assert status and container.ended() == status
 
 
@@ -145,7 +145,7 @@ raise SystemExit(FirstProcess(lambda status: True).run(agent))
 
 def test_an_instance_that_ends_without_a_task_ends_its_container(container: Container) -> None:
     container.plane.until(lambda: container.plane.facts)
-    container.plane.gone = True
+    container.plane.forget()
     assert container.ended() == 0, container.log.read_text()
 
 
