@@ -78,6 +78,13 @@ class Capacity:
             return 0
         return None if nodes.max is None else max(0, nodes.max - self.count[pool.view.fleet.id])
 
+    def machines(self, pool: Pool) -> Sequence[Instance]:
+        """All the fleet's machines as they are now: with what was claimed, bought and ended during this pass."""
+        fleet_id = pool.view.fleet.id
+        machines = {instance.id: instance for instance in pool.view.instances}
+        machines |= {id: instance for id, instance in self.instances.items() if instance.fleet_id == fleet_id}
+        return tuple(machines.values())
+
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def record_claim(self, instance: Instance, blocks: Collection[int]) -> None:
@@ -116,6 +123,7 @@ class Capacity:
     def record_end(self, instance: Instance) -> None:
         """The machine is being ended: no job gets it any more."""
         self._freed(instance, ())
+        self._journal.put(self.instances, instance.id, instance)
 
     def hold_for(self, instance: Instance, holder: str) -> None:
         """Hold this machine back: no other job gets it in this pass."""

@@ -154,8 +154,7 @@ class GangPlacer:
             draft.move(GANG, gang, "undo", until=None, due_at=self.now)
             draft.wake(gang.unit)
         else:
-            for instance in retreat(draft, needs, back):
-                self.capacity.record_end(instance)
+            retreat(draft, needs, back, self.capacity)
         return (draft.step(),)
 
     def _seek(self, needs: Needs, gang: Gang | None) -> tuple[FoundCluster | Waiting | Unplaceable, list[Gang]]:

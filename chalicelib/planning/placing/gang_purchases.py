@@ -10,14 +10,13 @@ where every node has an offer that hasn't failed yet. An offer fails only once f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Attempt
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.bitmaps import first_of as first_row
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
@@ -48,7 +47,7 @@ class Ordered:
 class Retreat:
     """No offer for the other nodes is left where this cluster is."""
 
-    view: FleetView
+    pool: Pool
     first: Instance
 
 
@@ -174,10 +173,10 @@ class _Order:
     def _retreat(self, first: Instance) -> Retreat | None:
         """Move, but only if no other job uses or requested these machines, and the fleet has no minimum."""
         nodes = self.view.spec.configuration.nodes
-        staying = [each for each in self.view.instances if each.status in (*READY, *COMING)]
+        staying = [each for each in self.capacity.machines(self.pool) if each.status in (*READY, *COMING)]
         others = [each for each in staying if each.id not in self.held]
         in_use = any(each.claims or each.idle_seconds is None for each in others)
-        return None if in_use or nodes is None or nodes.min else Retreat(self.view, first)
+        return None if in_use or nodes is None or nodes.min else Retreat(self.pool, first)
 
     # --- how many ----------------------------------------------------------------------------------------------------
 
@@ -190,13 +189,12 @@ class _Order:
         return room is None or more <= room
 
 
-def retreat(draft: Draft, needs: Needs, back: Retreat) -> Iterator[Instance]:
+def retreat(draft: Draft, needs: Needs, back: Retreat, capacity: Capacity) -> None:
     """End the machines, and record the place as a failed attempt."""
     lead, where = needs.lead, place_of(back.first)
     why = f"nothing that fits is left in {where} for the other nodes of {lead.run_name}"
     attempt = Attempt(offer_key=back.first.offer.key, error=why)
     draft.save(lead.with_(attempts=(*lead.attempts, attempt), last_processed_at=draft.now))
-    for instance in back.view.instances:
+    for instance in capacity.machines(back.pool):
         if instance.status in (*READY, *COMING) and not instance.claims:
-            draft.end_instance(instance, InstanceReason.no_offers, why)
-            yield instance
+            capacity.record_end(draft.end_instance(instance, InstanceReason.no_offers, why))

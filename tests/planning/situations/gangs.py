@@ -248,6 +248,17 @@ situation(
     **SOLD,
     **UNDONE,
 )
+situation(
+    "a machine that another job has just got stays where it is",
+    queue,
+    b.queued("small"),
+    *FOUR,
+    fleets=(of_machines(FIRST, b.machine(1, CLUSTER, for_run=True), most=9),),
+    **SOLD,
+    **UNDONE,
+    comes_to="small-0-0 submitted → provisioning; cluster-0 idle → busy; "
+    "train-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
+)
 
 
 # --- the run's look --------------------------------------------------------------------------------------------------
