@@ -46,17 +46,17 @@ def loaded(text: str) -> _Key:
     """The parsed key. Raises Invalid, like `plain`."""
     data = text.strip().encode() + b"\n"
     if len(data) > MOST_BYTES:
-        raise Invalid("This private key is too large to be one.", hint="Give a key that ssh-keygen made.")
+        raise Invalid("This is too long for a private key.", hint="Give a key that ssh-keygen made.")
     opener = serialization.load_ssh_private_key
     if b"BEGIN OPENSSH PRIVATE KEY" not in data:
         opener = serialization.load_pem_private_key  # type: ignore[assignment]
     try:
         key = opener(data, password=None, unsafe_skip_rsa_key_validation=True)
     except TypeError:
-        raise Invalid("This private key needs a passphrase, which nobody could type.", hint=_WITHOUT) from None
+        raise Invalid("This private key is protected by a passphrase.", hint=_UNENCRYPTED) from None
     except (ValueError, UnsupportedAlgorithm) as problem:
         if "password" in str(problem).lower() or "passphrase" in str(problem).lower():
-            raise Invalid("This private key needs a passphrase, which nobody could type.", hint=_WITHOUT) from None
+            raise Invalid("This private key is protected by a passphrase.", hint=_UNENCRYPTED) from None
         raise Invalid("This isn't a private SSH key.", hint="Give the file without `.pub`.") from None
     if not isinstance(key, _KINDS):
         raise Invalid("Keys of this type aren't supported.", hint="Use ed25519, ecdsa or RSA.")
@@ -66,4 +66,4 @@ def loaded(text: str) -> _Key:
     return key
 
 
-_WITHOUT = "Make a key without one for this: ssh-keygen -t ed25519 -N '' -f ~/.ssh/dstack"
+_UNENCRYPTED = "Give an unencrypted key; this makes one: ssh-keygen -t ed25519 -N '' -f ~/.ssh/dstack"

@@ -44,7 +44,7 @@ def test_a_key_is_brought_to_one_form(kind: str, form: str) -> None:
 
 @pytest.mark.parametrize(("kind", "form"), ALL)
 def test_a_passphrase_is_refused(kind: str, form: str) -> None:
-    with pytest.raises(Invalid, match="needs a passphrase") as refused:
+    with pytest.raises(Invalid, match="is protected by a passphrase") as refused:
         plain(text_of(kind, form, b"open sesame"))
     assert "ssh-keygen -t ed25519 -N ''" in refused.value.hint
 
