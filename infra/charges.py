@@ -1,7 +1,7 @@
 """What the stacks cost while idle, and what a function's calls cost: the part of the bill that the templates decide.
 
 Every resource type that the templates may use is listed here with its standing charge, which is zero for all of them.
-A test fails for a template with a type that isn't listed, so whoever adds one has to look up its price.
+A test fails for a template with a type that isn't listed, so a new one needs its price looked up.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAn
         return MarketAnswer(clock.now(), tuple(backend.offers_for(request))[:MOST_LISTINGS])
     except BackendError as error:
         return MarketAnswer(clock.now(), error=str(error))
-    except Exception as error:  # a bug in its backend: whoever waits goes on without it
+    except Exception as error:  # a bug in its backend: those who wait go on without it
         log.exception("asking %s for offers failed in a way its backend doesn't translate", account.key)
         return MarketAnswer(clock.now(), error=f"the backend failed unexpectedly ({type(error).__name__})")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 3000
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
 MOST_LOCAL_HOSTS = 64  # each is a process, and they share one machine
-MOST_DAYS = 36_500  # a hundred years: for whoever wants to keep everything
+MOST_DAYS = 36_500  # a hundred years: for operators who keep everything
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
 SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}

@@ -205,7 +205,7 @@ class SqliteStore:
         commit = _Commit(changes)
         self._waiting.append(commit)
         with self._writing:
-            if not commit.over:  # else whoever had the lock before has written it
+            if not commit.over:  # else the previous holder of the lock has written it
                 self._write(list(dict.fromkeys((*self._take_waiting(), commit))))
         if commit.refusal is not None:
             raise commit.refusal

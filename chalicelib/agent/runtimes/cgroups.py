@@ -91,7 +91,7 @@ class TaskGroup:
 
     def usage(self) -> Dict[str, int]:
         """The usage of its processes, ended ones included: `cpu` in microseconds, `memory` in bytes, and `idle`,
-        the part of that which is reclaimable file cache. Values that no group counts are missing."""
+        the part of it that is reclaimable file cache. Values that no group counts are missing."""
         return usage(self.groups())
 
     def delete(self) -> None:

@@ -10,7 +10,7 @@ from chalicelib.planning.kernel.field_support import NotBuilt, refused
 
 GATEWAY_NOT_BUILT: dict[str, NotBuilt] = {
     "configuration.public_ip": NotBuilt(
-        "a gateway gets a public address, because whoever calls its services must reach it",
+        "a gateway gets a public address, because the callers of its services must reach it",
         "remove it, or run the gateway on hosts of your network: `fleet: NAME`",
         (True,),
     ),
