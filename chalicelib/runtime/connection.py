@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from chalicelib.serving.ports import UpgradedEnd
 
-# The most bytes of a head that are read, so that its sender gets the refusal; MOST of them are kept. The limit holds for
-# trailers and for everything else around a body, too: the parser would collect them without end.
+# The most bytes of a head that are read, so that its sender gets the refusal; MOST of them are kept. The limit holds
+# for trailers and for everything else around a body, too: the parser would collect them without end.
 HEAD_BYTES = 64 * 1024
 _TOO_LARGE = (
     431,

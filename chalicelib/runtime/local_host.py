@@ -2,7 +2,8 @@
 
 The agent runs in its own process session, so that `kill -9` of the server leaves it and its jobs alone. The next server
 finds the agent's lock held and adopts it; if the lock is free, it starts a new agent. Waiting for the lock tells us
-that an agent died, even if another process started it. An agent whose instance was deleted by the user is not restarted.
+that an agent died, even if another process started it. An agent whose instance was deleted by the user isn't started
+again.
 """
 
 from __future__ import annotations
