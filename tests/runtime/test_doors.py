@@ -30,17 +30,17 @@ class Heard:
 def test_only_what_concerns_gateways_rings() -> None:
     heard, plain = Heard(), b.run("plain")
     through = b.run("through", gateway_id=GATEWAY.id)
-    heard.news.tell([nouns.put(plain), nouns.put(b.job(plain)), nouns.put(b.host(0))])
-    heard.news.tell([nouns.put(b.job(through))])  # before its run is known to have one
+    heard.news.committed([nouns.put(plain), nouns.put(b.job(plain)), nouns.put(b.host(0))])
+    heard.news.committed([nouns.put(b.job(through))])  # before its run is known to have one
     assert heard.times == 0
     for changes in ([nouns.put(through)], [nouns.put(b.job(through))], [nouns.put(GATEWAY)]):
         before = heard.times
-        heard.news.tell(changes)
+        heard.news.committed(changes)
         assert heard.times == before + 1
-    heard.news.tell([nouns.put(through.with_(gateway_id=None))])  # it has moved: the gateway must forget it
+    heard.news.committed([nouns.put(through.with_(gateway_id=None))])  # it has moved: the gateway must forget it
     assert heard.times == 4
-    heard.news.tell([Delete(keys.run(through.id))])
-    heard.news.tell([nouns.put(b.job(through))])
+    heard.news.committed([Delete(keys.run(through.id))])
+    heard.news.committed([nouns.put(b.job(through))])
     assert heard.times == 5
 
 
@@ -50,8 +50,8 @@ def test_after_a_restart_it_knows_who_has_a_gateway(tmp_path: Path) -> None:
     config = {"type": "service", "port": 80, "commands": ["serve"], "gateway": "edge"}
     run_id = submit(rig, {"run_name": "chat", "configuration": config})["id"]
     heard = Heard()
-    heard.news.tell([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
+    heard.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
     assert heard.times == 0
     heard.news.begin(rig.world.plane)
-    heard.news.tell([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
+    heard.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
     assert heard.times == 1
