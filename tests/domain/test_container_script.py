@@ -65,8 +65,7 @@ class ImageStandIn:
         data = str(self.folder / "data")
         env = {"PATH": str(self.bin), "HOME": str(self.folder / "home"), "DSTACK_DATA": data, **SETTINGS, **settings}
         script = container_script.SCRIPT
-        for of_this_machine in ("/usr/", "/tmp/", "/dev/shm/"):
-            script = script.replace(f" {of_this_machine}", f" {self.folder}{of_this_machine}")
+        script = re.sub(" (?=/(usr|tmp|dev/shm)/)", f" {self.folder}", script)
         argv = [str(shutil.which(shell[0])), *shell[1:], "-c", script]
         return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
 
