@@ -22,10 +22,10 @@ from pydantic import TypeAdapter
 
 from chalicelib.backends.spi import LiveOffers
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
+from chalicelib.domain.market_answers import MOST_LISTINGS, MarketAnswer
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError, Throttled, Transient
-from chalicelib.planning.matching.market_answers import MOST_LISTINGS, MarketAnswer
 from chalicelib.store.cache import Lru
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.state_changes import StateChange
     from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.kernel.plan import Effect
-    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.planning.matching.offer_book import OfferBook
     from chalicelib.store.port import Record
 

@@ -35,9 +35,9 @@ from chalicelib.runtime import telemetry
 from chalicelib.runtime.event_chains import EventChain
 
 if TYPE_CHECKING:
+    from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.planning.kernel.plan import Effect
-    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.runtime.root import Root
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class ProviderFunctions:
     def _answer(self, client: Any, account: str, request: OfferRequest) -> MarketAnswer | None:
         """None: it couldn't be asked, which is logged here."""
         from chalicelib.catalog.offers import answer_from_json
-        from chalicelib.planning.matching.market_answers import MarketAnswer
+        from chalicelib.domain.market_answers import MarketAnswer
 
         event = {"offers": {"account": account, "request": request.model_dump_json()}}
         try:

@@ -17,8 +17,8 @@ from chalicelib.runtime.effect_pools import FairPool
 from chalicelib.runtime.provider_functions import PATIENCE, unanswered
 
 if TYPE_CHECKING:
+    from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
-    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.runtime.root import Root
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
     from chalicelib.domain.instants import Micros
+    from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.engine.erase_unused import Erased, Eraser
     from chalicelib.engine.execute import Executor
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
-    from chalicelib.planning.matching.market_answers import MarketAnswer
 
 
 def install_id(key: bytes) -> str:
@@ -235,7 +235,7 @@ class Root:
     def offers_for(self, account: str, request: OfferRequest) -> MarketAnswer:
         """What a market answers now, for a plan."""
         from chalicelib.catalog.offers import answer_of
-        from chalicelib.planning.matching.market_answers import MarketAnswer
+        from chalicelib.domain.market_answers import MarketAnswer
 
         found = self.ports.backends.account(account)
         if found is None:

@@ -30,13 +30,13 @@ from chalicelib.usecases.pace import Pace
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
     from chalicelib.engine.commit import RequestCommitter
     from chalicelib.engine.counters import Counters
     from chalicelib.engine.read import Reader
-    from chalicelib.planning.matching.market_answers import MarketAnswer
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore

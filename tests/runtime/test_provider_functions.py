@@ -14,6 +14,7 @@ import pytest
 from chalicelib import errors
 from chalicelib.backends.registry import BACKENDS, CLOUDS, Row, artefact_of, artefacts, built
 from chalicelib.domain.backends import account_key, type_and_project
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import OfferTerms
 from chalicelib.domain.specs.resources import ResourcesSpec
@@ -30,7 +31,6 @@ from chalicelib.errors import (
     Transient,
 )
 from chalicelib.planning.kernel.purchases import Create
-from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.runtime.event_chains import EventChain
 from chalicelib.runtime.provider_functions import WAITED, ProviderFunctions, from_wire, perform, to_wire
 from tests.world import nouns as b

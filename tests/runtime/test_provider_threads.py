@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import InvalidCredentials, Transient
-from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.runtime.provider_threads import ProviderThreads
 
 LONG = 60.0  # seconds that a test waits for what must come

@@ -12,9 +12,9 @@ from chalicelib.backends.spi import Backend
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Key
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
-from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Index, Page, Record, Store

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import Micros, spoken
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
-from chalicelib.domain.offers import Offer
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.machine_index import Query
 
-MOST_LISTINGS = 100  # of an answer, the best of them
-
-
-@dataclass(frozen=True)
-class MarketAnswer:
-    at: Micros
-    offers: tuple[Offer, ...] = ()
-    error: str = ""  # why there are none
-
-
-Asked = tuple[str, str]  # a backend, and the key of a request
-Answers = Mapping[Asked, MarketAnswer]
+QueryKey = tuple[str, str]  # a backend, and the key of a request
+Answers = Mapping[QueryKey, MarketAnswer]
 
 
 def requests_of(query: Query, facts: Mapping[str, BackendFacts]) -> Iterable[tuple[str, OfferRequest]]:

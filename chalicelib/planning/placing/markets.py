@@ -15,11 +15,12 @@ from functools import cached_property
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, MarketQuery
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.planning.kernel.plan import Effect, Note, Step
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.market_answers import Answers, MarketAnswer, requests_of, silence
+from chalicelib.planning.matching.market_answers import Answers, requests_of, silence
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import Wants

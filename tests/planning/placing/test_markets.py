@@ -8,12 +8,12 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Attempt, Job, JobStatus, MarketQuery
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
-from chalicelib.planning.matching.market_answers import MarketAnswer
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.placing.markets import ANSWER_WITHIN, ASK_AGAIN_EVERY, AskMarket, Markets
