@@ -151,7 +151,7 @@ picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, 
 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
-	uv pip compile $(LOCK) pyproject.toml --extra aws --group dev -o requirements-dev.lock
+	uv pip compile $(LOCK) pyproject.toml --extra aws --extra kubernetes --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 
 carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers anew (needs apt)
