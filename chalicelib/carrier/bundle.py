@@ -18,11 +18,40 @@ LIBRARY = f"usr/lib/{PYTHON}/"
 LOADERS = {"x86": "ld-linux-x86-64.so.2", "arm": "ld-linux-aarch64.so.1"}
 TRIPLETS = {"x86": "x86_64-linux-gnu", "arm": "aarch64-linux-gnu"}
 SHARED = {  # by package: the folder and the names of its libraries
-    "libc6": ("lib", ("libc.so.6", "libm.so.6")),
+    "libc6": ("lib", ("libc.so.6", "libm.so.6", "libresolv.so.2")),
     "zlib1g": ("lib", ("libz.so.1",)),
     "libexpat1": ("lib", ("libexpat.so.1",)),
     "libffi8": ("usr/lib", ("libffi.so.8",)),
     "libssl3": ("usr/lib", ("libssl.so.3", "libcrypto.so.3")),
+    # Debian's sshd is linked with the rest, though the agent's configuration uses next to nothing of it.
+    "libaudit1": ("lib", ("libaudit.so.1",)),
+    "libcap-ng0": ("lib", ("libcap-ng.so.0",)),
+    "libcap2": ("lib", ("libcap.so.2",)),
+    "libcom-err2": ("lib", ("libcom_err.so.2",)),
+    "libcrypt1": ("lib", ("libcrypt.so.1",)),
+    "libgcrypt20": ("usr/lib", ("libgcrypt.so.20",)),
+    "libgpg-error0": ("lib", ("libgpg-error.so.0",)),
+    "libgssapi-krb5-2": ("usr/lib", ("libgssapi_krb5.so.2",)),
+    "libk5crypto3": ("usr/lib", ("libk5crypto.so.3",)),
+    "libkeyutils1": ("lib", ("libkeyutils.so.1",)),
+    "libkrb5-3": ("usr/lib", ("libkrb5.so.3",)),
+    "libkrb5support0": ("usr/lib", ("libkrb5support.so.0",)),
+    "liblz4-1": ("usr/lib", ("liblz4.so.1",)),
+    "liblzma5": ("lib", ("liblzma.so.5",)),
+    "libnsl2": ("usr/lib", ("libnsl.so.2",)),
+    "libnss-wrapper": ("usr/lib", ("libnss_wrapper.so",)),
+    "libpam0g": ("lib", ("libpam.so.0",)),
+    "libpcre2-8-0": ("usr/lib", ("libpcre2-8.so.0",)),
+    "libselinux1": ("lib", ("libselinux.so.1",)),
+    "libsystemd0": ("usr/lib", ("libsystemd.so.0",)),
+    "libtirpc3": ("lib", ("libtirpc.so.3",)),
+    "libwrap0": ("usr/lib", ("libwrap.so.0",)),
+    "libzstd1": ("usr/lib", ("libzstd.so.1",)),
+}
+PROGRAMS = {  # by path in a carrier: the package and the path there
+    "bin/python3": ("python3.11-minimal", f"usr/bin/{PYTHON}"),
+    "bin/sshd": ("openssh-server", "usr/sbin/sshd"),
+    "bin/ssh-keygen": ("openssh-client", "usr/bin/ssh-keygen"),
 }
 EXTENSIONS = {
     *("_asyncio", "_contextvars", "_ctypes", "_hashlib", "_json", "_queue", "_ssl", "_typing"),
@@ -39,7 +68,9 @@ LEFT_OUT = {
 }
 AUTHORITIES = "usr/share/ca-certificates/mozilla/"
 LICENCES = "usr/share/common-licenses"  # the packages' own texts refer to these instead of quoting them
-COMMON_LICENCES = ("Apache-2.0", "Artistic", "GPL", "GPL-1", "GPL-2", "LGPL-2.1", "MPL-1.1")
+COMMON_LICENCES = (
+    *("Apache-2.0", "Artistic", "CC0-1.0", "GPL", "GPL-1", "GPL-2", "GPL-3", "LGPL", "LGPL-2", "LGPL-2.1", "MPL-1.1"),
+)
 
 
 def archive(architecture: str, packages: Mapping[str, bytes]) -> bytes:
@@ -50,10 +81,8 @@ def archive(architecture: str, packages: Mapping[str, bytes]) -> bytes:
 def chosen(architecture: str, packages: Mapping[str, Files]) -> dict[str, bytes]:
     """The carrier's files by path."""
     triplet = TRIPLETS[architecture]
-    found = {
-        "bin/python3": packages["python3.11-minimal"].read(f"usr/bin/{PYTHON}"),
-        "lib/loader": packages["libc6"].read(f"lib/{triplet}/{LOADERS[architecture]}"),
-    }
+    found = {path: packages[package].read(there) for path, (package, there) in PROGRAMS.items()}
+    found["lib/loader"] = packages["libc6"].read(f"lib/{triplet}/{LOADERS[architecture]}")
     for package, (folder, names) in SHARED.items():
         for name in names:
             found[f"lib/{name}"] = packages[package].read(f"{folder}/{triplet}/{name}")
@@ -97,7 +126,7 @@ def packed(files: Mapping[str, bytes]) -> bytes:
                     entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                     tar.addfile(entry)
             entry = tarfile.TarInfo(path)
-            entry.size, entry.mode = len(content), 0o755 if path in ("bin/python3", "lib/loader") else 0o644
+            entry.size, entry.mode = len(content), 0o755 if path in (*PROGRAMS, "lib/loader") else 0o644
             tar.addfile(entry, io.BytesIO(content))
     out = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as compressed:

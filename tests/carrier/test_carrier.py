@@ -55,8 +55,9 @@ def small(name: str) -> bytes:
         links[f"{bundle.LICENCES}/GPL"] = "GPL-2"
     if name == "libc6":
         files[f"lib/{triplet}/ld-linux-x86-64.so.2"] = b"loader"
-    if name == "python3.11-minimal":
-        files["usr/bin/python3.11"] = b"python"
+    for package, path in bundle.PROGRAMS.values():
+        if name == package:
+            files[path] = path.encode()
     if name == "libpython3.11-stdlib":
         for path in (
             "json/decoder.py",
@@ -80,7 +81,8 @@ def made(content: bytes) -> dict[str, bytes]:
 def test_a_carrier_has_the_part_of_its_packages_that_the_agent_needs() -> None:
     content = make("x86", lambda wanted: small(wanted.name))
     found = made(content)
-    assert found["bin/python3"] == b"python" and found["lib/loader"] == b"loader"
+    assert found["bin/python3"] == b"usr/bin/python3.11" and found["lib/loader"] == b"loader"
+    assert found["bin/sshd"] == b"usr/sbin/sshd"
     assert found["lib/libssl.so.3"] == b"libssl.so.3", "what the link leads to"
     assert found["lib/authorities.pem"] == b"a\nb"
     library = {path for path in found if path.startswith("lib/python3.11/")}

@@ -61,15 +61,28 @@ def test_no_licence_refers_to_a_text_that_isnt_there(folder: Path) -> None:
     assert names == {path.name for path in (folder / "moved/licences/common-licenses").iterdir()}
 
 
-def ran(root: Path, script: str) -> str:
+def started(root: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """In a file system that has nothing but the carrier, if root may make one."""
     apart = os.getuid() == 0
     place = "/moved" if apart else f"{root}/moved"
-    argv = [f"{place}/lib/loader", "--library-path", f"{place}/lib", f"{place}/bin/python3", "-I", "-S", "-c", script]
+    argv = [f"{place}/lib/loader", "--library-path", f"{place}/lib", f"{place}/bin/{program}", *words]
     into = [shutil.which("chroot") or "/usr/sbin/chroot", str(root)] if apart else []
-    done = subprocess.run([*into, *argv], capture_output=True, text=True, env={}, timeout=120)
+    return subprocess.run([*into, *argv], capture_output=True, text=True, env={}, timeout=120)
+
+
+def ran(root: Path, script: str) -> str:
+    done = started(root, "python3", "-I", "-S", "-c", script)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("program", ["sshd", "ssh-keygen"])
+def test_no_library_of_its_ssh_server_is_missing(folder: Path, program: str) -> None:
+    (folder / "dev").mkdir(exist_ok=True)
+    (folder / "dev/null").touch()
+    done = started(folder, program, "-?")
+    assert done.returncode != 127 and "shared librar" not in done.stderr, done.stderr
+    assert "usage: " in done.stderr or "No user exists for uid" in done.stderr, done.stderr
 
 
 def test_all_that_the_agent_imports_is_there(folder: Path) -> None:

@@ -201,20 +201,42 @@ def musl_image() -> Image:
     return Image("test/musl:1", _once("musl-1", make), {"PATH": "/bin", "IMAGE": "its own"}, "/bin/hello")
 
 
+SERVE = r"""
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct sockaddr_in place = {AF_INET, htons(atoi(words[1])), {htonl(INADDR_LOOPBACK)}};
+    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener, (struct sockaddr *)&place, sizeof place) || listen(listener, 8)) return 1;
+    for (;;) {
+        char asked[512];
+        int caller = accept(listener, 0, 0);
+        read(caller, asked, sizeof asked);
+        write(caller, "HTTP/1.0 200 OK\r\n\r\nserved\n", 26);
+        close(caller);
+    }
+}
+"""
+
+
 def distroless_image() -> Image:
-    """One static program: no shell, no library, no list of users."""
+    """Two static programs: no shell, no library, no list of users."""
 
     def make(root: Path) -> None:
         for name in ("proc", "dev"):
             (root / name).mkdir(parents=True)
         _compile(root / "hello", "nothing", "gcc", "-static")
+        _compile(root / "serve", "nothing", "gcc", "-static", source=SERVE)
 
-    return Image("test/distroless:1", _once("distroless-1", make), {"IMAGE": "its own"}, "/hello")
+    return Image("test/distroless:1", _once("distroless-3", make), {"IMAGE": "its own"}, "/hello")
 
 
-def _compile(program: Path, name: str, *compiler: str) -> None:
+def _compile(program: Path, name: str, *compiler: str, source: str = HELLO) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "hello.c").write_text(HELLO)
+        Path(folder, "hello.c").write_text(source)
         run(*compiler, f'-DFROM="{name}"', "-O2", "-o", str(program), f"{folder}/hello.c")
 
 

@@ -20,8 +20,12 @@ def command() -> List[str]:
     folder = carrier()
     if not folder:
         return [sys.executable, "-I", "-S"]
-    library = os.path.join(folder, "lib")
-    return [os.path.join(folder, LOADER), "--library-path", library, sys.executable, "-I", "-S"]
+    return [*loading(folder), sys.executable, "-I", "-S"]
+
+
+def loading(carrier: str) -> List[str]:
+    """The command to which the path of one of the carrier's programs is appended."""
+    return [os.path.join(carrier, LOADER), "--library-path", os.path.join(carrier, "lib")]
 
 
 def carrier() -> str:

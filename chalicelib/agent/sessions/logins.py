@@ -1,4 +1,5 @@
-"""A job's SSH server: the host's sshd, for the job's keys only, in the job's network. No image needs a package.
+"""A job's SSH server: the machine's sshd or a carrier's (`openssh`), for the job's keys only, in the job's network. No
+image needs a package.
 
 A separate process listens on a port of the host's loopback and starts one sshd for each connection (`sshd -i`), so it
 knows the connections. It belongs to neither the agent nor the supervisor, so killing those cuts no session. It ends
@@ -32,11 +33,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import re
 import select
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -49,8 +48,9 @@ from ..kernel import interpreter, namespaces, networks, process_tree
 from ..kernel.task_runtime import TaskRuntime, micros
 from ..kernel.tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
 from ..runtimes import accounts
-from . import authorized
+from . import authorized, carrier_fetching, openssh
 from .login_connections import LoginConnection, LoginPort
+from .openssh import NoServer, OpenSsh
 from .protocol import CUT, SFTP
 
 LINGER = 10.0  # seconds for which connections, old and new, outlive their job
@@ -64,8 +64,6 @@ UNREACHABLE = "the other nodes can't reach this one by ssh: %s"
 REPORTED = ("ssh", "connections", "idle_since")
 LOGIN_SECONDS = 20
 LOG_MOST = 65536  # bytes of the log of errors
-PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
-PRIVSEP_FOLDER = "/run/sshd"
 RECORDS = ("/var/log/lastlog", "/var/log/wtmp", "/run/utmp", "/var/run/utmp")  # of logins to the host itself
 
 CONFIGURATION = """\
@@ -91,7 +89,7 @@ PrintMotd no
 PrintLastLog no
 UseDNS no
 AcceptEnv LANG LC_* COLORTERM
-SetEnv LC_ALL=C.UTF-8
+SetEnv {variables}
 ClientAliveInterval 30
 ClientAliveCountMax 4
 LoginGraceTime {grace}
@@ -101,10 +99,6 @@ LogLevel INFO
 Subsystem sftp {subsystem}
 ForceCommand {command}
 """
-
-
-class NoServer(Exception):
-    """This host can't serve sessions. The message is for the job's user."""
 
 
 class TaskLogins:
@@ -166,7 +160,8 @@ def patient_lock(path: str, pause: Callable[[float], None] = time.sleep) -> Opti
 def serve(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None:
     login_report = LoginReport(folder)
     try:
-        server = LoginServer(folder, runtime, line, login_report)
+        programs = programs_for(folder, line)
+        server = LoginServer(folder, runtime, line, login_report, programs)
     except NoServer as problem:
         unreachable = UNREACHABLE % problem if folder.launch()["spec"].get("node_ssh") else None
         login_report.update(ssh={"problem": str(problem)}, nodes=unreachable)
@@ -175,6 +170,21 @@ def serve(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None
         server.run()
     finally:
         server.close()
+
+
+def programs_for(
+    folder: TaskFolder, line: socket.socket, fetch: Callable[[str], str] = carrier_fetching.bring
+) -> OpenSsh:
+    """Raises NoServer."""
+    place = os.path.join(folder.path, "ssh")
+    if folder.launch().get("runtime") != "inside":
+        return OpenSsh(place)
+    carrier = interpreter.carrier()
+    if not openssh.complete(carrier) and not openssh.installed():
+        with contextlib.suppress(OSError):  # the supervisor was killed
+            line.sendall(b"fetching")  # the job doesn't wait for it
+        carrier = fetch(folder.data)
+    return OpenSsh(place, carrier if openssh.complete(carrier) else "", "image")
 
 
 def report(folder: TaskFolder) -> Dict[str, Any]:
@@ -242,25 +252,18 @@ class LoginReport:
             self._folder.notify_agent()
 
 
-def program(name: str, owner: str = "host") -> str:
-    """The absolute path of a program, which sshd requires of itself. Raises NoServer."""
-    found = shutil.which(name, path=PLACES)
-    if not found:
-        raise NoServer(
-            "attaching isn't possible: this %s has no %s; install its OpenSSH server, for example with "
-            "`apt-get install openssh-server`" % (owner, name)
-        )
-    return found
-
-
 class LoginServer:
     def __init__(
-        self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, login_report: LoginReport
+        self,
+        folder: TaskFolder,
+        runtime: TaskRuntime,
+        line: socket.socket,
+        login_report: LoginReport,
+        programs: OpenSsh,
     ) -> None:
-        self._folder, self._runtime, self._report = folder, runtime, login_report
+        self._folder, self._runtime, self._report, self._programs = folder, runtime, login_report, programs
         self._line: Optional[socket.socket] = line
         launch = folder.launch()
-        self._sshd = program("sshd", "image" if launch.get("runtime") == "inside" else "host")
         self._spec, self._in_container = launch["spec"], launch.get("runtime") == "docker"
         self._ssh_folder = os.path.join(folder.path, "ssh")
         self._connections: List[LoginConnection] = []
@@ -276,15 +279,16 @@ class LoginServer:
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         user = accounts.server_user()
-        check_listed(os.getuid())
+        if not programs.carrier:
+            check_listed(os.getuid())
         os.makedirs(self._ssh_folder, mode=0o700, exist_ok=True)
+        self._bound_files = self._private_files(user)
         key = self._host_key()
         keys = self._read_keys()
         config = self._configure(user, "", "local", SESSIONS_MOST, keys)
         self._users = LoginPort(self._listen(), config, CONNECTIONS_MOST)
         self._nodes = self._open_node_port(user)
         port = self._users.listener.getsockname()[1]
-        self._bound_files = self._private_files(user)
         self._allow_host_logins(port)
         login_report.update(ssh={"port": port, "username": user, "host_key": key})
         with contextlib.suppress(OSError):  # the supervisor was killed; the sessions don't need it
@@ -306,10 +310,11 @@ class LoginServer:
         path = os.path.join(self._ssh_folder, "host_key")
         if not os.path.exists(path + ".pub"):
             result = subprocess.run(
-                [program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path],
+                [*self._programs.keygen(), "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env=self._programs.environment(),
                 check=False,
             )
             if result.returncode:
@@ -335,7 +340,6 @@ class LoginServer:
 
     def _configure(self, user: str, prefix: str, forwarding: str, sessions: int, keys: List[str]) -> str:
         """Write an sshd configuration and its keys; returns the configuration's path."""
-        argv = [*interpreter.command(), sys.argv[0], "session", self._folder.path, str(os.getpid())]
         text = CONFIGURATION.format(
             folder=self._ssh_folder,
             host_key=prefix + "host_key",
@@ -344,13 +348,17 @@ class LoginServer:
             user=user,
             grace=LOGIN_SECONDS,
             most=sessions,
+            variables=self._programs.session_variables(),
             subsystem=SFTP,
-            command=" ".join(shlex.quote(argument) for argument in argv),
+            command=" ".join(shlex.quote(argument) for argument in self._session_command()),
         )
         write_atomic(os.path.join(self._ssh_folder, prefix + "authorized_keys"), "".join(key + "\n" for key in keys))
         path = os.path.join(self._ssh_folder, prefix + "sshd_config")
         write_atomic(path, text)
         return path
+
+    def _session_command(self) -> List[str]:
+        return [*interpreter.command(), sys.argv[0], "session", self._folder.path, str(os.getpid())]
 
     def _read_keys(self) -> List[str]:
         keys = [key for key in (authorized.plain_key(key) for key in self._folder.authorized_keys()) if key]
@@ -358,20 +366,12 @@ class LoginServer:
         return keys
 
     def _private_files(self, user: str) -> Dict[str, str]:
-        """Write the files to mount for sshd over the host's, `{place: file}`; none without root, which may mount."""
-        if os.getuid() != 0:
+        """Write sshd's lists of users; returns the files to mount for it over the host's, `{place: file}`: none without
+        root, which may mount, or for a carrier's sshd, which needs no mounts."""
+        if self._programs.carrier or os.getuid() == 0:
+            self._programs.write_lists(user, self._session_command())
+        if self._programs.carrier or os.getuid() != 0:
             return {}
-        ids = ["%s:*:0:0::/:/bin/sh" % user]
-        try:
-            entry = pwd.getpwnam("sshd")
-            ids.append("sshd:*:%d:%d::%s:/usr/sbin/nologin" % (entry.pw_uid, entry.pw_gid, PRIVSEP_FOLDER))
-        except KeyError:  # some builds of sshd need no such user; one that does reports it
-            pass
-        write_atomic(os.path.join(self._ssh_folder, "passwd"), "".join(line + "\n" for line in ids), 0o644)
-        write_atomic(
-            os.path.join(self._ssh_folder, "shadow"), "%s:*:::::::\n" % user
-        )  # not locked, and without a password
-        os.makedirs(PRIVSEP_FOLDER, mode=0o755, exist_ok=True)
         files = {"/etc/passwd": self._ssh_folder + "/passwd", "/etc/shadow": self._ssh_folder + "/shadow"}
         write_atomic(os.path.join(self._ssh_folder, "records"), "")
         files.update({place: self._ssh_folder + "/records" for place in RECORDS})
@@ -476,7 +476,8 @@ class LoginServer:
                 namespaces.enter_open({"net": network})
             if self._bound_files:
                 self._bind_over()
-            os.execve(self._sshd, [self._sshd, "-i", "-e", "-f", config], {"PATH": PLACES})
+            argv = self._programs.sshd()
+            os.execve(argv[0], [*argv, "-i", "-e", "-f", config], self._programs.environment())
         except OSError as problem:
             os.write(2, ("starting sshd: %s\n" % problem).encode())
         finally:

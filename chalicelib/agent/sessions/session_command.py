@@ -82,7 +82,12 @@ def run_process_session(folder: TaskFolder, spec: Dict[str, Any], command: Optio
         return 0
     environment = dict(entry["environment"], **passed_variables())
     shell = spec.get("shell") or shutil.which("bash", path=environment.get("PATH")) or "/bin/sh"
-    execute([shell] if command is None else [shell, "-c", command], environment)
+    try:
+        execute([shell] if command is None else [shell, "-c", command], environment)
+    except FileNotFoundError:
+        raise NoSession(
+            "there is no %s here to run a session in; scp and sftp copy files, and `ssh -N -L` forwards ports" % shell
+        ) from None
 
 
 def execute(argv: List[str], environment: Dict[str, str]) -> NoReturn:

@@ -5,120 +5,27 @@ Each begins as its provider would begin it, fetches what it lacks, and runs a jo
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import tempfile
-import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel import namespaces
-from chalicelib.agent.program import build
 from chalicelib.domain import container_script
-from tests.agent.server import PATIENCE, Plane, Server
-from tests.harness.carriers import architecture, carrier
+from tests.agent.containers import NO_CARRIER, Provider, selling
 from tests.harness.debian import NotHere, install
-from tests.harness.docker import DockerEngine, bring
-from tests.harness.images import Image, applets_image, distroless_image, musl_image, pythonic_image
+from tests.harness.docker import DockerEngine
+from tests.harness.images import applets_image, distroless_image, musl_image, pythonic_image
 
 pytestmark = pytest.mark.slow
 
-NO_CARRIER = dict.fromkeys(container_script.CARRIER_SETTINGS.values(), "")
 JOB = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; exit 7'
-
-
-def within(engine: DockerEngine, work: Callable[[], Any]) -> Any:
-    """What `work` returns in the engine's network: a socket stays where it was made."""
-    made = []
-
-    def there() -> None:
-        network = os.open(f"/run/netns/{engine.folder.name}", os.O_RDONLY | os.O_CLOEXEC)
-        namespaces.enter_open({"net": network})
-        made.append(work())
-
-    thread = threading.Thread(target=there)
-    thread.start()
-    thread.join()
-    return made[0]
-
-
-class Provider:
-    """Sells containers, whose agents talk to a plane."""
-
-    def __init__(self, engine: DockerEngine) -> None:
-        self.engine, self.plane = engine, Plane()
-        with tempfile.TemporaryDirectory() as folder:
-            build.write(f"{folder}/agent.pyz")
-            program = Path(folder, "agent.pyz").read_bytes()
-        digest, carriers = self.serves("agent.pyz", program), {architecture(): self.serves("carrier.tar.gz", carrier())}
-        self.server = within(engine, lambda: Server(self.plane))
-        self.settings = container_script.settings(self.server.url, "i-1", self.plane.token, digest, carriers)
-        self.made: list[str] = []
-
-    def serves(self, name: str, content: bytes) -> str:
-        digest = hashlib.sha256(content).hexdigest()
-        self.plane.programs[f"/agent/{name}?sha256={digest}"] = content
-        return digest
-
-    def sell(self, image: Image, command: list[str] | None = None, **host: Any) -> str:
-        bring(self.engine, image)
-        user, more = host.pop("user", ""), host.pop("env", {})
-        environment = [f"{name}={value}" for name, value in {**self.settings, **more}.items()]
-        body = {
-            "Image": image.name,
-            "Entrypoint": [],
-            "Cmd": command or container_script.command(),
-            "Env": environment,
-            "User": user,
-            "HostConfig": {"NetworkMode": "host", **host},
-        }
-        name = f"inside-{uuid.uuid4().hex[:12]}"
-        self.engine.api.call("POST", "/containers/create", {"name": name}, body)
-        self.made.append(name)
-        self.engine.api.call("POST", f"/containers/{name}/start")
-        return name
-
-    def ended(self, name: str) -> int:
-        answer = self.engine.api.call("POST", f"/containers/{name}/wait", timeout=PATIENCE)
-        return int(answer["StatusCode"])
-
-    def says(self, name: str) -> str:
-        sock, rest = self.engine.api.stream("GET", f"/containers/{name}/logs", {"stdout": 1, "stderr": 1})
-        with sock:
-            while part := sock.recv(65536):
-                rest += part
-        return rest.decode(errors="replace")
-
-    def runs(self, name: str, commands: list[str]) -> str:
-        """A job in that container, which sees its image and ends as the container does; what it printed."""
-        task = str(uuid.uuid4())
-        spec = {"id": task, "commands": commands, "env": {"OURS": "said"}}
-        self.plane.want(task, "run", spec=spec)
-        try:
-            report = self.plane.exited(task)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}; the container: {self.says(name)}") from None
-        assert report["exit_status"] == 7, report
-        self.plane.want(task, "remove")
-        assert self.ended(name) == 7, self.says(name)
-        return self.plane.logs[task].decode()
 
 
 @pytest.fixture
 def provider(docker_engine: DockerEngine) -> Iterator[Provider]:
-    try:
-        provider = Provider(docker_engine)
-    except NotHere as problem:
-        pytest.skip(str(problem))
-    yield provider
-    for name in provider.made:
-        docker_engine.api.remove(name)
-    provider.server.stop()
+    yield from selling(docker_engine)
 
 
 SHELL = ["/bin/sh", "-c", JOB]
@@ -153,11 +60,7 @@ def test_a_user_without_a_name_and_a_root_that_is_read_only(provider: Provider) 
 
 def test_an_image_without_a_shell_runs_from_a_mounted_folder(provider: Provider, tmp_path: Path) -> None:
     """As in Kubernetes: another container fills the folder first."""
-    mounts = {"Binds": [f"{tmp_path}:{container_script.MOUNTED}"]}
-    first = provider.sell(applets_image(), env={"DSTACK_PREPARE": container_script.MOUNTED}, **mounts)
-    assert provider.ended(first) == 0, provider.says(first)
-    (tmp_path / "dstack-agent").mkdir()
-    (tmp_path / "dstack-agent").chmod(0o777)
+    mounts = provider.prepares(tmp_path)
     if not shutil.which("gcc"):
         pytest.skip("there is no gcc to make a static program with")
     image = distroless_image()

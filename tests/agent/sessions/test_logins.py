@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.agent.kernel.tasks import TaskFolder, take_lock
 from chalicelib.agent.runtimes import accounts
-from chalicelib.agent.sessions import login_connections, logins
+from chalicelib.agent.sessions import login_connections, logins, openssh
 from tests.agent.desk import Runtime
 
 
@@ -34,9 +34,9 @@ def test_a_server_gets_its_lock_whoever_asks_at_that_moment_whether_it_lives(tmp
 
 def test_programs_are_found_whatever_path_the_agent_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert logins.program("sh").endswith("/sh")
+    assert openssh.program("sh").endswith("/sh")
     with pytest.raises(logins.NoServer, match="has no no-such-program"):
-        logins.program("no-such-program")
+        openssh.program("no-such-program")
 
 
 def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_ended() -> None:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 SUPERVISOR = """
 import signal, sys
-from chalicelib.agent.sessions import logins
+from chalicelib.agent.sessions import logins, openssh
 from chalicelib.agent.kernel.tasks import TaskFolder
 
 class Runtime:
@@ -38,7 +38,7 @@ class Runtime:
             raise LookupError("the job has gone")
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored
-logins.PLACES = sys.argv[2]
+openssh.PLACES = sys.argv[2]
 logins.LINGER = float(sys.argv[3])
 begun = logins.begin(TaskFolder(sys.argv[1], "t"), Runtime())
 begun.settle()
@@ -383,11 +383,13 @@ def test_a_host_without_a_server_says_so(served: Served) -> None:
 
 
 def test_where_the_host_is_the_jobs_container_its_image_is_what_lacks_one(served: Served) -> None:
+    """And no carrier can be fetched."""
     (served.bin / "sshd").unlink()
     served.folder.create({"runtime": "inside", "spec": {"authorized_keys": [KEY]}})
     served.begin()
     served.over()
-    assert served.told["ssh"]["problem"].startswith("attaching isn't possible: this image has no sshd; install")
+    problem = served.told["ssh"]["problem"]
+    assert problem.startswith("attaching isn't possible: this image has no sshd, and this control plane has no carrier")
 
 
 def test_a_key_that_cant_be_made_is_told_in_the_tools_words(served: Served) -> None:
