@@ -1,0 +1,16 @@
+"""A fake cluster, held to a real server's OpenAPI document and to two real clients.
+
+`cluster`      all of it, in one process, by the test's clock: start here.
+`schema`       kinds and their fields, of the document `kubernetes.json` (README.md says where that is from);
+               `quantities` are amounts, `selectors` those of labels and fields.
+`store`        objects, versions and their history; `operations` is what verbs do to them (`patches`, `applying`).
+`defaults`, `validation`, `admission`   what the server adds to an object and what it refuses: `quotas`, `security`.
+`api`          requests to answers: `discovery`, `rbac`, `watching`, `streams` (logs, exec, ports; `websocket`),
+               `errors`; `faults` is how it misbehaves, `transport` its socket.
+`scheduler`    where pods go; `requests` is what they ask for. `controllers` are those of nodes, claims and owners.
+`kubelet`      what becomes of pods on a node, by a runtime: `scripted` by a test.
+
+What it doesn't have is answered with 404, 405, 422 or 501, never accepted and ignored: controllers of workloads
+(Deployments, Jobs), custom resources, storage of more than its memory, probes, SPDY, `attach`, disruption budgets,
+scopes of quotas, foreground deletion, native gangs, DRA.
+"""

@@ -1,0 +1,244 @@
+"""A cluster: an API server, and what makes its objects come true. All in one process, by the test's clock.
+
+    cluster = Cluster(clock.now)
+    cluster.add_node("gpu-1", cpu="16", memory="128Gi", **{"nvidia.com/gpu": "8"})
+    with cluster.serving():
+        client = kubernetes.config.new_client_from_config_dict(cluster.kubeconfig())
+
+Whatever is due happens with the next request, or before the next event of a watch; `settle` asks for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from chalicelib.domain.instants import Micros
+from tests.backends.fakes.script import Call
+from tests.backends.kubernetes.fake import controllers, defaults, quotas
+from tests.backends.kubernetes.fake.admission import Admission
+from tests.backends.kubernetes.fake.api import Api
+from tests.backends.kubernetes.fake.faults import Faults
+from tests.backends.kubernetes.fake.kubelet import Kubelet, Runtime
+from tests.backends.kubernetes.fake.rbac import ADMIN, Users
+from tests.backends.kubernetes.fake.scheduler import Scheduler
+from tests.backends.kubernetes.fake.schema import Object, of_kind, resources
+from tests.backends.kubernetes.fake.scripted import Scripted
+from tests.backends.kubernetes.fake.store import Store, copied, date
+from tests.backends.kubernetes.fake.transport import Server, certificate
+
+NEVER: Micros = 1 << 62
+TOKEN = "admin-token"
+
+
+class Cluster:
+    def __init__(self, now: Callable[[], Micros], name: str = "test", runtime: Runtime | None = None) -> None:
+        self.now, self.name = now, name
+        self.store = Store(now, name)
+        self.users = Users({TOKEN: ADMIN})
+        self.admission = Admission(self.store)
+        self.faults = Faults()
+        self.calls: list[Call] = []
+        self.scheduler = Scheduler(self)
+        self.binder = controllers.Binder(self)
+        self.scripted = Scripted(now)
+        self.kubelet = Kubelet(self, runtime or self.scripted)
+        self.nodes = controllers.Nodes(self)
+        self.load_balancer = ""  # the address that a service of this type gets; empty: the cluster has none
+        self.closing = False
+        self.api = Api(self)
+        self._settled, self._due = -1, NEVER
+        self._settling = threading.local()
+        for each in ("default", "kube-system"):
+            self.add_namespace(each)
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    def add(self, kind: str, name: str, namespace: str = "", **parts: Any) -> Object:
+        """An object as it is, past all checks."""
+        of = resources().get(kind) or of_kind(kind)
+        labels = parts.pop("metadata", {})
+        meta = {"name": name, **({"namespace": namespace} if namespace else {}), **labels}
+        given = {"apiVersion": of.api_version, "kind": of.kind, "metadata": meta, **parts}
+        defaults.set_in(given)
+        given |= {"status": parts["status"]} if "status" in parts else {}
+        with self.store.changed:
+            return self.store.add(of, self.store.prepared(copied(given)))
+
+    def add_namespace(self, name: str, **labels: str) -> None:
+        self.add("Namespace", name, metadata={"labels": labels})
+        self.settle()
+
+    def add_node(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        **allocatable: str,
+    ) -> Object:
+        """A node that is ready. Resources are named as in the API, `-` written as `_`: `ephemeral_storage`."""
+        has = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+        has |= {key.replace("_", "-"): value for key, value in allocatable.items()}
+        own = {"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+        number = len(self.store.all("nodes")) + 1
+        status = {
+            "capacity": has,
+            "allocatable": has,
+            "conditions": [controllers.ready(date(self.now()))],
+            "addresses": [{"type": "InternalIP", "address": f"10.0.0.{number}"}, {"type": "Hostname", "address": name}],
+            "nodeInfo": _node_info({**own, **(labels or {})}["kubernetes.io/arch"]),
+        }
+        spec = {"taints": taints} if taints else {}
+        return self.add("Node", name, metadata={"labels": {**own, **(labels or {})}}, spec=spec, status=status)
+
+    def pod(self, name: str, namespace: str = "default") -> Object:
+        self.settle()
+        return self.store.get(of_kind("Pod"), namespace, name)
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Whatever is due happens."""
+        with self.store.changed:
+            if getattr(self._settling, "now", False):
+                return
+            if self.store.version == self._settled and self.now() < self._due:
+                return
+            self._settling.now = True
+            try:
+                while True:
+                    before = self.store.version
+                    self._due = min((NEVER, *self._round()))
+                    if self.store.version == before:
+                        break
+                self._settled = before
+            finally:
+                self._settling.now = False
+
+    def _round(self) -> Iterator[Micros]:
+        yield self.nodes.settle()
+        controllers.collect_garbage(self)
+        controllers.end_namespaces(self)
+        controllers.balance_loads(self)
+        yield self.binder.settle()
+        self.scheduler.settle()
+        yield self.kubelet.settle()
+        quotas.settle(self.store, resources())
+
+    def wake(self) -> None:
+        """What is due has changed, though no object has."""
+        with self.store.changed:
+            self._settled = -1
+            self.store.changed.notify_all()
+
+    def condition(self, given: Object, kind: str, status: str, reason: str = "", message: str = "") -> bool:
+        """Sets a condition of an object; was it another?"""
+        given = (
+            self.store.find(
+                of_kind(given["kind"]).plural, given["metadata"].get("namespace", ""), given["metadata"]["name"]
+            )
+            or given
+        )
+        conditions = given["status"].get("conditions", [])
+        old = next((each for each in conditions if each["type"] == kind), None)
+        now = date(self.now())
+        since = old["lastTransitionTime"] if old and old["status"] == status else now
+        new = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+        new |= {key: each for key, each in (("reason", reason), ("message", message)) if each}
+        if new == old:
+            return False
+        kept = [each for each in conditions if each["type"] != kind]
+        self.store.change(given, status={"conditions": [*kept, new]})
+        return True
+
+    def disrupt(self, pod: Object, reason: str, message: str) -> Object:
+        """Says that the pod is ended by the cluster and not by itself."""
+        self.condition(pod, "DisruptionTarget", "True", reason, message)
+        return self.store.get(of_kind("Pod"), pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+    def event(self, about: Object, reason: str, message: str, kind: str = "Normal", source: str = "") -> None:
+        """The same again is counted."""
+        meta, now = about["metadata"], date(self.now())
+        involved = {
+            "kind": about["kind"],
+            "namespace": meta.get("namespace", ""),
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "apiVersion": about["apiVersion"],
+            "resourceVersion": meta["resourceVersion"],
+        }
+        space = meta.get("namespace", "default")
+        for each in self.store.all("events", space):
+            if each["involvedObject"]["uid"] == meta["uid"] and (each["reason"], each["message"]) == (reason, message):
+                self.store.replace(
+                    of_kind("Event"), each, {**copied(each), "count": each["count"] + 1, "lastTimestamp": now}
+                )
+                return
+        component = source or {"Scheduled": "default-scheduler", "FailedScheduling": "default-scheduler"}.get(
+            reason, "kubelet"
+        )
+        self.add(
+            "Event",
+            f"{meta['name']}.{self.store.letters(16)}",
+            space,
+            involvedObject=involved,
+            reason=reason,
+            message=message,
+            type=kind,
+            count=1,
+            firstTimestamp=now,
+            lastTimestamp=now,
+            eventTime=None,
+            source={"component": component},
+            reportingComponent=component,
+            reportingInstance="",
+        )
+
+    # --- serving -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def serving(self, port: int = 0) -> Iterator[str]:
+        """Its address. An error of the fake's own is an answer 500, and raised at the end."""
+        server = Server(self.api, port)
+        self._url = server.url
+        try:
+            yield server.url
+        finally:
+            self.closing = True
+            self.wake()
+            server.close()
+        if server.wrong:
+            raise server.wrong[0]
+
+    def kubeconfig(self, token: str = TOKEN, namespace: str = "") -> dict[str, Any]:
+        authority = base64.b64encode(certificate()[0]).decode()
+        context = {"cluster": self.name, "user": self.name, **({"namespace": namespace} if namespace else {})}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": self.name, "cluster": {"server": self._url, "certificate-authority-data": authority}}
+            ],
+            "users": [{"name": self.name, "user": {"token": token}}],
+            "contexts": [{"name": self.name, "context": context}],
+            "current-context": self.name,
+        }
+
+
+def _node_info(architecture: str) -> dict[str, str]:
+    return {
+        "architecture": architecture,
+        "operatingSystem": "linux",
+        "kubeletVersion": "v1.35.0",
+        "kubeProxyVersion": "",
+        "containerRuntimeVersion": "containerd://2.1.0",
+        "kernelVersion": "6.1.0",
+        "osImage": "Debian GNU/Linux 12 (bookworm)",
+        "bootID": "",
+        "machineID": "",
+        "systemUUID": "",
+    }

@@ -1,0 +1,85 @@
+"""Quotas of a namespace: what counts, what is used, and what a new object would bring over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from tests.backends.kubernetes.fake.quantities import amount, written
+from tests.backends.kubernetes.fake.requests import Amounts, effective, plus
+from tests.backends.kubernetes.fake.schema import Object, Resource
+from tests.backends.kubernetes.fake.store import Store
+
+_COUNTED = ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas")
+ENDED = ("Succeeded", "Failed")
+
+
+def counts(of: Resource, given: Object) -> Amounts:
+    """By the keys of quotas."""
+    if of.kind == "Pod" and given.get("status", {}).get("phase") in ENDED:
+        return {f"count/{of.qualified}": Decimal(1)}
+    out: Amounts = {f"count/{of.qualified}": Decimal(1)}
+    if of.plural in _COUNTED:
+        out[of.plural] = Decimal(1)
+    if of.kind == "Pod":
+        for side in ("requests", "limits"):
+            for name, value in effective(given["spec"], side).items():
+                out[f"{side}.{name}"] = value
+                if side == "requests":
+                    out[name] = value
+    elif of.kind == "PersistentVolumeClaim":
+        out["requests.storage"] = amount(given["spec"]["resources"]["requests"]["storage"])
+    elif of.kind == "Service" and given["spec"]["type"] in ("LoadBalancer", "NodePort"):
+        out[f"services.{given['spec']['type'].lower()}s"] = Decimal(1)
+    return out
+
+
+def used(store: Store, namespace: str, keys: Iterable[str], resources: Mapping[str, Resource]) -> Amounts:
+    total: Amounts = {}
+    for plural, of in resources.items():
+        if of.namespaced:
+            for each in store.all(plural, namespace):
+                total = plus(total, counts(of, each))
+    return {key: total.get(key, Decimal(0)) for key in keys}
+
+
+def exceeded(store: Store, of: Resource, given: Object) -> str:
+    """Why the quotas of its namespace refuse it; empty if they don't."""
+    from tests.backends.kubernetes.fake.schema import resources
+
+    asked = counts(of, given)
+    for quota in store.all("resourcequotas", given["metadata"]["namespace"]):
+        name, hard = quota["metadata"]["name"], quota.get("spec", {}).get("hard", {})
+        if of.kind == "Pod":
+            needed = [
+                key
+                for key in sorted(hard)
+                if key.removeprefix("requests.") in ("cpu", "memory") or key.startswith("limits.")
+            ]
+            if missing := [key for key in needed if key not in asked]:
+                return f"failed quota: {name}: must specify {','.join(missing)}"
+        before = used(store, given["metadata"]["namespace"], hard, resources())
+        over = [key for key in sorted(hard) if asked.get(key) and before[key] + asked[key] > amount(hard[key])]
+        if over:
+            parts = {
+                "requested": {key: asked[key] for key in over},
+                "used": {key: before[key] for key in over},
+                "limited": {key: amount(hard[key]) for key in over},
+            }
+            told = (
+                f"{part}: {','.join(f'{key}={shown(key, each)}' for key, each in of.items())}"
+                for part, of in parts.items()
+            )
+            return f"exceeded quota: {name}, {', '.join(told)}"
+    return ""
+
+
+def shown(key: str, value: Decimal) -> str:
+    return written(value, binary=key.rpartition(".")[2] in ("memory", "storage", "ephemeral-storage"))
+
+
+def settle(store: Store, resources: Mapping[str, Resource]) -> None:
+    for quota in store.all("resourcequotas"):
+        hard = quota.get("spec", {}).get("hard", {})
+        found = used(store, quota["metadata"]["namespace"], hard, resources)
+        store.change(quota, status={"hard": hard, "used": {key: shown(key, each) for key, each in found.items()}})
