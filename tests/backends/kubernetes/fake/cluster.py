@@ -80,7 +80,7 @@ class Cluster:
         taints: list[dict[str, str]] | None = None,
         **allocatable: str,
     ) -> Object:
-        """A node that is ready. Resources are named as in the API, `-` written as `_`: `ephemeral_storage`."""
+        """A node that is ready. Resources are named as in the API, with an underscore for a hyphen."""
         has = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
         has |= {key.replace("_", "-"): value for key, value in allocatable.items()}
         own = {"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
