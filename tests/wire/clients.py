@@ -122,34 +122,30 @@ class Driver:
 
 
 class Client:
-    """One of the two, with a process that is there for all cases but those that need a fresh one."""
+    """One of the two, with one process for all cases. Its `home` is a link to that of the case, for the genuine client
+    looks where its home is only as it starts."""
 
-    def __init__(self, kind: str, recorder: Recorder, far: Far) -> None:
-        self.kind, self.recorder, self.far = kind, recorder, far
-        self.driver = Driver(kind, environment(Path("/nonexistent"), "none"))
+    def __init__(self, kind: str, recorder: Recorder, far: Far, home: Path) -> None:
+        self.kind, self.recorder, self.far, self.home = kind, recorder, far, home
+        self.driver = Driver(kind, environment(self.home, "none"))
 
-    def run(self, case: Case, folder: Path) -> Sent:
-        """The case in `folder`, which `lay_out` has filled."""
+    def run(self, case: Case, folder: Path, *, stays: bool = False) -> Sent:
+        """The case in `folder`, which `lay_out` has filled; as a child of the process, unless it `stays`."""
         token = f"{self.kind}-{case.name}"
         path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"} if case.git else {}
         said = {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()}
-        env = environment(folder / "home", token) | self.far.variables | path | said
+        self.home.unlink(missing_ok=True)
+        self.home.symlink_to(folder / "home")
         job = {
             "argv": [word.replace("{folder}", str(folder)) for word in case.argv],
             "cwd": str(folder / "work"),
-            "env": env,
+            "env": environment(self.home, token) | self.far.variables | path | said,
             "output": str(folder / f"{self.kind}.txt"),
             "input": str(folder / "work" / case.path) if case.given == "-" else None,
+            "stays": stays,
         }
         self.recorder.expect(token, case)
-        if case.fresh:
-            driver = Driver(self.kind, env)
-            try:
-                status = driver.run(job)
-            finally:
-                driver.close()
-        else:
-            status = self.driver.run(job)
+        status = self.driver.run(job)
         output = (folder / f"{self.kind}.txt").read_text(encoding="utf-8", errors="replace")
         return Sent(status, output, self.recorder.taken(token))
 
@@ -158,8 +154,8 @@ class Client:
 
 
 @contextmanager
-def client(kind: str, recorder: Recorder, far: Far) -> Iterator[Client]:
-    one = Client(kind, recorder, far)
+def client(kind: str, recorder: Recorder, far: Far, home: Path) -> Iterator[Client]:
+    one = Client(kind, recorder, far, home)
     try:
         yield one
     finally:

@@ -5,7 +5,9 @@
 
 Standard input brings one job a line, `{"argv", "cwd", "env", "output", "input"}`; standard output answers each with
 `{"status"}`, negative for a signal. A child tells which modules it had to import, and the parent imports them too, so
-that the next child finds them there. Standard library only: it runs in the environment of whichever client it drives.
+that the next child finds them there. A job with `"stays": true` runs in the parent itself: what a command line builds
+once (models, parsers, patterns) is then there for every child. Standard library only: it runs in the environment of
+whichever client it drives.
 """
 
 import gc
@@ -15,6 +17,7 @@ import os
 import runpy
 import signal
 import sys
+import threading
 import traceback
 
 SECONDS = 60
@@ -29,32 +32,56 @@ def entry_point(kind, path):
     return importlib.import_module("cli.main").main
 
 
-def child(main, job, told):
-    """What the forked process does; it never comes back."""
-    signal.alarm(SECONDS)
-    before = set(sys.modules)
+def command(main, job):
+    """Runs the command line in this process. Its status."""
     sink = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for descriptor in (1, 2):
-        os.dup2(sink, descriptor)
-    os.dup2(os.open(job["input"] or os.devnull, os.O_RDONLY), 0)
+    source = os.open(job["input"] or os.devnull, os.O_RDONLY)
+    for opened, descriptors in ((sink, (1, 2)), (source, (0,))):
+        for descriptor in descriptors:
+            os.dup2(opened, descriptor)
+        os.close(opened)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     os.environ.clear()
     os.environ.update(job["env"])
     os.chdir(job["cwd"])
     sys.argv = ["dstack", *job["argv"]]
-    status = 0
     try:
         main()
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code)
-        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+        return end.code if isinstance(end.code, int) else int(bool(end.code))
     except BaseException:
         traceback.print_exc()
-        status = 1
+        return 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+    return 0
+
+
+def stay(main, job):
+    """Runs it in the parent, which afterwards is as before but for its memory."""
+    descriptors, environment = [os.dup(each) for each in (0, 1, 2)], dict(os.environ)
+    status = command(main, job)
+    for number, kept in enumerate(descriptors):
+        os.dup2(kept, number)
+        os.close(kept)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir("/")
+    assert threading.active_count() == 1, "a child would lack this thread, and wait for what it holds"
+    gc.collect()
+    return status
+
+
+def child(main, job, told):
+    """What the forked process does; it never comes back."""
+    signal.alarm(SECONDS)
+    before, status = set(sys.modules), 1
+    try:
+        status = command(main, job)
+    finally:
         os.write(told, json.dumps(sorted(set(sys.modules) - before)).encode())
         os._exit(status)
 
@@ -80,8 +107,9 @@ def run(main, job):
 
 if __name__ == "__main__":
     entry = entry_point(sys.argv[1], sys.argv[2])
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    answers, jobs = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
-    for line in sys.stdin:
-        answers.write(json.dumps({"status": run(entry, json.loads(line))}) + "\n")
+    for line in jobs:
+        job = json.loads(line)
+        answers.write(json.dumps({"status": (stay if job.get("stays") else run)(entry, job)}) + "\n")
         answers.flush()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from tests.wire.differences import DIFFERENCES, KINDER, OTHERWISE, STRICTER
 from tests.wire.far import Far
 from tests.wire.recorder import Recorder
 
-PAIRS = 2  # of processes, each of which takes the next case
 PLACE = re.compile(r"^\S+\.ya?ml:\d+:\d+: ", re.MULTILINE)
 PROVEN = {one.case(number).name: one for number, one in enumerate(DIFFERENCES, start=1)}
 CASES = {case.name: case for case in corpus()}
@@ -35,48 +32,32 @@ class Both:
     ours: Sent
 
 
-@dataclass
-class Runs:
-    """Every case through both clients, by a few pairs of processes side by side."""
-
-    folder: Path
-    recorder: Recorder
-    far: Far
-    done: dict[str, Both] = field(default_factory=dict)
-    waiting: SimpleQueue[Case] = field(default_factory=SimpleQueue)
-
-    def work(self) -> None:
-        with client("peer", self.recorder, self.far) as peer, client("ours", self.recorder, self.far) as ours:
-            while True:
-                try:
-                    case = self.waiting.get_nowait()
-                except Empty:
-                    return
-                folder = self.folder / case.name
-                lay_out(case, folder, self.recorder.url)
-                self.done[case.name] = Both(peer.run(case, folder), ours.run(case, folder))
-
-    def take(self, cases: list[Case]) -> None:
-        for case in cases:
-            self.waiting.put(case)
-        pairs = [threading.Thread(target=self.work) for _ in range(PAIRS)]
-        for pair in pairs:
-            pair.start()
-        for pair in pairs:
-            pair.join()
+def played(cases: list[Case], folder: Path) -> dict[str, Both]:
+    """Every case through both clients. One of each theme goes first and once more: what the clients build for it stays
+    for all the others."""
+    first = {case.name.rpartition("-")[0]: case for case in reversed(cases)}
+    done = {}
+    with (
+        Recorder() as recorder,
+        Far(folder) as far,
+        client("peer", recorder, far, folder / "home") as peer,
+        client("ours", recorder, far, folder / "home") as ours,
+    ):
+        for case, stays in [*((case, True) for case in first.values()), *((case, False) for case in cases)]:
+            place = folder / case.name
+            shutil.rmtree(place, ignore_errors=True)
+            lay_out(case, place, recorder.url)
+            done[case.name] = Both(peer.run(case, place, stays=stays), ours.run(case, place, stays=stays))
+    return done
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Both]]:
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Both]:
     if not (PEER / "dstack").exists():
         reason = "the genuine client isn't installed here; `make test` installs it into .venvs/peer"
         pytest.fail(reason) if os.environ.get("REQUIRE_REAL") else pytest.skip(reason)
     wanted = {item.callspec.params["name"] for item in request.session.items if _is_case(item)}
-    folder = tmp_path_factory.mktemp("wire")
-    with Recorder() as recorder, Far(folder) as far:
-        found = Runs(folder, recorder, far)
-        found.take([CASES[name] for name in sorted(wanted)])
-        yield found.done
+    return played([CASES[name] for name in sorted(wanted)], tmp_path_factory.mktemp("wire"))
 
 
 def _is_case(item: pytest.Item) -> bool:

@@ -6,8 +6,8 @@ Beside the configuration a case may have `flags` (one line of shell), `env` (`{u
 
 With `git` the folder is a checkout of `{far}`, a repository that anybody may read, after the shell's lines `before`;
 `{closed}` is the same one behind a token, `{ssh}` behind a key, `~/good`. `stored` are credentials that the server has
-for it. What is `submitted` is answered with a plan and goes on to the end. Where the genuine client looks at the home
-folder as it starts, a case needs a `fresh` process. `command` is what is called instead of `apply`.
+for it. What is `submitted` is answered with a plan and goes on to the end. `command` is what is called instead of
+`apply`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Case:
     before: str = ""
     stored: Mapping[str, str | None] | None = None
     submitted: bool = False
-    fresh: bool = False
     command: str = "apply"
 
     @property
