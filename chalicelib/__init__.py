@@ -19,6 +19,7 @@
 `hosts`            effects: hosts that people own: logging in over SSH, setting them up, clearing them again.
 `store`            effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
 `carrier`          effects: a Python for the agent in containers whose image has none, made of Debian's packages.
+`registries`       effects: what registries of images say about an image.
 `catalog`          offers as snapshots with their age, and what markets answer that have no lists.
 `engine`           the shell: due, load, decide, lint, commit, execute; `engine/kinds.py` is the table of nouns.
     `effects`      what a committed plan does outside: machines, volumes, workflows, certificates

@@ -108,6 +108,11 @@ class JobSpec(Value):
     isolated: bool = False  # its user may not share the agent's user; clients ignore it
     user_permitted: bool = False  # `user` may be a user of its host, where it is a plain process; clients ignore it
 
+    @property
+    def runs_entry_point(self) -> bool:
+        """Does it run what its image itself runs?"""
+        return not (self.commands or self.after)
+
 
 def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
     """The fields in which a node's spec differs from that of its group's first node."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Swept
     from chalicelib.hosts.connection import HostLogin
+    from chalicelib.registries.client import Registries
 
 
 def install_id(key: bytes) -> str:
@@ -99,6 +100,7 @@ class Root:
             ports.server_url,
             lambda: self._program,
             self.carrier,
+            self._registries.command,
             self._performers,
             executions=ports.workflows,
             seal=ports.seal,
@@ -158,6 +160,12 @@ class Root:
         from chalicelib.usecases.agents.downloads import publish
 
         return publish(self.ports.blobs, build())
+
+    @cached_property
+    def _registries(self) -> Registries:
+        from chalicelib.registries.client import Registries
+
+        return Registries()
 
     def carrier(self, architecture: str) -> str:
         """The digest of the carrier for new containers on x86 or arm, which `make carriers` made; empty if it

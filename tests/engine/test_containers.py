@@ -25,7 +25,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
-from chalicelib.errors import Throttled
+from chalicelib.errors import BackendError, ContainerFailed, Throttled
 from chalicelib.planning.jobs.jobs import agent_task
 from chalicelib.planning.kernel.plan import Effect
 from chalicelib.store import nouns
@@ -42,6 +42,8 @@ class Plane:
     def __init__(self, folder: Path) -> None:
         self.script = Script(end=0)
         self.carriers: dict[str, str] | None = {"x86": "c-86", "arm": ""}
+        self.image_command: tuple[str, ...] | BackendError = ("/entry", "a b")
+        self.looked_up: list[tuple[str, RegistryLogin | None, str]] = []
         self.cloud = FakeCloud(self.now, script=self.script, facts=FACTS.with_(containers=True))
         self.accounts = Accounts([Account.made(self.cloud)])
         self.rig = Rig.at(folder, backends=self.accounts)
@@ -62,6 +64,7 @@ class Plane:
             plane.install_key,
             "http://plane",
             carrier=self.carrier,
+            image_command=self.look_up,
             seal=plane.seal,
         )
         loader = Loader(Reader(world.store), catalog, self.accounts)
@@ -76,6 +79,12 @@ class Plane:
         if self.carriers is None:
             raise Throttled("the Python for images without one is being made", retry_after=10.0)
         return self.carriers[architecture]
+
+    def look_up(self, image: str, login: RegistryLogin | None, architecture: str) -> tuple[str, ...]:
+        self.looked_up.append((image, login, architecture))
+        if isinstance(self.image_command, BackendError):
+            raise self.image_command
+        return self.image_command
 
     def submit(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -289,3 +298,55 @@ def test_an_image_that_never_starts_is_retried_less_and_less_often_and_not_for_e
     assert (plane.run["status"], plane.run["termination_reason"]) == ("failed", "retry_limit_exceeded")
     assert 3 < len(plane.run["jobs"][0]["job_submissions"]) < 15
     assert plane.cloud.resources() == []
+
+
+ITS_OWN = {"image": "example.com/team/app:1", "commands": []}
+
+
+def test_a_job_without_commands_runs_what_its_image_runs(plane: Plane) -> None:
+    plane.secret("hunter2")
+    plane.order(**PRIVATE, commands=[])
+    plane.act()
+    login = RegistryLogin("team", "hunter2")
+    assert plane.looked_up == [("example.com/team/trainer:1", login, "x86")]
+    assert "/entry" not in str(plane.container), "the provider isn't told what the job runs"
+    task = agent_task(plane.job, Reader(plane.rig.world.store).job_spec(plane.job), plane.instance, "main")
+    assert (task["commands"], task["shell"]) == (["/entry", "a b"], None)
+
+
+def test_a_repeated_request_runs_the_same_though_the_image_has_changed(plane: Plane) -> None:
+    plane.order(**ITS_OWN)
+    plane.script.faults.append(Fault("create", "Transient", "before"))
+    plane.act()
+    plane.image_command = ("/other",)
+    plane.later(60)
+    plane.act()
+    assert plane.instance.status is InstanceStatus.provisioning and plane.instance.image_command == ("/entry", "a b")
+    assert len(plane.looked_up) == 1
+
+
+def test_a_job_with_commands_needs_no_registry(plane: Plane) -> None:
+    plane.image_command = ContainerFailed("nobody should ask")
+    plane.order(image="example.com/team/app:1")
+    plane.act()
+    assert plane.looked_up == [] and plane.container
+
+
+def test_an_image_that_cant_be_looked_up_ends_the_job_with_the_reason(plane: Plane) -> None:
+    plane.image_command = ContainerFailed("The image example.com/team/app:1 doesn't exist in example.com.")
+    plane.order(**ITS_OWN)
+    plane.act()
+    assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
+    assert plane.job.message == "The image example.com/team/app:1 doesn't exist in example.com."
+    assert plane.cloud.resources() == []
+
+
+def test_a_registry_that_is_busy_is_asked_again(plane: Plane) -> None:
+    plane.image_command = Throttled("example.com answers 429", retry_after=20.0)
+    plane.order(**ITS_OWN)
+    plane.act()
+    assert plane.cloud.resources() == [] and plane.instance.status is InstanceStatus.pending
+    plane.image_command = ("/entry",)
+    plane.later(20)
+    plane.act()
+    assert plane.instance.image_command == ("/entry",) and plane.container

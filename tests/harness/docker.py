@@ -193,11 +193,20 @@ def bring(engine: DockerEngine, image: Image) -> None:
     """The image, unless the engine has it."""
     if engine.api.image(image.name):
         return
-    repo, _, tag = image.name.partition(":")
+    repo, _, tag = image.name.rpartition(":")
     query = urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag), *(("changes", line) for line in image.changes)])
     with image.archive.open("rb") as body:
         headers = {"Content-Type": "application/x-tar", "Content-Length": str(image.archive.stat().st_size)}
         engine.api.call("POST", f"/images/create?{query}", body=body, headers=headers, timeout=120.0)
+
+
+def push(engine: DockerEngine, image: Image) -> None:
+    """To the registry that it is named after, in the engine's network."""
+    repo, _, tag = image.name.rpartition(":")
+    for line in engine.api.lines(
+        "POST", f"/images/{repo}/push", {"tag": tag}, {"X-Registry-Auth": "e30="}, lambda: None
+    ):
+        assert "error" not in line, line
 
 
 @contextlib.contextmanager

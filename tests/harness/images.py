@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -50,10 +51,14 @@ class Image:
     env: Mapping[str, str]
     command: str
     working_dir: str = ""
+    entry_point: tuple[str, ...] = ()
+    user: str = ""
 
     @property
     def changes(self) -> list[str]:
         where = [f"WORKDIR {self.working_dir}"] if self.working_dir else []
+        where += [f"ENTRYPOINT {json.dumps(self.entry_point)}"] if self.entry_point else []
+        where += [f"USER {self.user}"] if self.user else []
         return [*(f'ENV {name}="{value}"' for name, value in self.env.items()), f'CMD ["{self.command}"]', *where]
 
 

@@ -3,6 +3,10 @@
 The job's spec doesn't change, but the secrets to which its registry's login refers may, and so may the carriers that
 bring Python. So the instance keeps those of the first request, the login sealed, until the container is accepted: a
 repeated request is the same.
+
+The agent takes the place of the image's own entry point. A job without commands runs that entry point all the same; its
+registry says what it is, before the container is requested, and the instance keeps it. All else of the image is in the
+container: its user, its environment, its working folder.
 """
 
 from __future__ import annotations
@@ -50,6 +54,8 @@ class Containers:
         spec = self._read.job_spec(job)
         mounts = self._mounts(job)
         found = self._requested(instance, job, spec)
+        if found is not None and spec.runs_entry_point and not found.image_command:
+            found = self._with_image_command(found, spec)
         if found is None:
             return None
         shm = spec.requirements.resources.shm_size
@@ -82,6 +88,15 @@ class Containers:
             changes["registry_login"] = self._sealed_login(instance, job, spec.registry_auth, spec.image_name)
         if not changes:
             return instance
+        return self._saved(instance, changes)
+
+    def _with_image_command(self, instance: Instance, spec: JobSpec) -> Instance | None:
+        """Raises ContainerFailed, or Throttled if the registry should be asked again."""
+        architecture = instance.offer.instance.resources.cpu_arch or "x86"
+        command = self.here.image_command(spec.image_name, self._login(instance), architecture)
+        return self._saved(instance, {"image_command": command})
+
+    def _saved(self, instance: Instance, changes: dict[str, Any]) -> Instance | None:
         saved = instance.with_(**changes)
         try:
             self.here.store.commit([nouns.put(saved)])

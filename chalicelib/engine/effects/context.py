@@ -17,6 +17,7 @@ from chalicelib.store.seal import Sealer
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
+    from chalicelib.backends.spi import RegistryLogin
     from chalicelib.domain.offer_requests import OfferRequest
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 
 def _no_market(account: Account, request: OfferRequest) -> None:
     raise Bug(f"nothing here keeps what {account.key} answers")
+
+
+def _no_registry(image: str, login: RegistryLogin | None, architecture: str) -> tuple[str, ...]:
+    raise Bug(f"nothing here reads what {image} runs")
 
 
 def _nobody(units: Iterable[str], /) -> None:
@@ -40,6 +45,7 @@ class EffectContext:
     server_url: str = ""
     program: Callable[[], str] = str  # the SHA-256 of the agent for new machines, which is served once this returns
     carrier: Callable[[str], str] = lambda architecture: ""  # of the carrier for new containers; empty: there is none
+    image_command: Callable[[str, RegistryLogin | None, str], tuple[str, ...]] = _no_registry  # also the architecture
     performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
     executions: Executions | None = None  # None: passes drive every workflow
     seal: Sealer | None = None

@@ -303,6 +303,7 @@ def agent_task(
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
     shm = spec.requirements.resources.shm_size
+    commands = [neighbours.filled(nodes.filled(command), known) for command in spec.commands]
     own = job.project_id == instance.project_id  # jobs of others get no folders of the host, not even optional ones
     return {
         "id": job.id,
@@ -310,7 +311,7 @@ def agent_task(
         "project": project_name,
         "project_id": job.project_id,
         "run_name": job.run_name,
-        **_run(spec, [neighbours.filled(nodes.filled(command), known) for command in spec.commands]),
+        **_run(spec, commands or list(instance.image_command)),
         "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},
         "image": spec.image_name,
         "runtime": INSIDE if inside else spec.runtime,

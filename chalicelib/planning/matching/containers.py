@@ -22,10 +22,6 @@ _REFUSALS = {
     "job": Misfit("it is created for a job, and can't wait for one", "set the fleet's `nodes` to begin with 0"),
     "blocks": Misfit("it can't be split into blocks", "use a fleet without `blocks`"),
     "nodes": Misfit("a task on several nodes needs machines", "run it on one node, or add a backend with machines"),
-    "commands": Misfit(
-        "the agent takes the place of the image's own entry point, which isn't known here",
-        "write `commands`, or the `entrypoint`",
-    ),
     "network": Misfit(
         "replicas that reach each other need machines in one network", "add a backend with machines that have one"
     ),
@@ -40,7 +36,6 @@ _REFUSALS = {
 def needs_of_job(job: JobSpec) -> frozenset[str]:
     needs = {
         "nodes": job.jobs_per_replica > 1,
-        "commands": not (job.commands or job.after),
         "network": job.networked,
         "docker": job.docker,
         PRIVILEGED: job.privileged and not job.docker,

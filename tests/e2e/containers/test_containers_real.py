@@ -7,6 +7,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from tests.e2e.containers.cloud import ENGINE, SOLD
 from tests.e2e.hosts.network import Namespace
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
-from tests.harness.docker import DockerEngine, bring
+from tests.harness.docker import DockerEngine, bring, push
+from tests.harness.image_registry import image_registry
 from tests.harness.images import applets_image
 from tests.harness.server import PATIENCE, Server, until
 from tests.runtime.live import log_of, run_of, wait_for
@@ -101,6 +104,25 @@ def test_a_task_runs_in_its_image_and_its_container_goes_with_it(server: Server,
     assert printed(server, "work") == ["/work 0 <its own> <said> <>", "no python"]
     assert submission["job_provisioning_data"]["region"] == "sim-pods"
     nothing_left(server, docker_engine)
+
+
+def test_a_task_without_commands_runs_what_its_image_runs(
+    server: Server, docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    """As docker would: the entry point with its arguments, as the image's user, where the image says."""
+    place = Namespace(docker_engine.folder.name)
+    with image_registry(tmp_path, prefix=place.prefix, opener=place.opener()) as registry:
+        script = 'echo "$0 $* $(pwd) $(id -u):$(id -g) <$IMAGE> <$OURS>"; exit 5'
+        whole = {"entry_point": ("/bin/sh", "-c", script, "own"), "command": "an argument", "user": "77:78"}
+        image = replace(applets_image(), name=f"{registry.host}/team/own:1", **whole)
+        bring(docker_engine, image)
+        push(docker_engine, image)
+        run(server, "own", image=image.name, env={"OURS": "said"})
+        found = wait_for(server, "own", "done", "failed")
+        submission = found["latest_job_submission"]
+        assert (submission["termination_reason"], submission["exit_status"]) == ("container_exited_with_error", 5)
+        assert log_of(server, "own") == "own an argument /work 77:78 <its own> <said>\r\n"
+        nothing_left(server, docker_engine)
 
 
 def test_a_task_that_fails_ends_its_run_with_its_status(server: Server, docker_engine: DockerEngine) -> None:

@@ -43,7 +43,6 @@ def placed(offers: tuple[Offer, ...], fleet: dict[str, Any], **config: Any) -> s
         ({}, {"docker": True}, "no engine of its own can run in it, as `docker` needs (remove `docker`)"),
         ({}, {"user": "1000"}, "it can't run as another user than the image's own (remove `user`)"),
         ({}, {"resources": {"shm_size": "8GB"}}, "the size of its shared memory is fixed"),
-        ({}, {"commands": [], "image": "nginx"}, "the agent takes the place of the image's own entry point"),
         ({"blocks": 2}, {"resources": {"cpu": "1..", "memory": "1GB.."}}, "it can't be split into blocks"),
     ],
 )
@@ -57,7 +56,13 @@ def test_what_a_container_cant_have_is_refused_with_a_reason(
 
 @pytest.mark.parametrize(
     "config",
-    [{}, {"commands": [], "image": "nginx", "entrypoint": "nginx -v"}, {"image": "nginx"}, {"env": {"A": "b"}}],
+    [
+        {},
+        {"commands": [], "image": "nginx", "entrypoint": "nginx -v"},
+        {"commands": [], "image": "nginx"},
+        {"image": "nginx"},
+        {"env": {"A": "b"}},
+    ],
 )
 def test_any_other_job_runs_in_one(config: dict[str, Any]) -> None:
     assert placed((pod(), VM), {}, **config) == "pod"
