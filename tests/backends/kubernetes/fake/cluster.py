@@ -32,6 +32,7 @@ from tests.backends.kubernetes.fake.transport import Server, certificate
 
 NEVER: Micros = 1 << 62
 TOKEN = "admin-token"
+ROUNDS = 100  # of its controllers, until nothing changes any more
 
 
 class Cluster:
@@ -50,6 +51,7 @@ class Cluster:
         self.load_balancer = ""  # the address that a service of this type gets; empty: the cluster has none
         self.closing = False
         self.api = Api(self)
+        self._events: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._settled, self._due = -1, NEVER
         self._settling = threading.local()
         for each in ("default", "kube-system"):
@@ -110,11 +112,13 @@ class Cluster:
                 return
             self._settling.now = True
             try:
-                while True:
+                for _ in range(ROUNDS):
                     before = self.store.version
                     self._due = min((NEVER, *self._round()))
                     if self.store.version == before:
                         break
+                else:
+                    raise AssertionError(f"the cluster never comes to rest: {self.store.since(before)[:3]}")
                 self._settled = before
             finally:
                 self._settling.now = False
@@ -133,6 +137,7 @@ class Cluster:
         """What is due has changed, though no object has."""
         with self.store.changed:
             self._settled = -1
+            self.kubelet.look_again()
             self.store.changed.notify_all()
 
     def condition(self, given: Object, kind: str, status: str, reason: str = "", message: str = "") -> bool:
@@ -172,18 +177,20 @@ class Cluster:
             "resourceVersion": meta["resourceVersion"],
         }
         space = meta.get("namespace", "default")
-        for each in self.store.all("events", space):
-            if each["involvedObject"]["uid"] == meta["uid"] and (each["reason"], each["message"]) == (reason, message):
-                self.store.replace(
-                    of_kind("Event"), each, {**copied(each), "count": each["count"] + 1, "lastTimestamp": now}
-                )
-                return
+        known = self.store.find("events", *self._events.get((meta["uid"], reason, message), ("", "")))
+        if known is not None:
+            if known["lastTimestamp"] != now:
+                counted = {**copied(known), "count": known["count"] + 1, "lastTimestamp": now}
+                self.store.replace(of_kind("Event"), known, counted)
+            return
         component = source or {"Scheduled": "default-scheduler", "FailedScheduling": "default-scheduler"}.get(
             reason, "kubelet"
         )
+        name = f"{meta['name']}.{self.store.letters(16)}"
+        self._events[meta["uid"], reason, message] = (space, name)
         self.add(
             "Event",
-            f"{meta['name']}.{self.store.letters(16)}",
+            name,
             space,
             involvedObject=involved,
             reason=reason,

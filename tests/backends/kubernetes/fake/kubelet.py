@@ -90,6 +90,7 @@ class Kubelet:
         self._cluster, self.runtime = cluster, runtime
         self.stuck: set[str] = set()  # names of pods whose end never ends
         self._due: dict[str, tuple[str, Micros]] = {}  # by uid: the version that was looked at, and when to look again
+        self._retry: dict[tuple[str, str], Micros] = {}  # when a container is started again that didn't start
 
     # --- what a test does to a pod -----------------------------------------------------------------------------------
 
@@ -104,6 +105,10 @@ class Kubelet:
 
     def evict(self, pod: Object, message: str = "The node was low on resource: memory. ") -> None:
         self.fail(pod, "Evicted", message, disruption="TerminationByKubelet")
+
+    def look_again(self) -> None:
+        """At all pods, whatever was due."""
+        self._due = {uid: (version, 0) for uid, (version, _) in self._due.items()}
 
     # --- what it does ------------------------------------------------------------------------------------------------
 
@@ -122,8 +127,6 @@ class Kubelet:
             if now_there and now_there["metadata"]["uid"] == meta["uid"]:
                 self._due[meta["uid"]] = (now_there["metadata"]["resourceVersion"], again)
                 due = min(due, again)
-            else:
-                self._due.pop(meta["uid"], None)
         self._reap()
         return due
 
@@ -131,6 +134,8 @@ class Kubelet:
         """Pods that were removed past their kubelets, by force."""
         for uid in [each for each in self._due if each not in self._cluster.store.uids]:
             del self._due[uid]
+            for key in [each for each in self._retry if each[0] == uid]:
+                del self._retry[key]
             self.runtime.remove({"metadata": {"uid": uid}})
 
     def _pod(self, pod: Object, now: Micros) -> Micros:
@@ -208,7 +213,7 @@ class Kubelet:
             for container in spec.get("initContainers", ()):
                 if is_sidecar(container):
                     self.runtime.stop(pod, container["name"])
-        return RETRY + now if blocked else due
+        return now if blocked else due
 
     def _container(
         self,
@@ -225,18 +230,16 @@ class Kubelet:
         )
         state = old["state"]
         if "terminated" in state:
-            return self._again(pod, container, old, now, first)
+            return old, NEVER
         if "running" in state:
             found = self.runtime.look(pod, container["name"])
             if not isinstance(found, Exit):
                 return old, found
-            return self._exited(old, found, state["running"]["startedAt"], now), now
+            return self._again(pod, container, self._exited(old, found, state["running"]["startedAt"], now), now, first)
         if waits:
             return {**old, "state": {"waiting": {"reason": waits}}}, NEVER
-        since = self._due.get(pod["metadata"]["uid"], ("", 0))[1]
-        if state["waiting"].get("reason") in (*BACK_OFFS, *BACK_OFFS.values(), "CrashLoopBackOff") and now < since:
-            return old, since
-        return self._start(pod, container, old, now, first)
+        retry = self._retry.get((pod["metadata"]["uid"], container["name"]), 0)
+        return self._start(pod, container, old, now, first) if now >= retry else (old, retry)
 
     def _start(
         self, pod: Object, container: Mapping[str, Any], old: Object, now: Micros, first: bool
@@ -268,6 +271,7 @@ class Kubelet:
                     "finishedAt": date(now),
                 }
                 return {**old, "state": {"terminated": ended_so}}, now
+            self._retry[pod["metadata"]["uid"], container["name"]] = now + RETRY
             return {**old, "state": {"waiting": {"reason": shown, "message": message}}}, now + RETRY
         self._cluster.event(pod, "Pulled", f'Container image "{container["image"]}" already present on machine')
         self._cluster.event(pod, "Started", f"Started container {container['name']}")
@@ -300,6 +304,7 @@ class Kubelet:
             return old, NEVER
         message = f"back-off 10s restarting failed container={container['name']} pod={pod['metadata']['name']}"
         waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        self._retry[pod["metadata"]["uid"], container["name"]] = now + RETRY
         count = old["restartCount"] + 1
         return {**old, "state": waiting, "lastState": old["state"], "restartCount": count}, now + RETRY
 
