@@ -143,19 +143,17 @@ def test_pods_with_gates_wait(core: Any) -> None:
     assert (condition.status, condition.reason) == ("False", "SchedulingGated")
 
 
-def test_higher_priorities_take_room_back(core: Any, cluster: Cluster) -> None:
-    for name, value in (("low", 1), ("high", 100)):
+def test_higher_priorities_take_room_back_from_the_lowest(core: Any, cluster: Cluster) -> None:
+    for name, value in (("low", 1), ("middle", 50), ("high", 100)):
         cluster.add("PriorityClass", name, value=value)
     core.create_namespaced_pod(HERE, pod("big", requests={"cpu": "6"}, priorityClassName="low"))
-    core.create_namespaced_pod(HERE, pod("small", requests={"cpu": "2"}, priorityClassName="low"))
-    cluster.kubelet.stuck.add("small")
-    core.create_namespaced_pod(HERE, pod("urgent", requests={"cpu": "2"}, priorityClassName="high"))
-    victims = [each for each in core.list_namespaced_pod(HERE).items if each.metadata.name in ("big", "small")]
-    (left,) = [each for each in victims if each.metadata.deletion_timestamp is None]
-    assert len(victims) + (place(core, "urgent") is not None) == 2
-    del left
-    core.create_namespaced_pod(HERE, pod("polite", requests={"cpu": "8"}, preemptionPolicy="Never"))
-    assert place(core, "polite") is None
+    core.create_namespaced_pod(HERE, pod("small", requests={"cpu": "2"}, priorityClassName="middle"))
+    core.create_namespaced_pod(HERE, pod("urgent", requests={"cpu": "4"}, priorityClassName="high"))
+    assert [each.metadata.name for each in core.list_namespaced_pod(HERE).items] == ["small", "urgent"]
+    assert place(core, "urgent") == "one"
+    polite = pod("polite", requests={"cpu": "8"}, priorityClassName="high", preemptionPolicy="Never")
+    core.create_namespaced_pod(HERE, polite)
+    assert "Preemption is not helpful" in why(core, "polite")
 
 
 def test_claims_that_wait_for_their_first_pod(core: Any, cluster: Cluster) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from tests.backends.fakes.script import Cut
 from tests.backends.kubernetes.fake import errors
 from tests.backends.kubernetes.fake.operations import Place, Query, selection
-from tests.backends.kubernetes.fake.schema import Object
+from tests.backends.kubernetes.fake.schema import Object, Resource
 from tests.backends.kubernetes.fake.store import Change
 
 if TYPE_CHECKING:
@@ -21,26 +22,30 @@ PAUSE = 0.05  # of real time, after which a watch looks at the clock, which a te
 
 
 def lines(cluster: Cluster, at: Place, query: Query, gone: Callable[[], bool]) -> Iterator[bytes]:
-    for kind, given in _events(cluster, at, query, gone):
-        yield orjson.dumps({"type": kind, "object": given}) + b"\n"
-
-
-def _events(cluster: Cluster, at: Place, query: Query, gone: Callable[[], bool]) -> Iterator[tuple[str, Any]]:
-    store, faults = cluster.store, cluster.faults
+    """Raises a Refusal at once; the lines follow as they come."""
     if query.get("sendInitialEvents"):
-        why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        cause = errors.forbidden_field("sendInitialEvents", why.partition(" is ")[2])
-        raise errors.invalid(errors.Resource("meta.k8s.io", "", "", "ListOptions", "", False), "", [cause])
-    matches, streams = selection(at, query), faults.streams
+        cause = errors.forbidden_field("sendInitialEvents", "is forbidden for watch unless WatchList is enabled")
+        raise errors.invalid(Resource("meta.k8s.io", "", "", "ListOptions", "", False), "", [cause])
+    store, version = cluster.store, int(query.get("resourceVersion") or 0)
+    matches, began = selection(at, query), cluster.now()
+    started = [each for each in store.all(at.of.plural, at.namespace) if matches(each)] if not version else []
+    events = _events(cluster, at, query, gone, matches, (began, version or store.version, cluster.faults.streams))
+    every = itertools.chain((("ADDED", each) for each in started), events)
+    return (orjson.dumps({"type": kind, "object": given}) + b"\n" for kind, given in every)
+
+
+def _events(
+    cluster: Cluster,
+    at: Place,
+    query: Query,
+    gone: Callable[[], bool],
+    matches: Callable[[Object], bool],
+    start: tuple[Micros, int, int],
+) -> Iterator[tuple[str, Any]]:
+    store, faults = cluster.store, cluster.faults
+    marked, followed, streams = start
     bookmarks = query.get("allowWatchBookmarks") == "true"
-    seconds = int(query.get("timeoutSeconds") or 1800)
-    deadline, marked = cluster.now() + seconds * SECOND, cluster.now()
-    version = int(query.get("resourceVersion") or 0)
-    with store.changed:
-        started = [each for each in store.all(at.of.plural, at.namespace) if matches(each)] if not version else []
-        followed = version or store.version
-    for each in started:
-        yield "ADDED", each
+    deadline = marked + int(query.get("timeoutSeconds") or 1800) * SECOND
     while True:
         with store.changed:
             cluster.settle()
@@ -56,8 +61,8 @@ def _events(cluster: Cluster, at: Place, query: Query, gone: Callable[[], bool])
                 store.changed.wait(PAUSE)
                 continue
         followed = latest
-        for each in changes:
-            if each.plural == at.of.plural and (event := _event(each, at, matches)):
+        for change in changes:
+            if change.plural == at.of.plural and (event := _event(change, at, matches)):
                 yield event
                 if faults.repeats:
                     yield event
@@ -78,9 +83,7 @@ def _event(change: Change, at: Place, matches: Callable[[Object], bool]) -> tupl
     before = change.old is not None and matches(change.old)
     if change.new is None:
         return ("DELETED", one) if before else None
-    after = matches(change.new)
-    if not after:
-        assert change.old is not None or not before
+    if not matches(change.new):
         return ("DELETED", _at_version(change.old, change.new)) if before and change.old else None
     return ("MODIFIED" if before else "ADDED", change.new)
 
