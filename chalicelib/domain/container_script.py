@@ -59,7 +59,7 @@ print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
 fi
 }
 get() {
-have curl || have wget || have python3 || have python || have perl ||
+have curl || have wget || have python3 || have python || perl -MHTTP::Tiny -e1 2>&- ||
 lacks "neither curl, wget, python nor perl to fetch $1 with: add one of them"
 waited=0 pause=1
 while :; do

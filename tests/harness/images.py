@@ -245,6 +245,43 @@ def _compile(program: Path, name: str, *compiler: str, source: str = HELLO) -> N
         run(*compiler, f'-DFROM="{name}"', "-O2", "-o", str(program), f"{folder}/hello.c")
 
 
+LINKED = ("bin", "sbin", "lib", "lib64")  # in Debian, into /usr
+ESSENTIAL = (
+    *("base-files", "base-passwd", "bash", "coreutils", "dash", "debianutils", "findutils", "grep", "gzip", "hostname"),
+    *("libc-bin", "mawk", "ncurses-base", "perl-base", "sed", "tar", "util-linux"),
+)
+
+
+def debian_image(*more: str, name: str = "test/debian:1") -> Image:
+    """What every Debian has, from this machine's files: a locked root, no Python, nothing to fetch with. `more`:
+    packages to add. NotHere if this machine isn't a Debian that has them."""
+
+    def make(root: Path) -> None:
+        for folder in (*(f"usr/{name}" for name in LINKED), "etc", "tmp", "proc", "dev", "run", "root"):
+            (root / folder).mkdir(parents=True)
+        (root / "tmp").chmod(0o1777)
+        for folder in LINKED:
+            (root / folder).symlink_to(f"usr/{folder}")
+        done = subprocess.run(["dpkg", "-L", *ESSENTIAL, *more], capture_output=True, text=True)
+        if done.returncode:
+            raise NotHere(f"these packages aren't here: {done.stderr.strip()}")
+        listed = [Path(line) for line in done.stdout.splitlines() if line.startswith("/")]
+        chosen = [path for path in listed if not path.is_relative_to("/usr/share") or "base-passwd" in path.parts]
+        programs = [path for path in chosen if path.is_file() and os.access(path, os.X_OK) and not path.is_symlink()]
+        for path in [*chosen, *libraries_of(programs)]:
+            place = root / path.relative_to("/")
+            if (path.is_file() or path.is_symlink()) and not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, place, follow_symlinks=not path.is_symlink() or path.suffix != "")
+        for listed_in in ("passwd", "group"):
+            shutil.copy(f"/usr/share/base-passwd/{listed_in}.master", root / "etc" / listed_in)
+        (root / "etc/shadow").write_text("root:!:19000:0:99999:7:::\n")
+        (root / "etc/shadow").chmod(0o640)
+
+    archive = _once("-".join(["debian-1", *more]), make)
+    return Image(name, archive, {"PATH": "/usr/local/bin:/usr/bin:/bin", "IMAGE": "its own"}, "/bin/bash", "/tmp")
+
+
 def engine_image() -> Image:
     """Docker's own programs from this machine, for an engine in a container, without a network."""
     return Image(ENGINE, _once("engine-1", _make_engine), {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, "/bin/sh")

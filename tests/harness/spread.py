@@ -39,6 +39,7 @@ TOGETHER = {
     "tests/agent/sessions/test_container_sessions_real.py": "engine",
     "tests/agent/runtimes/test_docker_inside_real.py": "engine",
     "tests/agent/program/test_containers_real.py": "engine",
+    "tests/agent/program/test_images_real.py": "engine",
     "tests/agent/sessions/test_attached_containers_real.py": "engine",
     "tests/e2e/containers/test_containers_real.py": "engine",
     "tests/agent/runtimes/test_node_ssh_containers_real.py": "engine",

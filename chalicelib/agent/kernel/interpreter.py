@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List
+from typing import List, MutableMapping
 
 LOADER, AUTHORITIES = "lib/loader", "lib/authorities.pem"  # paths in a carrier
 
@@ -32,6 +32,15 @@ def carrier() -> str:
     """The folder of the carrier that this Python belongs to; empty if the machine has its own Python."""
     folder = os.path.dirname(os.path.dirname(sys.executable))
     return folder if os.path.exists(os.path.join(folder, LOADER)) else ""
+
+
+def hide_locale(environment: MutableMapping[str, str] = os.environ, given: str = "/proc/self/environ") -> None:
+    """Where no locale is chosen, Python chooses one for itself and for whatever it starts (PEP 538). A job shouldn't
+    get a variable that neither its image nor its spec has. `given`: the variables that this process started with."""
+    if "LC_CTYPE" in environment:
+        with open(given, "rb") as file:
+            if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
+                del environment["LC_CTYPE"]
 
 
 def authorities() -> str:

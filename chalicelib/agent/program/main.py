@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Dict, List, Optional
 
 from .. import VERSION
+from ..kernel import interpreter
 from ..kernel.lazy import load_all
 from ..kernel.log import log
 from ..kernel.task_runtime import TaskRuntime, isolation
@@ -31,6 +32,7 @@ FINAL = (ENDED, FOLDER_IN_USE, 2)  # exit statuses that a restart wouldn't chang
 
 def main(arguments: List[str]) -> int:
     os.umask(0o077)  # what the agent writes is private unless a call sets another mode
+    interpreter.hide_locale()
     if arguments[:1] == ["supervise"]:
         return supervise(arguments[1])
     if arguments[:1] == ["session"]:

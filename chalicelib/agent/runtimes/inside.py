@@ -20,7 +20,7 @@ from ..kernel.task_runtime import ALONE, TaskContext, TaskError, TaskUsage
 from ..kernel.tasks import TaskFolder, list_tasks, read_text, write_atomic
 from . import accounts, files, node_ssh, repositories, session_rights, steps
 from .cgroups import OwnGroup
-from .process import PATH, ProcessWork, shared_memory, shell_of
+from .process import PATH, ProcessWork, shared_memory
 
 # The agent's settings in the container's environment. The task doesn't get them.
 SETTINGS = (
@@ -73,7 +73,7 @@ class InsideRuntime:
         files.bring(spec, folder.files, working_dir, home, account.acting)
         hostfile = os.path.join(scratch, "hostfile")
         accounts.write_file(hostfile, spec.get("hostfile") or "", account)
-        environment = self._task_environment(spec, account, home, working_dir, hostfile)
+        environment = self._task_environment(spec, home, working_dir, hostfile)
         environment[process_tree.MARK] = folder.task
         if node_setup.path:
             environment["PATH"] = node_setup.path + ":" + environment["PATH"]
@@ -102,14 +102,15 @@ class InsideRuntime:
             os.chown(folder.home, account.uid, account.gid)
         return folder.home
 
-    def _task_environment(
-        self, spec: Dict[str, Any], account: accounts.TaskAccount, home: str, working_dir: str, hostfile: str
-    ) -> Dict[str, str]:
-        """The environment of the image and the provider, overridden by the task's."""
-        defaults = {"PATH": PATH, "SHELL": shell_of(spec), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
-        user = {"HOME": home, "USER": account.name, "LOGNAME": account.name}
-        own = files.with_places(spec, working_dir, home, hostfile, self._environment.get("VIRTUAL_ENV", ""))
-        return {**defaults, **self._environment, **user, **own}
+    def _task_environment(self, spec: Dict[str, Any], home: str, working_dir: str, hostfile: str) -> Dict[str, str]:
+        """The environment of the image and the provider, overridden by the task's: what an engine's container has."""
+        defaults = {"PATH": PATH, "TERM": "xterm"}
+        own = files.with_places(spec, working_dir, home, hostfile, self._venv())
+        return {**defaults, **self._environment, "HOME": home, **own}
+
+    def _venv(self) -> str:
+        variables = self._environment
+        return variables.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in variables else "")
 
     def usage(self, folder: TaskFolder) -> Optional[TaskUsage]:
         """The container's usage, or the task's processes' if the container's control group can't be read."""

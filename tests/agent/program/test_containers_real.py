@@ -16,7 +16,7 @@ from chalicelib.domain import container_script
 from tests.agent.containers import NO_CARRIER, Provider, selling
 from tests.harness.debian import NotHere, install
 from tests.harness.docker import DockerEngine
-from tests.harness.images import applets_image, distroless_image, musl_image, pythonic_image
+from tests.harness.images import applets_image, debian_image, distroless_image, musl_image, pythonic_image
 
 pytestmark = pytest.mark.slow
 
@@ -76,6 +76,32 @@ def test_what_an_image_lacks_is_said_in_the_containers_log(provider: Provider) -
     ):
         name = provider.sell(applets_image(), **more)
         assert (provider.ended(name), words in provider.says(name)) == (78, True), (lacks, provider.says(name))
+
+
+def test_a_debian_without_more_has_nothing_to_fetch_with_and_says_so_at_once(provider: Provider) -> None:
+    """It has a Perl, but without what Perl fetches with."""
+    try:
+        image = debian_image()
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    name = provider.sell(image)
+    assert provider.ended(name) == 78
+    assert (
+        provider.says(name)
+        .strip()
+        .endswith("dstack: this image has neither curl, wget, python nor perl to fetch agent.pyz with: add one of them")
+    )
+
+
+def test_its_limits_are_the_machines_and_a_signal_that_ends_the_job_shows(provider: Provider) -> None:
+    name = provider.sell(applets_image(), Memory=256 << 20, NanoCpus=1_000_000_000)
+    task = provider.holds("/bin/sh", "-c", "sleep 0.1; kill -KILL $$")
+    facts = provider.plane.facts
+    assert (facts["memory_mib"], facts["cpus"]) == (256, 1), facts
+    report = provider.plane.exited(task)
+    assert (report["exit_status"], report["message"]) == (137, "killed by signal SIGKILL")
+    provider.plane.want(task, "remove")
+    assert provider.ended(name) == 137
 
 
 def test_a_job_is_stopped_and_its_container_ends(provider: Provider) -> None:

@@ -11,8 +11,9 @@ import pytest
 from chalicelib.domain import container_script
 from tests.agent.containers import NO_CARRIER, Provider, selling
 from tests.agent.ssh_client import key_pair
+from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine
-from tests.harness.images import applets_image, distroless_image, pythonic_image
+from tests.harness.images import applets_image, debian_image, distroless_image, pythonic_image
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +75,19 @@ def test_an_image_without_a_shell_has_no_session_but_files_and_ports(provider: P
     assert client.port(PORT).endswith(b"\r\n\r\nserved\n")
     client.copy(":/serve", str(tmp_path / "serve"))
     assert (tmp_path / "serve").read_bytes().startswith(b"\x7fELF")
+    provider.ends(name, task)
+
+
+def test_an_account_that_the_image_has_locked_is_let_in(provider: Provider, tmp_path: Path) -> None:
+    try:
+        image = debian_image("curl", name="test/debian-curl:1")
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    key, public = key_pair(tmp_path / "keys", "user")
+    name = provider.sell(image)
+    task = provider.holds("/bin/sh", "-c", HOLD, keys=[public])
+    output = provider.login(name, task, key).output("id -un; cut -d: -f1,2 /etc/shadow; echo ${BASH_VERSION%%.*}")
+    assert output == "root\nroot:!\n5\n"
     provider.ends(name, task)
 
 
