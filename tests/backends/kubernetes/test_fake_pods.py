@@ -123,7 +123,25 @@ def test_secrets_that_are_missing_hold_a_pod_up(core: Any, clock: Clock, cluster
     core.create_namespaced_secret(HERE, secret("s", token="abc"))
     clock.passes(10)
     assert {read(core, name).status.phase for name in "ab"} == {"Running"}
-    assert cluster.scripted.started(cluster.pod("a")).env == {"TOKEN": "abc"}
+    assert cluster.scripted.started(cluster.pod("a")).env["TOKEN"] == "abc"
+
+
+def test_what_a_container_is_started_with(core: Any, cluster: Cluster) -> None:
+    """A plugin shows the cards that were asked for; whoever asked for none gets what the image says."""
+    cluster.add_node("gpu", **{"nvidia.com/gpu": "8"})
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)$$(A)"}]
+    container = {"env": env, "command": ["sh", "-c", "echo $(B) $(date) $$(A)"]}
+    core.create_namespaced_pod(HERE, pod("cards", limits={"nvidia.com/gpu": "2"}, container=container))
+    core.create_namespaced_pod(HERE, pod("none"))
+    cards = cluster.scripted.started(cluster.pod("cards"))
+    assert cards.env["B"] == "1$(C)$(A)" and cards.command[2] == "echo 1$(C)$(A) $(date) $(A)"
+    assert len(cards.env["NVIDIA_VISIBLE_DEVICES"].split(",")) == 2
+    assert "NVIDIA_VISIBLE_DEVICES" not in cluster.scripted.started(cluster.pod("none")).env
+
+
+def test_names_of_images_that_nobody_could_pull(core: Any) -> None:
+    core.create_namespaced_pod(HERE, pod("a", image="Example/UPPER:1"))
+    assert state(core).waiting.reason == "InvalidImageName"
 
 
 def test_init_containers_come_first_and_may_fail(core: Any, cluster: Cluster, clock: Clock) -> None:

@@ -8,7 +8,7 @@
 `api`          requests to answers: `discovery`, `rbac`, `watching`, `streams` (logs, exec, ports; `websocket`),
                `errors`; `faults` is how it misbehaves, `transport` its socket.
 `scheduler`    where pods go; `requests` is what they ask for. `controllers` are those of nodes, claims and owners.
-`kubelet`      what becomes of pods on a node, by a runtime: `scripted` by a test.
+`kubelet`      what becomes of pods on a node, by a runtime: `scripted` by a test, or an `engine` with real containers.
 
 What it doesn't have is answered with 404, 405, 422 or 501, never accepted and ignored: controllers of workloads
 (Deployments, Jobs), custom resources, storage of more than its memory, probes, SPDY, `attach`, disruption budgets,

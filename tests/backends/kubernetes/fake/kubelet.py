@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,24 @@ class Wanted:
     spec: Mapping[str, Any]
     env: Mapping[str, str]
     first: bool  # an init container
+    login: Mapping[str, str] | None = None  # username and password of its registry
+
+    @property
+    def command(self) -> list[str]:
+        return [expanded(each, self.env) for each in self.spec.get("command", ())]
+
+    @property
+    def args(self) -> list[str]:
+        return [expanded(each, self.env) for each in self.spec.get("args", ())]
+
+
+def expanded(text: str, env: Mapping[str, str]) -> str:
+    """With the values of $(NAME), unless there is no such variable or the dollar is doubled."""
+    return re.sub(
+        r"\$(\$)|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)",
+        lambda found: "$" if found[1] else env.get(found[2], found[0]),
+        text,
+    )
 
 
 class Runtime(Protocol):
@@ -246,7 +265,10 @@ class Kubelet:
     ) -> tuple[Object, Micros]:
         reason = old["state"]["waiting"].get("reason")
         try:
-            self.runtime.start(Wanted(pod, container, self._env(pod, container), first))
+            if not re.fullmatch(_IMAGE, container["image"]):
+                raise Trouble("InvalidImageName", f'Failed to apply default image tag "{container["image"]}"')
+            login = self._login(pod, container["image"])
+            self.runtime.start(Wanted(pod, container, self._env(pod, container), first, login))
         except NotYet as wait:
             return {
                 **old,
@@ -373,7 +395,10 @@ class Kubelet:
 
     def _env(self, pod: Object, container: Mapping[str, Any]) -> dict[str, str]:
         """Raises Trouble."""
-        out: dict[str, str] = {}
+        out = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+        if cards := int(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)):
+            uid = pod["metadata"]["uid"]
+            out["NVIDIA_VISIBLE_DEVICES"] = ",".join(f"GPU-{uid[:24]}{card:012x}" for card in range(cards))
         for each in container.get("envFrom", ()):
             for source, plural in (("secretRef", "secrets"), ("configMapRef", "configmaps")):
                 if source in each:
@@ -387,8 +412,21 @@ class Kubelet:
                     break
                 value = resolved
             else:
-                out[each["name"]] = value
+                out[each["name"]] = expanded(value, out) if "value" in each else value
         return out
+
+    def _login(self, pod: Object, image: str) -> Mapping[str, str] | None:
+        """What the pod's pull secrets say for the image's registry; one that is missing is passed over."""
+        host, slash, _ = image.partition("/")
+        registry = host if slash and (set(".:") & set(host) or host == "localhost") else _DOCKER_HUB
+        for each in pod["spec"].get("imagePullSecrets", ()):
+            found = self._cluster.store.find("secrets", pod["metadata"]["namespace"], each["name"])
+            if found is not None and found["type"] == "kubernetes.io/dockerconfigjson":
+                logins = json.loads(base64.b64decode(found["data"][".dockerconfigjson"]))["auths"]
+                if registry in logins:
+                    login: Mapping[str, str] = logins[registry]
+                    return login
+        return None
 
     def _reference(self, pod: Object, source: str, given: Mapping[str, Any]) -> str | None:
         if source in ("secretKeyRef", "configMapKeyRef"):
@@ -471,6 +509,8 @@ class Kubelet:
         return self._cluster.store.change(pod, status=copied(new))
 
 
+_DOCKER_HUB = "https://index.docker.io/v1/"
+_IMAGE = r"[a-z0-9][a-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
 _SINGULAR = {"secrets": "secret", "configmaps": "configmap"}
 
 
