@@ -79,6 +79,9 @@ _ROWS: dict[str, Row] = {
     "kubernetes": Row(
         f"{_HERE}.kubernetes.config:KubernetesBackendConfig",
         volume=f"{_HERE}.kubernetes.specs:KubernetesVolumeConfiguration",
+        backend=f"{_HERE}.kubernetes.backend:KubernetesBackend",
+        extra="kubernetes",
+        sdk=("kubernetes",),
     ),
     "lambda": Row(_KEY),
     "lium": Row(_KEY, volume=f"{_HERE}.lium.specs:LiumVolumeConfiguration"),

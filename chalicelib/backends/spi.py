@@ -271,7 +271,8 @@ class LiveOffers(Protocol):
     """
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        """The best offers that meet the request, a hundred at most; some that don't do no harm."""
+        """The best offers that meet the request, a hundred at most; some that don't do no harm. If it knows why it has
+        none, it may raise InsufficientCapacity, which says so."""
 
 
 def facts_of(backend: Backend | type[Backend]) -> BackendFacts:

@@ -25,7 +25,7 @@ from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.domain.market_answers import MOST_LISTINGS, MarketAnswer
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
-from chalicelib.errors import BackendError, Throttled, Transient
+from chalicelib.errors import BackendError, InsufficientCapacity, Throttled, Transient
 from chalicelib.store.cache import Lru
 
 if TYPE_CHECKING:
@@ -240,6 +240,8 @@ def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAn
             backend.check()
             return MarketAnswer(clock.now(), error=f"the backend {account.facts.name} can't be used")
         return MarketAnswer(clock.now(), tuple(backend.offers_for(request))[:MOST_LISTINGS])
+    except InsufficientCapacity as error:
+        return MarketAnswer(clock.now(), lacking=str(error))
     except BackendError as error:
         return MarketAnswer(clock.now(), error=str(error))
     except Exception as error:  # a bug in its backend: those who wait go on without it
@@ -249,11 +251,12 @@ def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAn
 
 def answer_to_json(answer: MarketAnswer) -> bytes:
     offers = orjson.Fragment(_adapter().dump_json(list(answer.offers), exclude_defaults=True))
-    return orjson.dumps({"at": answer.at, "error": answer.error, "offers": offers})
+    return orjson.dumps({"at": answer.at, "error": answer.error, "lacking": answer.lacking, "offers": offers})
 
 
 def answer_from_json(body: Mapping[str, Any]) -> MarketAnswer:
-    return MarketAnswer(body["at"], tuple(_adapter().validate_python(body["offers"])), body["error"])
+    offers = tuple(_adapter().validate_python(body["offers"]))
+    return MarketAnswer(body["at"], offers, body["error"], body.get("lacking", ""))  # an earlier version writes none
 
 
 def _answers_of(key: str) -> str:

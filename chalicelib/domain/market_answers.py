@@ -14,4 +14,5 @@ MOST_LISTINGS = 100  # of an answer, the best of them
 class MarketAnswer:
     at: Micros
     offers: tuple[Offer, ...] = ()
-    error: str = ""  # why there are none
+    error: str = ""  # why there is no answer
+    lacking: str = ""  # what the provider lacks, if it knows, where there are no offers

@@ -91,6 +91,7 @@ class OfferTerms(Value):
     cluster: ClusterLimit | None = None
     grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)
     listing: str = ""  # of a market: the machine that this offer is, which can be bought once
+    order: str = ""  # of a provider that gives what is requested and no more: what that was. Offers of one type differ
     prices: str = ""  # where its price is from, if not from the provider
 
 
@@ -126,9 +127,10 @@ class Offer(Value):
 
     @property
     def key(self) -> str:
-        """Identifies a tried offer: backend, region, type and market, or reservation; of one machine, its listing."""
+        """Identifies a tried offer: backend, region, type and market, or reservation; of one machine, its listing; of
+        what is made to order, the order."""
         market = self.reservation or ("spot" if self.instance.resources.spot else "on-demand")
-        one = f"/{self.terms.listing}" if self.terms.listing else ""
+        one = "".join(f"/{each}" for each in (self.terms.listing, self.terms.order) if each)
         return f"{self.backend}/{self.region}/{self.instance.name}/{market}{one}"
 
     @property

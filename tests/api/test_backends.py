@@ -195,6 +195,19 @@ def test_the_control_planes_own_credentials_are_a_global_admins_to_give(desk: De
     desk.ok("P/backends/update", own)
 
 
+@pytest.mark.parametrize("field", ["filename", "in_cluster"])
+def test_a_kubeconfig_of_the_control_plane_is_a_global_admins_to_give(desk: Desk, field: str) -> None:
+    object.__setattr__(desk.world.plane, "providers", providers())
+    object.__setattr__(desk.world.plane, "account_work", CheckedHere(providers()))
+    own = {"type": "kubernetes", "kubeconfig": {field: "/no/such/file" if field == "filename" else True}}
+    token = desk.user("ann", ProjectRole.admin)
+    reply = desk.call("/api/project/main/backends/create", own, token=token)
+    assert reply.status == 400 and b"only a global admin" in reply.body
+    assert f"kubeconfig.{field}".encode() in reply.body
+    why = {"filename": "No such file", "in_cluster": "doesn't run in a Kubernetes cluster"}
+    assert why[field] in desk.refused("P/backends/create", own), "their own is used for them"
+
+
 def test_a_session_token_is_a_secret_that_an_update_keeps_or_leaves_out(desk: Desk) -> None:
     keys = {"type": "access_key", "access_key": "ASIA-1", "secret_key": "hush-hush-1"}
     desk.ok("P/backends/create", {"type": "aws", "creds": {**keys, "session_token": "token-of-an-hour"}})

@@ -240,7 +240,7 @@ def test_the_next_machine_is_bought_if_somebody_else_was_quicker(market: Virtual
 
 
 @pytest.mark.slow
-def test_a_market_that_fails_costs_a_plan_a_line(market: Virtual) -> None:
+def test_a_market_that_fails_or_has_nothing_costs_a_plan_a_line(market: Virtual) -> None:
     applied(market, "fleet", FLEET)
     Bazaar.error = Transient("Nimbus is closed on Sundays.")
     plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
@@ -248,6 +248,10 @@ def test_a_market_that_fails_costs_a_plan_a_line(market: Virtual) -> None:
     text = "Backend `nimbus` was asked for offers and couldn't answer: Nimbus is closed on Sundays."
     assert text in plan["remarks"], plan["remarks"]
     assert plan["offers_as_of"] == [], "there is no list that could be old"
+    Bazaar.error = InsufficientCapacity("Both stalls are empty.")
+    plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
+    text = "Backend `nimbus` was asked for offers and has nothing that fits now: Both stalls are empty."
+    assert text in plan["remarks"], plan["remarks"]
 
 
 @pytest.fixture

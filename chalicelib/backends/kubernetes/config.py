@@ -2,38 +2,137 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import re
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from chalicelib.domain.specs.credentials import Confidential, Secret, Text, one_of
-from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, faults
+from chalicelib.backends.configs import shaped
+from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
+from chalicelib.domain.specs.quantities import Memory
+from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
+
+INIT_IMAGE = "busybox:1.37"
+
+_LABEL = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?/")
+_NAMED = shaped(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a name that Kubernetes takes", "my-name")
+_RESOURCE = shaped(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-_.A-Za-z0-9]*", "the name of a device's resource", "rdma/ib")
+
+
+def is_label_key(key: str) -> bool:
+    prefix = _PREFIX.match(key)
+    return bool(_LABEL.fullmatch(key[prefix.end() :] if prefix else key))
+
+
+def is_label_value(value: str) -> bool:
+    return not value or bool(_LABEL.fullmatch(value))
+
+
+def _labels(labels: dict[str, str]) -> dict[str, str]:
+    for key, value in labels.items():
+        if not (is_label_key(key) and is_label_value(value)):
+            raise fault("invalid-value", f"`{key}: {value}` isn't a label", "for example `pool: gpu`", at=key)
+    return labels
+
+
+Name = Annotated[str, AfterValidator(_NAMED)]
+Resource = Annotated[str, AfterValidator(_RESOURCE)]
+Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
 class Kubeconfig(Confidential):
-    """A kubeconfig, by path or by value."""
+    """A kubeconfig, by path or by value, or the server's own service account."""
 
-    filename: Text | None = Field(default=None, description="The file; or `data`.")
+    filename: Text | None = Field(
+        default=None, description="The file, where the server runs, which only global admins may name; or `data`."
+    )
     data: Secret | None = Field(default=None, description="Its text; or `filename`.")
+    in_cluster: Literal[True] | None = Field(
+        default=None,
+        description="The service account of the pod that the server runs in, which only global admins may use; "
+        "in place of a kubeconfig.",
+    )
 
     @model_validator(mode="after")
     def _given_once(self) -> Kubeconfig:
-        one_of(self, "filename", "data")
+        one_of(self, "filename", "data", "in_cluster")
         return self
 
 
 class KubernetesProxyJump(Spec):
-    """How to reach the cluster's nodes from outside."""
+    """How to reach the cluster's nodes from outside. It isn't used: agents call the server."""
 
-    hostname: Text | None = Field(default=None, description="The address of a node; detected unless set.")
-    port: Integer | None = Field(default=None, description="Its port; detected unless set.", ge=1, le=65535)
+    hostname: Text | None = Field(default=None, description="The address of a node.")
+    port: Integer | None = Field(default=None, description="Its port.", ge=1, le=65535)
+
+
+class KubernetesToleration(Spec):
+    """A taint of nodes that jobs may run on all the same."""
+
+    key: Text | None = Field(default=None, description="The taint's key; any unless set.")
+    operator: Literal["Equal", "Exists"] = Field(
+        default="Equal", description="`Equal` compares the value, `Exists` doesn't."
+    )
+    value: str | None = Field(default=None, description="The taint's value, for `Equal`.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        default=None, description="The taint's effect; any unless set."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> KubernetesToleration:
+        if self.operator == "Exists" and self.value is not None:
+            raise fault("exclusive", "`Exists` compares no value", "remove `value`", at="value")
+        if self.operator == "Equal" and self.key is None:
+            raise fault("missing", "`Equal` needs a `key`", "give it, or write `operator: Exists`", at="key")
+        return self
+
+
+class KubernetesAccelerator(Spec):
+    """Devices whose nodes have no labels that say what they are."""
+
+    resource: Resource = Field(description="The resource of the device plugin, for example `habana.ai/gaudi`.")
+    node_selector: Labels = Field(default={}, description="Labels of the nodes that have them; all unless set.")
+    name: Text = Field(description="The name by which jobs request it, for example `Gaudi2`.")
+    memory: Memory = Field(description="The memory of one.")
+    vendor: Literal["nvidia", "amd", "google", "intel", "tenstorrent"] = Field(description="Who makes it.")
 
 
 class KubernetesContext(Spec):
     """A cluster: a context of the kubeconfig. Its name is the region."""
 
     name: Text = Field(description="The context's name.")
-    proxy_jump: KubernetesProxyJump | None = Field(default=None, description="How to reach its nodes.")
+    namespace: Name | None = Field(
+        default=None, description="The namespace of the jobs; that of the context unless set, or `default`."
+    )
+    init_image: Text = Field(
+        default=INIT_IMAGE,
+        description="A small image with a shell, `wget` and `tar`, which brings the agent into each pod.",
+    )
+    node_selector: Labels = Field(default={}, description="Labels that a node must have to be used.")
+    tolerations: tuple[KubernetesToleration, ...] = Field(
+        default=(), description="Taints of nodes that may be used; those of GPUs are tolerated by jobs with GPUs."
+    )
+    accelerators: tuple[KubernetesAccelerator, ...] = Field(
+        default=(), description="Devices that no label of their nodes describes."
+    )
+    priority_class_name: Text | None = Field(default=None, description="The pods' priority class.")
+    runtime_class_name: Text | None = Field(default=None, description="The pods' runtime class.")
+    service_account_name: Text | None = Field(
+        default=None, description="The pods' service account. Its token is never mounted."
+    )
+    image_pull_secrets: Texts = Field(
+        default=(), description="Secrets of the namespace with logins for registries, for all pods."
+    )
+    gpu_resources: dict[Resource, Annotated[Integer, Field(ge=1, le=1_000)]] = Field(
+        default={}, description="Devices that each pod with GPUs gets besides, such as `rdma/ib: 1`."
+    )
+    networks: Texts = Field(
+        default=(), description="Networks of Multus that pods with GPUs join besides: `name` or `namespace/name`."
+    )
+    proxy_jump: KubernetesProxyJump | None = Field(
+        default=None, description="How to reach its nodes. Accepted, but not needed."
+    )
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = ({"type": "string", "examples": ["my-cluster"]},)
 
@@ -51,9 +150,9 @@ class KubernetesBackendConfig(Spec):
         default=None, description="Contexts to use, one per cluster; the current one unless set.", min_length=1
     )
     proxy_jump: KubernetesProxyJump | None = Field(
-        default=None, description="The older form for one cluster; with `contexts`, each has its own."
+        default=None, description="The older form for one cluster. Accepted, but not needed."
     )
-    namespace: Text | None = Field(default=None, description="The older form for one cluster; `default` unless set.")
+    namespace: Name | None = Field(default=None, description="The older form for one cluster; `default` unless set.")
 
     @model_validator(mode="after")
     def _one_form(self) -> KubernetesBackendConfig:
@@ -63,10 +162,17 @@ class KubernetesBackendConfig(Spec):
             for place, name in enumerate(names)
             if name in names[:place]
         ]
-        older = {"proxy_jump": "write it below the context", "namespace": "the context in the kubeconfig says it"}
+        older = {"proxy_jump": "write it below the context", "namespace": "write it below the context"}
         for field, hint in older.items():
             if self.contexts is not None and getattr(self, field) is not None:
                 found.append(("exclusive", f"`{field}` can't go together with `contexts`", hint, field))
+        if self.kubeconfig.in_cluster and len(names) > 1:
+            text = "the server is in one cluster, so there is one context"
+            found.append(("exclusive", text, "keep one of them, or give a kubeconfig", "contexts.1"))
         if found:
             raise faults(found)
         return self
+
+    def servers_own(self) -> str:
+        """The field that makes the control plane use its own files or credentials; empty if none does."""
+        return next((f"kubeconfig.{each}" for each in ("filename", "in_cluster") if getattr(self.kubeconfig, each)), "")

@@ -5,7 +5,7 @@ Secrets are marked `Secret`. The models that have them are `Confidential`, so th
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
 from pydantic import BaseModel, Discriminator, Field
 
@@ -50,6 +50,14 @@ class DefaultCreds(Confidential):
     """What the provider's own tools would use: environment variables, a file in the home folder, the machine's role."""
 
     type: Literal["default"] = Field(description="`default`.")
+
+
+@runtime_checkable
+class UsesServersOwn(Protocol):
+    """A configuration that may name files or credentials of the control plane."""
+
+    def servers_own(self) -> str:
+        """The field that does; empty if none does."""
 
 
 class AccessKeyCreds(Confidential):

@@ -40,7 +40,10 @@ def silence(backend: str, answer: MarketAnswer | None, waited: Micros) -> Note |
         return Note(subject, f"was asked for offers and didn't answer within {spoken(waited)}", "try again later")
     if answer.error:
         return Note(subject, f"was asked for offers and couldn't answer: {answer.error.rstrip('.')}", "try again later")
-    return None if answer.offers else Note(subject, "was asked for offers and has nothing that fits now")
+    if answer.offers:
+        return None
+    why = f": {answer.lacking.rstrip('.')}" if answer.lacking else ""
+    return Note(subject, f"was asked for offers and has nothing that fits now{why}")
 
 
 def _ordered(names: frozenset[str] | None) -> tuple[str, ...] | None:

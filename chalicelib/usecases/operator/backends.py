@@ -23,7 +23,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.names import first_of
-from chalicelib.domain.specs.credentials import DefaultCreds
+from chalicelib.domain.specs.credentials import DefaultCreds, UsesServersOwn
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.secrecy import HIDDEN
 from chalicelib.domain.tenants import GlobalRole, Project, User
@@ -327,10 +327,15 @@ def _refuse_used(plane: RecordPorts, backend: Configured) -> None:
 
 
 def _refuse_own_credentials(config: Spec, actor: User) -> None:
-    """Refuse the control plane's own credentials, except to global admins."""
-    if isinstance(getattr(config, "creds", None), DefaultCreds) and actor.role is not GlobalRole.admin:
+    """Refuse the control plane's own credentials and files, except to global admins."""
+    if actor.role is GlobalRole.admin:
+        return
+    if isinstance(getattr(config, "creds", None), DefaultCreds):
         what = "`default` means the control plane's own credentials, which only a global admin may let a project use"
         raise Invalid([Problem(what, path="creds.type", hint="give keys of your own")])
+    if isinstance(config, UsesServersOwn) and (field := config.servers_own()):
+        what = "this is the control plane's own, which only a global admin may let a project use"
+        raise Invalid([Problem(what, path=field, hint="give credentials of your own, by value")])
 
 
 def _refuse_hidden(raw: Any, path: str = "") -> None:

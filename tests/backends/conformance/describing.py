@@ -47,6 +47,7 @@ class Describing(Suite):
         assert len({machine.internal_ip for machine in found}) == len(made)
         assert [backend.describe(handles) for handles in reversed(made)] == found[::-1]
 
+    @needs("visibility_lag")
     def test_a_machine_that_doesnt_show_yet_isnt_lost(
         self, backend: Backend, request_one: CreateRequest, provider: Provider, run: Run
     ) -> None:

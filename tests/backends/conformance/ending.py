@@ -13,6 +13,7 @@ from chalicelib.errors import Gone
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite, is_gone
+from tests.harness.conformance import needs
 
 End = Callable[[Sequence[Handle]], None]
 Run = Callable[[Sequence[Handle]], Machine]
@@ -59,6 +60,7 @@ class Ending(Suite):
         end(handles[::-1])
         assert provider.existing() == set()
 
+    @needs("visibility_lag")
     def test_what_doesnt_show_yet_isnt_called_gone(
         self, backend: Backend, request_one: CreateRequest, provider: Provider, end: End
     ) -> None:

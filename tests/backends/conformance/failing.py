@@ -21,11 +21,11 @@ from chalicelib.errors import (
 )
 from tests.backends.conformance.provider import Call, Fails, LetPass, Provider
 from tests.backends.conformance.requests import request_for
-from tests.backends.conformance.suite import Suite
+from tests.backends.conformance.suite import Suite, offers_of, refusal_of
 
 CALLS: dict[Call, Callable[[Backend, CreateRequest, list[Handle]], Any]] = {
     "check": lambda b, r, h: b.check(),
-    "offers": lambda b, r, h: b.offers(),
+    "offers": lambda b, r, h: offers_of(b),
     "create": lambda b, r, h: list(b.create(request_for(r.offer, "another"))),
     "describe": lambda b, r, h: b.describe(h),
     "terminate": lambda b, r, h: b.terminate(h[-1]),
@@ -71,11 +71,18 @@ class Failing(Suite):
         CALLS[call](backend, request_one, made)
 
     def test_no_machine_left_is_a_lack_of_capacity(
-        self, backend: Backend, request_one: CreateRequest, provider: Provider
+        self,
+        backend: Backend,
+        request_one: CreateRequest,
+        provider: Provider,
+        let_time_pass: LetPass,
+        end: Callable[[Sequence[Handle]], None],
     ) -> None:
         provider.none_left(request_one.offer)
-        with pytest.raises(InsufficientCapacity, match=request_one.offer.instance.name.replace(".", r"\.")):
-            list(backend.create(request_one))
+        text, kind, made = refusal_of(backend, request_one, let_time_pass)
+        assert kind is InsufficientCapacity and request_one.offer.instance.name in text
+        assert provider.existing() == {handle.id for handle in made}
+        end(made)
         assert provider.existing() == set()
 
     def test_a_quota_is_a_quota(self, backend: Backend, request_one: CreateRequest, provider: Provider) -> None:

@@ -8,7 +8,7 @@ from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.planning.matching.containers import GRANTABLE
 from tests.backends.conformance.provider import Provider
-from tests.backends.conformance.suite import Suite
+from tests.backends.conformance.suite import Suite, offers_of
 
 
 class Offering(Suite):
@@ -25,13 +25,13 @@ class Offering(Suite):
         assert (backend.facts.describes > 0) == isinstance(backend, DescribesSeveral)
 
     def test_spot_machines_are_sold_if_the_facts_say_so(self, backend: Backend) -> None:
-        assert any(offer.instance.resources.spot for offer in backend.offers()) == backend.facts.spot
+        assert any(offer.instance.resources.spot for offer in offers_of(backend)) == backend.facts.spot
 
     def test_check_accepts_good_credentials(self, backend: Backend) -> None:
         backend.check()
 
     def test_offers_are_priced_and_its_own(self, backend: Backend) -> None:
-        offers = backend.offers()
+        offers = offers_of(backend)
         assert offers
         for offer in offers:
             assert offer.backend == backend.facts.name
@@ -42,26 +42,26 @@ class Offering(Suite):
                 assert offer.instance.resources.description == "simulated"
 
     def test_offers_are_containers_where_the_facts_say_so(self, backend: Backend) -> None:
-        contained = [offer for offer in backend.offers() if offer.is_container]
+        contained = [offer for offer in offers_of(backend) if offer.is_container]
         assert bool(contained) == backend.facts.containers
         for offer in contained:
             assert GRANTABLE.issuperset(offer.terms.grants), "what nobody asks for"
 
     def test_offers_are_told_apart_by_their_key(self, backend: Backend) -> None:
-        found = [offer.key for offer in backend.offers()]
+        found = [offer.key for offer in offers_of(backend)]
         assert len(found) == len(set(found))
 
     def test_offers_cost_what_the_provider_asks(self, backend: Backend, provider: Provider) -> None:
         """Whatever else stands in its price list, of nothing or of something else."""
-        for offer in backend.offers():
+        for offer in offers_of(backend):
             assert offer.price == pytest.approx(provider.price(offer), rel=1e-3), offer.key
 
     def test_offers_are_the_same_when_asked_again(self, backend: Backend) -> None:
-        assert sorted(offer.key for offer in backend.offers()) == sorted(offer.key for offer in backend.offers())
+        assert sorted(offer.key for offer in offers_of(backend)) == sorted(offer.key for offer in offers_of(backend))
 
     def test_zones_are_of_the_offers_region(self, backend: Backend) -> None:
         zones: dict[str, set[str]] = {}
-        for offer in backend.offers():
+        for offer in offers_of(backend):
             for zone in offer.availability_zones or ():
                 zones.setdefault(zone, set()).add(offer.region)
         assert [zone for zone, regions in zones.items() if len(regions) > 1] == []

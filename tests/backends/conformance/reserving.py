@@ -13,7 +13,7 @@ from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import BackendError, InsufficientCapacity, Unfit
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.requests import request_for
-from tests.backends.conformance.suite import Suite
+from tests.backends.conformance.suite import Suite, offers_of
 from tests.harness.conformance import needs
 
 
@@ -30,7 +30,7 @@ class Reserving(Suite):
         assert set(offer.availability_zones) < set(usual.availability_zones or ())
         assert offer.price == pytest.approx(provider.price(usual), rel=1e-3)
         assert offer.availability is Availability.available
-        assert offer.key != usual.key and usual.key in {each.key for each in backend.offers()}
+        assert offer.key != usual.key and usual.key in {each.key for each in offers_of(backend)}
 
     @needs("reservations")
     @pytest.mark.parametrize("state", ["scheduled", "expired", "cancelled"])
@@ -38,7 +38,7 @@ class Reserving(Suite):
         self, backend: Backend, provider: Provider, request_one: CreateRequest, state: str
     ) -> None:
         reserved = provider.reserve(request_one.offer, 1, state)
-        offered = [offer for offer in backend.offers() if offer.reservation == reserved]
+        offered = [offer for offer in offers_of(backend) if offer.reservation == reserved]
         assert not any(offer.availability.usable for offer in offered)
         assert len(offered) == (state == "scheduled"), "one that comes is shown"
         with pytest.raises(BackendError, match=reserved):
@@ -77,7 +77,7 @@ class Reserving(Suite):
     ) -> None:
         other = next(
             offer
-            for offer in backend.offers()
+            for offer in offers_of(backend)
             if offer.instance.name != request_one.offer.instance.name
             and offer.region == request_one.offer.region
             and not offer.instance.resources.spot
@@ -89,7 +89,7 @@ class Reserving(Suite):
 
 
 def _offered(backend: Backend, reserved: str) -> Offer:
-    (found,) = [offer for offer in backend.offers() if offer.reservation == reserved]
+    (found,) = [offer for offer in offers_of(backend) if offer.reservation == reserved]
     return found
 
 

@@ -7,17 +7,20 @@ from functools import partial
 
 import pytest
 
-from chalicelib.backends.spi import Backend, CreateRequest, Machine, facts_of
+from chalicelib.backends.spi import Backend, CreateRequest, LiveOffers, Machine, facts_of
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import BackendError, Gone, Transient
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.harness.conformance import Conformance
 
 ENOUGH = 50  # asks before something that should happen is called missing
+ANYTHING = OfferRequest(resources=ResourcesSpec(), spot=None)
 
 
 class Suite(Conformance):
@@ -51,7 +54,7 @@ class Suite(Conformance):
     @pytest.fixture
     def offers(self, backend: Backend) -> Sequence[Offer]:
         """The same for every case, so they may be remembered."""
-        return backend.offers()
+        return offers_of(backend)
 
     @pytest.fixture
     def pass_lag(self, backend: Backend, let_time_pass: LetPass) -> Callable[[], None]:
@@ -78,6 +81,27 @@ class Suite(Conformance):
         """Everything asked to end, the last first, until all of it is gone, as the engine does it."""
 
         return partial(end_all, backend, let_time_pass)
+
+
+def offers_of(backend: Backend) -> Sequence[Offer]:
+    """All that it lists or, of a market, what it answers to a request without conditions."""
+    return backend.offers_for(ANYTHING) if isinstance(backend, LiveOffers) else backend.offers()
+
+
+def refusal_of(
+    backend: Backend, request: CreateRequest, let_time_pass: LetPass
+) -> tuple[str, type[BackendError], list[Handle]]:
+    """Why there is no machine for the request: what its creation raises or, of a provider that looks for room later,
+    what describes it then; and what was created all the same."""
+    made: list[Handle] = []
+    try:
+        made.extend(backend.create(request))
+    except BackendError as error:
+        return str(error), type(error), made
+    let_time_pass(backend.facts.visibility_lag / SECOND + 30.0)
+    with pytest.raises(Gone) as gone:
+        backend.describe(made)
+    return str(gone.value), gone.value.refused or Gone, made
 
 
 def end_all(backend: Backend, let_time_pass: LetPass, handles: Sequence[Handle]) -> None:

@@ -1,1 +1,1 @@
-"""Kubernetes: a fake of its API server, of its scheduler and of its kubelets, and the backend on it."""
+"""Kubernetes: a fake of its API server, of its scheduler and of its kubelets, and the backend on it, part by part."""

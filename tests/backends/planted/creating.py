@@ -9,7 +9,8 @@ from dataclasses import replace
 from chalicelib.backends.spi import CreateRequest, CreateResult
 from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.errors import BackendError, Unfit
-from tests.backends.planted.port import PortFault, case, forgotten, noticed_by, other_request
+from tests.backends.conformance.suite import offers_of
+from tests.backends.planted.port import PortFault, case, forgotten, noticed_by, other_request, settings_of
 
 # --- another request than was made -----------------------------------------------------------------------------------
 
@@ -42,6 +43,10 @@ def takes_every_machine_for_one(request: CreateRequest) -> CreateRequest:
 
 @other_request("the_boot_script_arrives_byte_for_byte")
 def strips_the_boot_script(request: CreateRequest) -> CreateRequest:
+    container = request.container
+    if container is not None:
+        stripped = tuple(part.strip() for part in container.command)
+        return replace(request, container=replace(container, command=stripped))
     return replace(request, user_data=request.user_data.strip())
 
 
@@ -142,7 +147,7 @@ class TakesShortNamesOnly(PortFault):
 @noticed_by("what_isnt_sold_is_refused")
 class SellsSomethingElseInstead(PortFault):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        sold = [offer for offer in self.inner.offers() if offer.region == request.offer.region]
+        sold = [offer for offer in offers_of(self.inner) if offer.region == request.offer.region]
         known = {offer.instance.name for offer in sold}
         instead = request if request.offer.instance.name in known else replace(request, offer=sold[0])
         return self.inner.create(instead)  # type: ignore[no-any-return]
@@ -168,13 +173,13 @@ class AdoptsWhateverIsThere(PortFault):
 class YieldsTheBootScript(PortFault):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         for handle in self.inner.create(request):
-            yield handle.with_(data={**handle.data, "script": request.user_data})
+            yield handle.with_(data={**handle.data, "script": settings_of(request)})
 
 
 @noticed_by("logs_have_none")
 class LogsItsRequests(PortFault):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        logging.getLogger(__name__).warning("creating %s", request)
+        logging.getLogger(__name__).warning("creating %s: %s", request, settings_of(request))
         return self.inner.create(request)  # type: ignore[no-any-return]
 
 

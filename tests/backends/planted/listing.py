@@ -9,6 +9,7 @@ from typing import Any
 from chalicelib.backends.spi import CreateRequest, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import BackendError
+from tests.backends.conformance.suite import offers_of
 from tests.backends.planted.port import PortFault, noticed_by
 
 
@@ -97,4 +98,4 @@ class ListsEveryRegion(PortFault):
 @noticed_by("all_regions_are_listed")
 class ListsOneRegion(PortFault):
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        return self.inner.list_owned(instance_id, region or self.inner.offers()[0].region)  # type: ignore[no-any-return]
+        return self.inner.list_owned(instance_id, region or offers_of(self.inner)[0].region)  # type: ignore[no-any-return]

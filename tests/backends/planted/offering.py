@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import InvalidCredentials
 from tests.backends.planted.port import PortFault, case, noticed_by
@@ -61,7 +62,7 @@ class ClosesOnce(PortFault):
 @noticed_by("a_backend_doesnt_show_its_secrets")
 class ShowsAllThatItHolds(PortFault):
     def __repr__(self) -> str:
-        return " ".join(_texts(self.inner, 8))
+        return " ".join(_texts(self.inner, 12))
 
 
 def _texts(held: Any, depth: int) -> Iterator[str]:
@@ -80,6 +81,10 @@ class OtherOffers(PortFault):
 
     def offers(self) -> Sequence[Offer]:
         return self.changed(self.inner.offers())
+
+    def answer(self, request: OfferRequest) -> Sequence[Offer]:
+        """A market's (`offers_for`)."""
+        return self.changed(self.inner.offers_for(request))
 
 
 @noticed_by("offers_are_priced_and_its_own")

@@ -14,12 +14,13 @@ from chalicelib.backends.spi import (
     CreateResult,
     CreatesSeveral,
     DescribesSeveral,
+    LiveOffers,
     PlacementGroups,
     Volumes,
 )
 from chalicelib.domain.instances import Handle
 
-PROTOCOLS = (Backend, CreatesSeveral, DescribesSeveral, PlacementGroups, Volumes)
+PROTOCOLS = (Backend, CreatesSeveral, DescribesSeveral, LiveOffers, PlacementGroups, Volumes)
 PORT = sorted(
     {name for each in PROTOCOLS for name in (*vars(each), *inspect.get_annotations(each)) if not name.startswith("_")}
 )
@@ -73,8 +74,12 @@ def case(name: str, **given: Any) -> Case:
 
 def planted(fault: type[PortFault], inner: Any) -> Any:
     """`inner` with this fault. It has the members that `inner` has, so that it grants the same capabilities."""
-    passed = {name: _passed_on(name) for name in PORT if hasattr(inner, name) and not hasattr(fault, name)}
-    return type(fault.__name__, (fault,), passed)(inner)
+    members: dict[str, Any] = {
+        name: _passed_on(name) for name in PORT if hasattr(inner, name) and not hasattr(fault, name)
+    }
+    if "offers_for" in members and hasattr(fault, "answer"):
+        members["offers_for"] = fault.answer
+    return type(fault.__name__, (fault,), members)(inner)
 
 
 def _passed_on(name: str) -> property:
@@ -109,6 +114,11 @@ def other_request(*cases: CaseName) -> Callable[[Callable[[CreateRequest], Creat
         return noticed_by(*cases)(type(name, (OtherRequest,), members))
 
     return plant
+
+
+def settings_of(request: CreateRequest) -> str:
+    """What starts the agent, with its token: the boot script, or a container's environment."""
+    return request.user_data if request.container is None else str(dict(request.container.env))
 
 
 def forgotten(request: Any) -> Any:

@@ -17,7 +17,7 @@ from chalicelib.errors import (
     Transient,
 )
 from tests.backends.conformance.provider import Call, Fails
-from tests.backends.planted.port import PortFault, case, noticed_by
+from tests.backends.planted.port import PortFault, case, noticed_by, settings_of
 
 CALLS: tuple[Call, ...] = get_args(Call)
 
@@ -96,12 +96,16 @@ class TakesAQuotaForALackOfCapacity(OtherErrors):
 @noticed_by("no_machine_left_is_a_lack_of_capacity")
 class TakesALackOfCapacityForAQuota(OtherErrors):
     def changed(self, error: BackendError) -> Exception:
+        if isinstance(error, Gone) and error.refused is InsufficientCapacity:
+            return Gone(error.message, refused=QuotaExceeded)
         return QuotaExceeded(error.message) if isinstance(error, InsufficientCapacity) else error
 
 
 @noticed_by("no_machine_left_is_a_lack_of_capacity")
 class HidesWhatThereIsNoneOf(OtherErrors):
     def changed(self, error: BackendError) -> Exception:
+        if isinstance(error, Gone) and error.refused is InsufficientCapacity:
+            return Gone("none left", refused=InsufficientCapacity)
         return InsufficientCapacity("none left") if isinstance(error, InsufficientCapacity) else error
 
 
@@ -114,7 +118,7 @@ class ShowsTheBootScriptInErrors(OtherErrors):
         self._script = ""
 
     def create(self, request: CreateRequest) -> Iterator[Any]:
-        self._script = request.user_data
+        self._script = settings_of(request)
         return self.passed_on("create")(request)  # type: ignore[no-any-return]
 
     def changed(self, error: BackendError) -> Exception:

@@ -69,10 +69,10 @@ class Day:
                 )
         return self
 
-    def answer(self, *offers: Offer, error: str = "") -> Day:
+    def answer(self, *offers: Offer, error: str = "", lacking: str = "") -> Day:
         """The market answers what it was asked last."""
         request = OfferRequest.model_validate_json(self.asked[-1].request)
-        self.answers["bazaar", request.key] = MarketAnswer(self.now, offers, error)
+        self.answers["bazaar", request.key] = MarketAnswer(self.now, offers, error, lacking)
         return self
 
     def later(self, passed: Micros) -> Day:
@@ -139,7 +139,9 @@ def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_
     assert failed.job().message.startswith(f"{nothing}couldn't answer: Bazaar is closed (try again later); ")
     empty = a_day().check().answer().check()
     assert empty.job().message.startswith(f"{nothing}has nothing that fits now; fleet `cloud` can grow, but no ")
-    for day in (late, failed, empty):
+    full = a_day().check().answer(lacking="n1 (cordoned).").check()
+    assert full.job().message.startswith(f"{nothing}has nothing that fits now: n1 (cordoned); fleet `cloud` can ")
+    for day in (late, failed, empty, full):
         assert day.job().finished or day.job().status is JobStatus.terminating
 
 
@@ -221,6 +223,13 @@ def test_of_two_answers_the_newer_says_what_a_machine_costs() -> None:
     older, newer = (MarketAnswer(b.NOW + at, (listing("x", price),)) for at, price in ((0, 1.0), (SECOND, 9.0)))
     markets = Markets(b.NOW + SECOND, FACTS, {("bazaar", "k1"): older, ("bazaar", "k2"): newer})
     assert [offer.price for offer in markets.offers()] == [9.0]
+
+
+def test_what_is_made_to_order_is_another_offer_for_each_order() -> None:
+    """Though it has one name: a pod of two CPUs and a pod of eight, on nodes of one type."""
+    made = [b.offer("m5", 0.0, backend="bazaar", terms=OfferTerms(order=order)) for order in ("two", "eight")]
+    answers = {("bazaar", offer.terms.order): MarketAnswer(b.NOW, (offer,)) for offer in made}
+    assert {offer.terms.order for offer in Markets(b.NOW, FACTS, answers).offers()} == {"two", "eight"}
 
 
 def test_a_job_keeps_and_names_only_what_is_asked_for_it_now() -> None:

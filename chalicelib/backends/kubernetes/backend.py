@@ -1,0 +1,73 @@
+"""Kubernetes clusters as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.kubernetes.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Bug
+
+if TYPE_CHECKING:
+    from chalicelib.backends.kubernetes.client import Clusters
+    from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
+    from chalicelib.backends.price_file import OfflinePrices
+    from chalicelib.domain.offer_requests import OfferRequest
+
+
+class KubernetesBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: KubernetesBackendConfig,
+        clusters: Clusters | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+    ) -> None:
+        """`prices` doesn't matter: nothing is bought."""
+        from chalicelib.backends.kubernetes import kubeconfig
+        from chalicelib.backends.kubernetes.catalog import Catalog
+        from chalicelib.backends.kubernetes.client import Clusters
+        from chalicelib.backends.kubernetes.machines import Pods
+
+        self._clusters = clusters or Clusters(kubeconfig.clusters(config), now)
+        self._pods = Pods(self._clusters, now)
+        self._catalog = Catalog(self._clusters, self._pods.level)
+
+    def check(self) -> None:
+        from chalicelib.backends.kubernetes.checking import check
+
+        check(self._clusters)
+
+    def offers(self) -> Sequence[Offer]:
+        raise Bug("what a cluster has is asked for each request")
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return self._catalog.offers_for(request)
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._pods.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._pods.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._pods.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._pods.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._pods.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._clusters.close()

@@ -1,0 +1,162 @@
+"""Calls to API servers with Kubernetes' own client: one attempt per call, every failure as one of our errors.
+
+The client brings the connection, its certificates and the credentials. Bodies are plain data both ways, because its
+models would cost ten times as much for a list of pods.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from chalicelib.backends.kit.errors import Kind, ProviderFailure, cleaned, described
+from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kubernetes.errors import TABLE
+from chalicelib.backends.kubernetes.kubeconfig import Cluster
+from chalicelib.domain.instants import SECOND, Micros, retry_after
+from chalicelib.errors import Bug, InvalidCredentials, Transient
+
+Body = dict[str, Any]
+CONNECT, READ = 5.0, 15.0  # seconds
+PAGE = 500  # items of a list's page
+MERGE = "application/merge-patch+json"
+
+
+class Clusters:
+    def __init__(self, found: Sequence[Cluster], now: Callable[[], Micros], *, page: int = PAGE) -> None:
+        self._known = {cluster.region: cluster for cluster in found}
+        self._now, self.page = now, page
+        self._made: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return tuple(self._known)
+
+    def cluster(self, region: str) -> Cluster:
+        """Raises InvalidCredentials if no context has this name (any more): that proves nothing about what is there."""
+        if region not in self._known:
+            raise InvalidCredentials(
+                f"The configuration of the clusters has no context {region!r}.",
+                hint=f"It has {', '.join(self._known)}.",
+            )
+        return self._known[region]
+
+    def call(
+        self,
+        region: str,
+        method: str,
+        path: Sequence[str],
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> Body:
+        """The decoded answer. `path`: its segments, each of which is quoted. `content_type`: of the body. `meanings`:
+        reasons and statuses that mean something else for this call. `secrets`: those in its body."""
+        action, hidden = f"{method} /{'/'.join(path)}", (*secrets, *self.cluster(region).secrets)
+        try:
+            status, headers, data = self._sent(region, method, path, query or {}, body, content_type)
+        except (InvalidCredentials, Bug):
+            raise
+        except Exception as error:
+            from kubernetes.client.exceptions import OpenApiException
+            from kubernetes.config import ConfigException
+            from urllib3.exceptions import HTTPError
+
+            text = cleaned(f"{type(error).__name__}: {error}", hidden)
+            if isinstance(error, ConfigException):
+                raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
+            if not isinstance(error, HTTPError | OpenApiException | OSError):
+                raise
+            raise Transient(f"{action} in {region} has no answer: {text}") from None
+        if failure := self._failure(status, headers, data):
+            raise TABLE.error(failure, action, region, meanings=meanings, secrets=hidden)
+        answer: Body = orjson.loads(data)
+        return answer
+
+    def listed(self, region: str, path: Sequence[str], **query: str) -> Iterator[Body]:
+        """The items on every page."""
+
+        def page(token: str) -> tuple[Iterable[Body], str]:
+            more = {"continue": token} if token else {}
+            answer = self.call(region, "GET", path, query={**query, "limit": self.page, **more})
+            return answer.get("items") or (), answer.get("metadata", {}).get("continue") or ""
+
+        return pages(page)
+
+    def close(self) -> None:
+        with self._lock:
+            made, self._made = self._made, {}
+        for client in made.values():
+            client.close()
+
+    def _sent(
+        self,
+        region: str,
+        method: str,
+        path: Sequence[str],
+        query: Mapping[str, str | int],
+        body: Any,
+        content_type: str,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        client = self._client(region)
+        headers = {"Accept": "application/json", **({} if body is None else {"Content-Type": content_type})}
+        request = client.param_serialize(
+            method,
+            "".join(f"/{_segment(part)}" for part in path),
+            query_params=list(query.items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        answer = client.call_api(*request, _request_timeout=(CONNECT, READ))
+        return answer.status, answer.headers, answer.read()
+
+    def _failure(self, status: int, headers: Mapping[str, str], data: bytes) -> ProviderFailure | None:
+        try:
+            body = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            text = " ".join(data[:2048].decode(errors="replace").split())
+            return ProviderFailure("", f"the answer isn't JSON: {text}", status if status >= 300 else 0)
+        if 200 <= status < 300:
+            return None
+        found = described(body, status)
+        wait = headers.get("retry-after", "")
+        seconds = retry_after(wait, self._now()) / SECOND if wait else 0.0
+        return ProviderFailure(found.code, found.text, status, seconds)
+
+    def _client(self, region: str) -> Any:
+        with self._lock:
+            client = self._made.get(region)
+            if client is None:
+                client = self._made[region] = _client(self._known[region])
+            return client
+
+
+def _client(cluster: Cluster) -> Any:
+    from kubernetes.client import ApiClient, Configuration
+    from kubernetes.config import load_incluster_config, load_kube_config_from_dict
+
+    configuration = Configuration()
+    configuration.retries = False
+    if cluster.kubeconfig is None:
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+    else:
+        load_kube_config_from_dict(  # type: ignore[no-untyped-call]
+            cluster.kubeconfig, client_configuration=configuration, persist_config=False
+        )
+    return ApiClient(configuration)
+
+
+def _segment(part: str) -> str:
+    """Quotes a segment. An empty one, or one of dots, is refused: the call would be about something else."""
+    if part in ("", ".", ".."):
+        raise Bug(f"{part!r} can't be a part of a path")
+    return quote(part, safe="")

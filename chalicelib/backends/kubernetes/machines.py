@@ -1,0 +1,193 @@
+"""Pods: created, described, deleted and listed.
+
+A pod's name follows from the request's token, so a repeated call finds the pod that the first one created. A handle has
+the pod's `uid`, so nothing is done to another pod that got the same name later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import owned
+from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kubernetes import pods
+from chalicelib.backends.kubernetes.client import MERGE, Clusters
+from chalicelib.backends.kubernetes.states import described
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import AlreadyThere, BackendError, Gone, MissingPermission, Unfit
+
+Body = dict[str, Any]
+SINGLY = 3  # pods that are described one by one; for more of them the namespace is listed
+LEVEL = "pod-security.kubernetes.io/enforce"
+_GRACE = 10  # seconds: the agent has nothing left to do when its pod is deleted
+
+
+class Pods:
+    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
+        self._clusters, self._now = clusters, now
+        self._levels = LookupCache[str](now)
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        region = request.offer.region
+        found = self._adopted(request) or self._created(request)
+        yield _handle(found, region)
+        if found["spec"].get("schedulingGates"):
+            self._add_secret(request, found)
+            self._call(
+                region, "PATCH", "pods", _named(found), body={"spec": {"schedulingGates": None}}, content_type=MERGE
+            )
+
+    def _adopted(self, request: CreateRequest) -> Body | None:
+        """What an earlier call created."""
+        try:
+            found = self._call(request.offer.region, "GET", "pods", pods.pod_name(request))
+        except Gone:
+            return None
+        if not pods.is_of(found, request):
+            raise AlreadyThere(f"The name {_named(found)} is taken in {request.offer.region} by a pod of others.")
+        return found
+
+    def _created(self, request: CreateRequest) -> Body:
+        region = request.offer.region
+        body = pods.pod(request, self._clusters.cluster(region), self.level(region))
+        try:
+            return self._call(region, "POST", "pods", body=body, meanings={"NotFound": Unfit})
+        except AlreadyThere:  # a call at the same time
+            found = self._adopted(request)
+            if found is None:
+                raise
+            return found
+
+    def _add_secret(self, request: CreateRequest, owner: Body) -> None:
+        """An earlier one may belong to an earlier pod, and go with that. As long as the gate is closed, nobody needs
+        it, so it can be replaced."""
+        region, body, hidden = request.offer.region, pods.secret(request, owner), secrets_of(request)
+        for attempt in ("first", "second"):
+            try:
+                self._call(region, "POST", "secrets", body=body, secrets=(*hidden, *body["data"].values()))
+                return
+            except AlreadyThere:
+                if attempt == "second":
+                    raise
+                self._delete(region, "secrets", _named(body), None)
+
+    def level(self, region: str) -> str:
+        """What the namespace demands of pods; empty if it doesn't say, or mustn't be asked."""
+
+        def ask() -> str:
+            namespace = self._clusters.cluster(region).namespace
+            try:
+                body = self._clusters.call(region, "GET", ("api", "v1", "namespaces", namespace))
+            except (MissingPermission, Gone):
+                return ""
+            return str(body["metadata"].get("labels", {}).get(LEVEL, ""))
+
+        return self._levels.get(region, ask)
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return by_region(machines, self._region_of, self._in_region)
+
+    def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        if len(machines) <= SINGLY:
+            return outcomes(machines, lambda handles: self._machine(region, handles, self._found(region, handles)))
+        known = {body["metadata"]["name"]: body for body in self._listed(region, "dstack-instance")}
+        return outcomes(machines, lambda handles: self._machine(region, handles, known))
+
+    def _found(self, region: str, handles: Sequence[Handle]) -> Mapping[str, Body]:
+        found = {}
+        for handle in handles:
+            try:
+                found[handle.id] = self._call(region, "GET", "pods", handle.id, namespace=handle.data.get("namespace"))
+            except Gone:
+                continue
+        return found
+
+    def _machine(self, region: str, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        for handle in handles:
+            body = known.get(handle.id)
+            if body is not None and body["metadata"]["uid"] == handle.data.get("uid"):
+                return described(body, self._now(), lambda body=body: self._events(region, body))  # type: ignore[misc]
+        names = " or ".join(handle.id for handle in handles) or "without a handle"
+        raise Gone(f"There is no pod {names} in {region}: somebody has deleted it, or its node is gone.")
+
+    def _events(self, region: str, body: Body) -> Sequence[Body]:
+        """From the oldest to the newest. Without the permission there are none."""
+        selector = f"involvedObject.uid={body['metadata']['uid']}"
+        try:
+            found = list(self._clusters.listed(region, self._path(region, "events"), fieldSelector=selector))
+        except MissingPermission:
+            return ()
+        return sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
+
+    # --- terminate ----------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        region = handle.data.get("region") or self._clusters.regions[0]
+        self._delete(region, "pods", handle.id, handle.data.get("uid"), handle.data.get("namespace"))
+
+    def _delete(self, region: str, kind: str, name: str, uid: str | None, namespace: str | None = None) -> None:
+        """Raises Gone if there is nothing of this name, or something newer."""
+        options: Body = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if kind == "pods":
+            options["gracePeriodSeconds"] = _GRACE
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        self._call(
+            region,
+            "DELETE",
+            kind,
+            name,
+            body=options,
+            meanings={"Conflict": Gone} if uid else None,
+            namespace=namespace,
+        )
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        wanted = "dstack-instance" if instance_id is None else f"dstack-instance={instance_id}"
+        regions = (region,) if region else self._clusters.regions
+        for found in everywhere(regions, lambda there: [(there, body) for body in self._listed(there, wanted)]):
+            for there, body in found:
+                yield from owned(_handle(body, there), pods.tags_of(body))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _listed(self, region: str, selector: str) -> Iterator[Body]:
+        return self._clusters.listed(region, self._path(region, "pods"), labelSelector=selector)
+
+    def _call(
+        self, region: str, method: str, kind: str, *name: str, namespace: str | None = None, **options: Any
+    ) -> Body:
+        return self._clusters.call(region, method, (*self._path(region, kind, namespace), *name), **options)
+
+    def _path(self, region: str, kind: str, namespace: str | None = None) -> tuple[str, ...]:
+        return ("api", "v1", "namespaces", namespace or self._clusters.cluster(region).namespace, kind)
+
+    def _region_of(self, handles: Sequence[Handle]) -> str:
+        return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])
+
+
+def _named(body: Mapping[str, Any]) -> str:
+    return str(body["metadata"]["name"])
+
+
+def _handle(body: Mapping[str, Any], region: str) -> Handle:
+    metadata = body["metadata"]
+    data = {"region": region, "namespace": str(metadata["namespace"]), "uid": str(metadata["uid"])}
+    return Handle(kind="vm", id=str(metadata["name"]), data=data)

@@ -1,0 +1,229 @@
+"""Offers: what a cluster can give to a request now.
+
+A pod gets what is requested, and no whole node: so an offer has the requested amounts, and there is one for each kind
+of node with room for them. The scheduler chooses among the nodes of a kind; an offer that was requested by the name of
+a node is of that one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from chalicelib.backends.kubernetes.devices import Device, Expression
+from chalicelib.backends.kubernetes.facts import FACTS
+from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
+from chalicelib.backends.kubernetes.usage import PODS
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Availability, Disk, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+
+MIB, GIB = 1 << 20, 1 << 30
+NAMED = 5  # nodes that a refusal names for each reason
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a pod requests, and may use at most (0: no limit)."""
+
+    cpus: int
+    memory_mib: int
+    disk_mib: int
+    most_cpus: int
+    most_memory_mib: int
+    most_disk_mib: int
+    gpus: int = 0
+
+    @classmethod
+    def of(cls, wanted: ResourcesSpec) -> Shape:
+        """The least that meets the request."""
+        disk = None if wanted.disk is None else wanted.disk.size
+        return cls(
+            max(1, wanted.cpu.count.min or 0),
+            _mib(wanted.memory.min or min(1.0, wanted.memory.max or 1.0)),
+            _mib((disk and disk.min) or 0.0),
+            wanted.cpu.count.max or 0,
+            _mib(wanted.memory.max or 0.0),
+            _mib((disk and disk.max) or 0.0),
+        )
+
+
+def _mib(gib: float) -> int:
+    return math.ceil(gib * 1024)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the nodes that one offer is about have in common."""
+
+    name: str
+    arch: str
+    shape: Shape
+    device: Device | None
+    where: tuple[Expression, ...]
+
+
+class Search:
+    """The nodes of one region with room for a request, and why the others have none."""
+
+    def __init__(self, region: str, request: OfferRequest, grants: Sequence[str]) -> None:
+        self._region, self._request, self._grants = region, request, tuple(grants)
+        self._shape = Shape.of(request.resources)
+        self._gpu = request.resources.gpu
+        self._kinds: dict[Kind, list[Node]] = {}
+        self._lacking: dict[str, list[str]] = {}
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            found = list(self._fitting(node))
+            for kind in found:
+                self._kinds.setdefault(kind, []).append(node)
+
+    @property
+    def offers(self) -> list[Offer]:
+        """Nodes without devices come first for what needs none."""
+        kinds = sorted(self._kinds, key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where))
+        return [self._offer(kind) for kind in kinds]
+
+    @property
+    def lacking(self) -> list[str]:
+        """Why there is no offer, for each of the nodes."""
+        return [f"{_names(names)} ({why})" for why, names in self._lacking.items()]
+
+    # --- one node -----------------------------------------------------------------------------------------------------
+
+    def _fitting(self, node: Node) -> Iterator[Kind]:
+        why = node.unusable or self._elsewhere(node)
+        if why:
+            self._note(node, why)
+            return
+        least = 0 if self._gpu is None else self._gpu.count.min or 0
+        kinds = [(None, self._shape)] if not least else list(self._with_devices(node, self._gpu or GPUSpec(), least))
+        if least and not kinds:
+            self._note(node, self._without_devices(node))
+        for device, shape in kinds:
+            taint = node.is_kept_for_devices(device.taint if device else "")
+            if lacking := f"kept for others by the taint {taint}" if taint else self._short(node, device, shape):
+                self._note(node, lacking)
+            else:
+                yield self._kind(node, device, shape)
+
+    def _elsewhere(self, node: Node) -> str:
+        zones = self._request.zones
+        if zones is not None and node.labels.get(ZONE, "").lower() not in zones:
+            return "not in the requested zones"
+        types = self._request.instance_types
+        if types is not None and not {node.name.lower(), node.labels.get(TYPE, "").lower()} & set(types):
+            return "not of the requested instance types"
+        return ""
+
+    def _with_devices(self, node: Node, wanted: GPUSpec, least: int) -> Iterator[tuple[Device, Shape]]:
+        for device in node.devices.values():
+            if device is None or not _is_wanted(device, wanted):
+                continue
+            count = least
+            if wanted.total_memory is not None and wanted.total_memory.min:
+                count = max(count, math.ceil(wanted.total_memory.min * 1024 / device.gpu.memory_mib))
+            within = wanted.count.max is None or count <= wanted.count.max
+            if within and not (device.share and count > 1):
+                yield device, replace(self._shape, gpus=count)
+
+    def _without_devices(self, node: Node) -> str:
+        if not node.devices:
+            return "no GPUs"
+        unknown = [name for name, device in node.devices.items() if device is None]
+        if unknown:
+            return f"no label says what its {', '.join(unknown)} is: describe it in `accelerators`"
+        return f"only {', '.join(device.gpu.name for device in node.devices.values() if device)}"
+
+    def _short(self, node: Node, device: Device | None, shape: Shape) -> str:
+        needs = {
+            "CPUs": ("cpu", shape.cpus * 1000, 1000),
+            "GB of memory": ("memory", shape.memory_mib * MIB, GIB),
+            "GB of disk": ("ephemeral-storage", shape.disk_mib * MIB, GIB),
+            "pods": (PODS, 1, 1),
+        }
+        if device is not None:
+            needs[device.gpu.name] = (device.resource, shape.gpus, 1)
+            needs |= {name: (name, amount, 1) for name, amount in node.context.gpu_resources.items()}
+        for what, (resource, amount, unit) in needs.items():
+            left, has = node.free.get(resource, 0), node.total.get(resource, 0)
+            if left < amount:
+                total = f"{_number(has / unit)} {what}"
+                return f"{_number(left / unit)} of {total} free" if has >= amount else f"only {total}"
+        return ""
+
+    def _kind(self, node: Node, device: Device | None, shape: Shape) -> Kind:
+        where = [("kubernetes.io/arch", "In", (node.arch,)), *(device.where if device else ())]
+        own = self._request.instance_types is not None and node.name.lower() in self._request.instance_types
+        name = node.labels.get(TYPE, "")
+        if own:
+            where.append((HOSTNAME, "In", (node.labels.get(HOSTNAME, node.name),)))
+        elif name:
+            where.append((TYPE, "In", (name,)))
+        return Kind(node.name if own else name or f"{node.arch}-node", node.arch, shape, device, tuple(where))
+
+    def _note(self, node: Node, why: str) -> None:
+        self._lacking.setdefault(why, []).append(node.name)
+
+    # --- an offer -----------------------------------------------------------------------------------------------------
+
+    def _offer(self, kind: Kind) -> Offer:
+        shape, device, nodes = kind.shape, kind.device, self._kinds[kind]
+        pod: dict[str, Any] = {
+            "type": kind.name,
+            "where": kind.where,
+            "limits": {
+                "cpu": shape.most_cpus,
+                "memory_mib": shape.most_memory_mib,
+                "disk_mib": shape.most_disk_mib,
+            },
+        }
+        if device is not None:
+            pod |= {"resource": device.resource, "taint": device.taint}
+        zones = None
+        if self._request.zones is not None:
+            zones = tuple(sorted({node.labels[ZONE] for node in nodes}))
+        order = sha256(orjson.dumps([pod, kind.arch, vars(shape)])).hexdigest()[:12]
+        has = Resources(
+            cpus=shape.cpus,
+            memory_mib=shape.memory_mib,
+            gpus=(device.gpu,) * shape.gpus if device else (),
+            disk=Disk(size_mib=shape.disk_mib),
+            cpu_arch=ARCHES[kind.arch],
+        )
+        return Offer(
+            backend=FACTS.name,
+            instance=InstanceType(name=kind.name, resources=has),
+            region=self._region,
+            price=0.0,
+            terms=OfferTerms.model_validate({"grants": self._grants, "order": order, "pod": pod}),
+            availability=Availability.available,
+            availability_zones=zones,
+            instance_runtime="runner",
+        )
+
+
+def _is_wanted(device: Device, wanted: GPUSpec) -> bool:
+    """As far as the name, the vendor and the memory tell."""
+    name, gib = device.gpu.name.lower(), device.gpu.memory_mib / 1024
+    if wanted.vendor is not None and wanted.vendor != device.gpu.vendor:
+        return False
+    if wanted.name is not None and name not in [each.lower().replace(" ", "") for each in wanted.name]:
+        return False
+    memory = wanted.memory
+    return memory is None or ((memory.min or 0) <= gib <= (math.inf if memory.max is None else memory.max))
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return f"{', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _number(amount: float) -> str:
+    return f"{math.floor(amount * 10) / 10:g}"

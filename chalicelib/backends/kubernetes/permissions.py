@@ -1,0 +1,32 @@
+"""What the user of a kubeconfig must be allowed to do: the smallest role.
+
+`check` asks for each of these; `docs/examples/kubernetes/role.yml` grants them, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    resource: str
+    verbs: tuple[str, ...]
+    cluster: bool = False  # in all namespaces, or of what is in none
+    what_for: str = ""
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("nodes", ("list",), cluster=True, what_for="offers: what each node has"),
+    Rule("pods", ("list",), cluster=True, what_for="offers: what the pods of others take of it"),
+    Rule("pods", ("create", "delete", "get", "patch"), what_for="jobs; all pods can be listed"),
+    Rule("secrets", ("create", "delete"), what_for="the settings of their agents"),
+)
+OPTIONAL: tuple[Rule, ...] = (
+    Rule("events", ("list",), what_for="why a pod doesn't start"),
+    Rule("namespaces", ("get",), what_for="what Pod Security demands of pods"),
+)
+
+
+def verbs(rules: tuple[Rule, ...]) -> list[tuple[Rule, str]]:
+    return [(rule, verb) for rule in rules for verb in rule.verbs]

@@ -1,0 +1,295 @@
+"""The objects of one job: a pod, and a secret with the agent's settings and the login for the image's registry.
+
+The pod's first container brings the agent into a folder that the job's container has as well, so the job's image needs
+neither Python nor a shell. The pod is created behind a scheduling gate, then the secret, which the pod owns: it goes
+when the pod goes. Then the gate is opened. So nothing is left behind, whenever that ends, and no permission to read
+secrets is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from chalicelib.backends.kit.errors import cleaned
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
+from chalicelib.backends.kubernetes.config import is_label_key, is_label_value
+from chalicelib.backends.kubernetes.kubeconfig import Cluster
+from chalicelib.backends.kubernetes.nodes import ZONE
+from chalicelib.backends.kubernetes.volumes import CLAIM
+from chalicelib.backends.spi import Container, CreateRequest, RegistryLogin
+from chalicelib.domain import container_script
+from chalicelib.domain.owner import CALLED
+from chalicelib.errors import ContainerFailed, Unfit
+
+Body = dict[str, Any]
+GATE = "dstack/secret"
+JOB, INIT = "job", "dstack-init"  # the containers
+TYPE = "dstack-instance-type"  # the annotation with the name of the offer
+TAGS = "dstack-tags"  # the annotation with the tags that are no labels
+LOGIN = ".dockerconfigjson"
+GRACE = 120  # seconds that a job has left if somebody else deletes its pod
+NOBODY = 65_534
+NO_CARDS = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)  # or an image could ask for all cards of the node
+DOCKER_HUB = "https://index.docker.io/v1/"
+
+_USER = re.compile(r"(\d{1,10})(?::(\d{1,10}))?")
+
+
+def pod_name(request: CreateRequest) -> str:
+    """The same for the same request, and for no other."""
+    called = dict(request.tags).get(CALLED, "")
+    readable = re.sub(r"[^a-z0-9]+", "-", called.lower())[:36].strip("-")
+    digest = sha256(request.token.encode()).hexdigest()[:20]
+    return f"{readable}-{digest}" if readable[:1].isalpha() else f"dstack-{digest}"
+
+
+def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
+    """`level`: what the namespace demands of pods, as Pod Security calls it."""
+    container = request.container
+    if container is None:
+        raise Unfit("Kubernetes runs containers, and this request is for a machine.")
+    name, choice, context = pod_name(request), _choice(request), cluster.context
+    labels, rest = _labels(all_tags(request))
+    user = _user(container)
+    spec: Body = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "schedulingGates": [{"name": GATE}],
+        "affinity": {"nodeAffinity": _affinity(request, choice)},
+        "initContainers": [_init(name, context.init_image, container)],
+        "containers": [_job(name, request, container, choice, cluster)],
+        "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
+    }
+    spec["containers"][0]["securityContext"] = _security(container, user, level)
+    if level == "restricted":
+        spec["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if context.node_selector:
+        spec["nodeSelector"] = dict(context.node_selector)
+    spec["tolerations"] = [each.model_dump(exclude_none=True) for each in context.tolerations]
+    if taint := choice.get("taint"):
+        spec["tolerations"].append({"key": taint, "operator": "Exists"})
+    pull = [*([name] if container.login else []), *context.image_pull_secrets]
+    if pull:
+        spec["imagePullSecrets"] = [{"name": each} for each in pull]
+    for field, value in (
+        ("priorityClassName", context.priority_class_name),
+        ("runtimeClassName", context.runtime_class_name),
+        ("serviceAccountName", context.service_account_name),
+    ):
+        if value is not None:
+            spec[field] = value
+    annotations = {
+        TYPE: request.offer.instance.name,
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+        **({TAGS: orjson.dumps(rest).decode()} if rest else {}),
+        **(
+            {"k8s.v1.cni.cncf.io/networks": ", ".join(context.networks)}
+            if context.networks and "resource" in choice
+            else {}
+        ),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+def secret(request: CreateRequest, owner: Mapping[str, Any]) -> Body:
+    """What the pod `owner` needs and nobody else may read."""
+    container = request.container
+    assert container is not None
+    name = owner["metadata"]["name"]
+    data = {key: _encoded(value.encode()) for key, value in container.env.items()}
+    if container.login is not None:
+        data[LOGIN] = _encoded(_docker_login(container.image, container.login))
+    belongs = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": owner["metadata"]["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": _labels(all_tags(request))[0], "ownerReferences": [belongs]},
+        "type": "kubernetes.io/dockerconfigjson" if container.login else "Opaque",
+        "immutable": True,
+        "data": data,
+    }
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _docker_login(image: str, login: RegistryLogin) -> bytes:
+    first, slash, _ = image.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    registry = DOCKER_HUB if not is_host or first in ("docker.io", "index.docker.io") else first
+    pair = _encoded(f"{login.username}:{login.password}".encode())
+    entry = {"username": login.username, "password": login.password, "auth": pair}
+    return orjson.dumps({"auths": {registry: entry}})
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+
+def _labels(tags: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The tags as labels, and those that can't be labels. The owner's always can."""
+    fit = {key: value for key, value in tags.items() if is_label_key(key) and is_label_value(value)}
+    rest = {key: value for key, value in tags.items() if key not in fit}
+    return {"app.kubernetes.io/managed-by": "dstack", **fit}, rest
+
+
+def tags_of(body: Mapping[str, Any]) -> dict[str, str]:
+    """The tags with which an object was created."""
+    metadata = body["metadata"]
+    rest = metadata.get("annotations", {}).get(TAGS)
+    return {**metadata.get("labels", {}), **(orjson.loads(rest) if rest else {})}
+
+
+def is_of(body: Mapping[str, Any], request: CreateRequest) -> bool:
+    """Was the object created for this request?"""
+    wanted = {key: value for key, value in all_tags(request).items() if key.startswith("dstack-") and key != CALLED}
+    return wanted[REQUEST_TAG] == request.token and wanted.items() <= tags_of(body).items()
+
+
+# --- the pod's parts --------------------------------------------------------------------------------------------------
+
+
+def _choice(request: CreateRequest) -> Mapping[str, Any]:
+    """What the offer says of its nodes."""
+    found = request.offer.backend_data.get("pod")
+    if not isinstance(found, Mapping) or found["type"] != request.offer.instance.name:
+        raise Unfit(f"{cleaned(request.offer.instance.name)} in {request.offer.region} isn't an offer of a cluster.")
+    return found
+
+
+def _affinity(request: CreateRequest, choice: Mapping[str, Any]) -> Body:
+    where = [_expression(*each) for each in choice["where"]]
+    if request.zones:
+        where.append(_expression(ZONE, "In", request.zones))
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": where}]}}
+
+
+def _expression(key: str, operator: str, values: Sequence[str]) -> Body:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def _init(name: str, image: str, container: Container) -> Body:
+    """Downloads the agent, and a Python for it, as nobody."""
+    return {
+        "name": INIT,
+        "image": image,
+        "command": list(container.command),
+        "env": [*_settings(name, container), {"name": "DSTACK_PREPARE", "value": container_script.MOUNTED}],
+        "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            "limits": {"cpu": "1", "memory": "256Mi"},  # a namespace may demand limits
+        },
+        "securityContext": {
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "runAsNonRoot": True,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _settings(name: str, container: Container) -> list[Body]:
+    """One by one: what else is in the secret is nobody's environment."""
+    return [{"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}} for key in sorted(container.env)]
+
+
+def _job(name: str, request: CreateRequest, container: Container, choice: Mapping[str, Any], cluster: Cluster) -> Body:
+    has = "resource" in choice
+    return {
+        "name": JOB,
+        "image": container.image,
+        **({"imagePullPolicy": "Always"} if container.login else {}),  # whoever has no login gets no image with one
+        "command": container_script.prepared(),
+        "env": [*_settings(name, container), *([] if has else NO_CARDS)],
+        "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}, *_mounts(container)],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": _resources(request, choice, cluster),
+    }
+
+
+def _resources(request: CreateRequest, choice: Mapping[str, Any], cluster: Cluster) -> Body:
+    has, limits = request.offer.instance.resources, choice["limits"]
+    requests = {"cpu": str(has.cpus), "memory": f"{has.memory_mib}Mi"}
+    most: dict[str, str] = {}
+    if request.disk_mib:
+        requests["ephemeral-storage"] = f"{request.disk_mib}Mi"
+    if limits["cpu"]:
+        most["cpu"] = str(limits["cpu"])
+    if limits["memory_mib"]:
+        most["memory"] = f"{limits['memory_mib']}Mi"
+    if limits["disk_mib"]:
+        most["ephemeral-storage"] = f"{max(limits['disk_mib'], request.disk_mib)}Mi"
+    if resource := choice.get("resource"):
+        devices = {str(resource): str(len(has.gpus))}
+        devices |= {name: str(amount) for name, amount in cluster.context.gpu_resources.items()}
+        requests |= devices
+        most |= devices
+    return {"requests": requests, **({"limits": most} if most else {})}
+
+
+def _volumes(container: Container) -> Iterator[Body]:
+    if container.shm_mib:
+        yield {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{container.shm_mib}Mi"}}
+    for claim in dict.fromkeys(mount.volume.id for mount in container.mounts):
+        yield {"name": f"claim-{_digest(claim)}", "persistentVolumeClaim": {"claimName": claim}}
+
+
+def _mounts(container: Container) -> Iterator[Body]:
+    if container.shm_mib:
+        yield {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
+    for mount in container.mounts:
+        if mount.volume.kind != CLAIM:
+            raise Unfit(f"{mount.volume.id} is no volume of a cluster.")
+        read_only = {"readOnly": True} if mount.read_only else {}
+        yield {"name": f"claim-{_digest(mount.volume.id)}", "mountPath": mount.path, **read_only}
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
+
+
+def _user(container: Container) -> Body:
+    if not container.user:
+        return {}
+    found = _USER.fullmatch(container.user)
+    if found is None:
+        raise ContainerFailed(
+            f"Kubernetes takes a user only by its number, and `user` is {container.user!r}.",
+            hint="Write the number, for example `user: 1000` or `user: 1000:1000`.",
+        )
+    user, group = found.groups()
+    return {"runAsUser": int(user), **({"runAsGroup": int(group)} if group else {})}
+
+
+def _security(container: Container, user: Body, level: str) -> Body:
+    """As in `docker run`, unless the namespace demands more."""
+    found: Body = dict(user)
+    if container.privileged:
+        found["privileged"] = True
+    elif level == "restricted":
+        found |= {
+            "runAsNonRoot": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    return found

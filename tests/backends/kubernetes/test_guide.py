@@ -1,0 +1,64 @@
+"""`docs/guides/kubernetes.md`: what it writes is accepted, and does what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chalicelib.backends.kubernetes.checking import OLDEST
+from chalicelib.backends.kubernetes.kubeconfig import clusters
+from chalicelib.configuration.parse import parse
+from chalicelib.configuration.server import parse_backend
+from chalicelib.domain.specs.resources import ResourcesSpec
+from tests.backends.kubernetes.bodies import T4, node
+from tests.backends.kubernetes.test_offers import offers, search
+
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
+BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+BACKEND, CONTEXTS, FLEET, TASK = BLOCKS
+
+
+def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
+    config: Any = parse_backend(BACKEND)
+    (cluster,) = clusters(config)
+    assert (cluster.region, cluster.namespace) == ("my-cluster", "dstack-jobs")
+    with_more: Any = parse_backend(BACKEND + CONTEXTS)
+    assert [context.name for context in with_more.contexts] == ["my-cluster", "other"]
+
+
+@pytest.mark.parametrize("text", [FLEET, TASK])
+def test_its_configurations_are_accepted(text: str) -> None:
+    assert parse(text)
+
+
+def test_a_job_gets_what_it_says() -> None:
+    resources = yaml.safe_load(TASK)["resources"]
+    card = {**T4, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
+    (offer,) = offers(resources, node("n", cpu="64", memory="512Gi", labels=card, nvidia_com__gpu="8"))
+    has = offer.instance.resources
+    assert (has.cpus, has.memory_mib, has.disk.size_mib) == (8, 64 * 1024, 50 * 1024)
+    assert [gpu.name for gpu in has.gpus] == ["H100"] * 2
+    assert offer.backend_data["pod"]["limits"]["cpu"] == 0, "`8..` has no limit"
+    disk = ResourcesSpec().disk
+    assert disk is not None and disk.size.min == 100 and "the default is\n  `100GB..`" in GUIDE
+
+
+def test_why_not_reads_as_it_says() -> None:
+    card = {**T4, "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
+    full = {"metadata": {"name": "p"}, "status": {}}
+    pod = {**full, "spec": {"nodeName": "gpu-1", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}
+    nodes = [
+        node("gpu-1", labels=card, nvidia_com__gpu="8"),
+        node("gpu-2", labels=card, nvidia_com__gpu="8", unschedulable=True),
+        node("cpu-1"),
+    ]
+    found = search({"gpu": "H100"}, nodes, [pod])
+    assert all(" ".join(line.split()) in " ".join(GUIDE.split()) for line in found.lacking), found.lacking
+
+
+def test_its_numbers_are_those_of_the_code() -> None:
+    assert f"Kubernetes {'.'.join(map(str, OLDEST))} or newer" in GUIDE
