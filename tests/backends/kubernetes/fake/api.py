@@ -121,7 +121,9 @@ class Api:
         if at.part in (*_CONNECT, "log"):
             return self._stream(at, request, gone)
         if verb == "watch":
-            return Lines(watching.lines(self._cluster, at, query, gone))
+            found = watching.lines(self._cluster, at, query, gone)
+            self._cluster.store.changed.notify_all()
+            return Lines(found)
         if verb == "list":
             return Answer(200, do.list(at, query))
         if verb == "get":

@@ -205,6 +205,10 @@ class Cluster:
             reportingInstance="",
         )
 
+    def watched(self, plural: str) -> bool:
+        """Has anybody begun a watch of these? Those who wait on `store.changed` are woken when one does."""
+        return any(each.operation.name == f"watch {plural}" for each in self.calls)
+
     # --- serving -----------------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -34,7 +34,37 @@ def answer(path: str) -> Any:
         return _list("", "v1")
     if len(parts) == 3 and parts[0] == "apis" and (parts[1], parts[2]) in groups:
         return _list(parts[1], parts[2])
+    if parts[:2] == ["openapi", "v3"]:
+        return _openapi("/".join(parts[2:]))
     return None
+
+
+def _openapi(root: str) -> Any:
+    """Without a root, the list of the documents; that of `api/v1` and others as far as it's known: the verbs of each
+    path with their parameters, and the schemas."""
+    roots = {"api/v1", *(f"apis/{each.group}/{each.version}" for each in resources().values() if each.group)}
+    if not root:
+        return {"paths": {each: {"serverRelativeURL": f"/openapi/v3/{each}"} for each in sorted(roots)}}
+    if root not in roots:
+        return None
+    known = {each.kind: each for each in resources().values()}
+    paths: dict[str, Any] = {}
+    for path, methods in DOCUMENT["paths"].items():
+        if not path.startswith(f"/{root}/"):
+            continue
+        paths[path] = {}
+        for method, operation in methods.items():
+            if method == "parameters" or operation.get("kind") not in known:
+                continue
+            of, names = known[operation["kind"]], operation.get("query", ())
+            paths[path][method] = {
+                "x-kubernetes-action": operation["action"],
+                "x-kubernetes-group-version-kind": {"group": of.group, "version": of.version, "kind": of.kind},
+                "parameters": [{"name": each, "in": "query", "schema": {"type": "string"}} for each in names],
+                "responses": {code: {"description": ""} for code in operation["codes"]},
+            }
+    info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": DOCUMENT["components"]}
 
 
 def _group(group: str, version: str) -> dict[str, Any]:
@@ -74,7 +104,3 @@ def _part(of: Resource, part: str) -> dict[str, Any]:
         "kind": kind,
         "verbs": sorted(of.parts[part]),
     }
-
-
-def source() -> str:
-    return str(DOCUMENT["info"]["x-source"])

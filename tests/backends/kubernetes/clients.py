@@ -1,0 +1,207 @@
+"""Two real clients of Kubernetes behind one face, so that the fake is held to both: the official one and kubectl."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+KUBECTL = ROOT / ".venvs" / "kubectl" / "bin" / "kubectl"
+PATCHES = {"json": "application/json-patch+json", "merge": "application/merge-patch+json"}
+PATCHES |= {"strategic": "application/strategic-merge-patch+json"}
+PATIENCE = 60.0
+Object = dict[str, Any]
+
+
+class Refused(Exception):
+    """The server's reason, and its message."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason, self.message = reason, message
+
+
+class Client(Protocol):
+    """Everything in the namespace `default`. Kinds are written as in objects: Pod."""
+
+    def create(self, body: Object) -> Object: ...
+
+    def read(self, kind: str, name: str) -> Object: ...
+
+    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]: ...
+
+    def replace(self, body: Object) -> Object: ...
+
+    def patch(self, kind: str, name: str, form: str, body: Any) -> Object: ...
+
+    def apply(self, body: Object, manager: str, *, force: bool = False) -> Object: ...
+
+    def delete(self, kind: str, name: str) -> None: ...
+
+    def log(self, name: str) -> str: ...
+
+    def run(self, name: str, *command: str) -> tuple[str, int]: ...
+
+    def watch(self, kind: str, count: int) -> list[tuple[str, str]]: ...
+
+
+class Official:
+    def __init__(self, kubeconfig: Object, folder: Path) -> None:
+        from kubernetes import client, config, dynamic
+
+        self._api = config.new_client_from_config_dict(kubeconfig)
+        self._client = dynamic.DynamicClient(self._api, cache_file=str(folder / "discovery.json"))
+        self._core = client.CoreV1Api(self._api)
+
+    def _of(self, kind: str) -> Any:
+        return self._client.resources.get(api_version="v1", kind=kind)
+
+    def _call(self, call: Any, *given: Any, **named: Any) -> Any:
+        from kubernetes.client import ApiException
+
+        try:
+            return call(*given, **named)
+        except ApiException as problem:
+            status = json.loads(problem.body)
+            raise Refused(status["reason"], status["message"]) from problem
+
+    def create(self, body: Object) -> Object:
+        of = self._of(body["kind"])
+        found: Object = self._call(of.create, body=body, namespace="default").to_dict()
+        return found
+
+    def read(self, kind: str, name: str) -> Object:
+        found: Object = self._call(self._of(kind).get, name=name, namespace="default").to_dict()
+        return found
+
+    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
+        of = self._of(kind)
+        found = self._call(of.get, namespace="default", label_selector=labels, field_selector=fields)
+        items: list[Object] = found.to_dict()["items"]
+        return items
+
+    def replace(self, body: Object) -> Object:
+        found: Object = self._call(self._of(body["kind"]).replace, body=body, namespace="default").to_dict()
+        return found
+
+    def patch(self, kind: str, name: str, form: str, body: Any) -> Object:
+        of = self._of(kind)
+        found = self._call(of.patch, body=body, name=name, namespace="default", content_type=PATCHES[form])
+        changed: Object = found.to_dict()
+        return changed
+
+    def apply(self, body: Object, manager: str, *, force: bool = False) -> Object:
+        of, name = self._of(body["kind"]), body["metadata"]["name"]
+        more = {"field_manager": manager, "force_conflicts": force}
+        found: Object = self._call(of.server_side_apply, body=body, name=name, namespace="default", **more).to_dict()
+        return found
+
+    def delete(self, kind: str, name: str) -> None:
+        self._call(self._of(kind).delete, name=name, namespace="default")
+
+    def log(self, name: str) -> str:
+        found: str = self._call(self._core.read_namespaced_pod_log, name, "default")
+        return found
+
+    def run(self, name: str, *command: str) -> tuple[str, int]:
+        from kubernetes.stream import stream
+
+        opens = self._core.connect_get_namespaced_pod_exec
+        opened = stream(opens, name, "default", command=list(command), stderr=True, stdout=True, _preload_content=False)
+        opened.run_forever(timeout=PATIENCE)
+        return opened.read_stdout(), opened.returncode
+
+    def watch(self, kind: str, count: int) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        for each in self._of(kind).watch(namespace="default", timeout=600):
+            found.append((each["type"], each["object"].metadata.name))
+            if len(found) == count:
+                break
+        return found
+
+    def close(self) -> None:
+        self._api.close()
+
+
+class Kubectl:
+    def __init__(self, kubeconfig: Object, folder: Path) -> None:
+        if not KUBECTL.exists():
+            pytest.skip("kubectl isn't installed here; `make test` installs it into .venvs/kubectl")
+        (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
+        self._words = [str(KUBECTL), f"--kubeconfig={folder}/kubeconfig", f"--cache-dir={folder}/cache"]
+
+    def _call(self, *words: str, body: Any = None) -> Any:
+        given = None if body is None else json.dumps(body)
+        done = subprocess.run(
+            [*self._words, *words], input=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        if done.returncode:
+            raise self._refused(done.stderr)
+        return json.loads(done.stdout) if "json" in words else done.stdout
+
+    @staticmethod
+    def _refused(text: str) -> Refused:
+        """Error from server (NotFound): pods "a" not found"""
+        for line in text.splitlines():
+            head, bracket, rest = line.partition("from server (")
+            if bracket and "rror" in head:
+                reason, _, message = rest.partition("): ")
+                return Refused(reason, message.partition("when creating")[2].partition(": ")[2] or message)
+        if "is invalid" in text:
+            return Refused("Invalid", text.strip())
+        if "conflict" in text:
+            return Refused("Conflict", text.strip())
+        raise AssertionError(text)
+
+    def create(self, body: Object) -> Object:
+        found: Object = self._call("create", "-o", "json", "-f", "-", body=body)
+        return found
+
+    def read(self, kind: str, name: str) -> Object:
+        found: Object = self._call("get", kind, name, "-o", "json")
+        return found
+
+    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
+        found: list[Object] = self._call("get", kind, "-o", "json", "-l", labels, f"--field-selector={fields}")["items"]
+        return found
+
+    def replace(self, body: Object) -> Object:
+        found: Object = self._call("replace", "-o", "json", "-f", "-", body=body)
+        return found
+
+    def patch(self, kind: str, name: str, form: str, body: Any) -> Object:
+        found: Object = self._call("patch", kind, name, f"--type={form}", "-o", "json", "-p", json.dumps(body))
+        return found
+
+    def apply(self, body: Object, manager: str, *, force: bool = False) -> Object:
+        more = ["--force-conflicts"] if force else []
+        words = ("apply", "--server-side", f"--field-manager={manager}", *more, "-o", "json", "-f", "-")
+        found: Object = self._call(*words, body=body)
+        return found
+
+    def delete(self, kind: str, name: str) -> None:
+        self._call("delete", kind, name, "--wait=false")
+
+    def log(self, name: str) -> str:
+        found: str = self._call("logs", name)
+        return found
+
+    def run(self, name: str, *command: str) -> tuple[str, int]:
+        words = [*self._words, "exec", name, "--", *command]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        return done.stdout, done.returncode
+
+    def watch(self, kind: str, count: int) -> list[tuple[str, str]]:
+        words = [*self._words, "get", kind, "--watch", "--output-watch-events", "--no-headers"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline().split() for _ in range(count)]
+            process.kill()
+        return [(line[0], line[1]) for line in lines]
+
+    def close(self) -> None:
+        """Each command has closed its own."""
