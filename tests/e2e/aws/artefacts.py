@@ -20,8 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.aws.deployment import STAGE, Deployment, deployed
-from tests.emulators import ministack
+from tests.e2e.aws.deployment import STAGE, Deployment
 from tests.harness.server import HttpError
 
 SDK, TYPE = "xmltodict", "vultr"
@@ -139,14 +138,3 @@ class Stage:
 
     def statuses(self) -> list[str]:
         return [one["status"] for fleet in self.call("fleets/list") for one in fleet["instances"]]
-
-
-@contextmanager
-def begun(folder: Path) -> Iterator[Stage]:
-    """On an emulator of its own: its schedules fire for as long as it lives."""
-    with (
-        provider() as nimbus,
-        ministack.running() as emulator,
-        deployed(emulator, folder, {}, prepare=with_a_second_artefact) as (one, _),
-    ):
-        yield Stage(one, nimbus)

@@ -117,15 +117,15 @@ class Journey:
 
 
 @contextmanager
-def begun(folder: Path) -> Iterator[Journey]:
-    """On an emulator of its own: its schedules fire for as long as it lives."""
+def begun(folder: Path, prepare: Callable[[Path], object] = lambda clone: None) -> Iterator[Journey]:
+    """On an emulator of its own: its schedules fire for as long as it lives. `prepare` changes the clone first."""
     folder.chmod(0o711)  # jobs run as users of their own, and one waits for a file here
     home = folder / "user"
     home.mkdir()
     with (
         git_hosts.running() as host,
         ministack.running(host.far.variables) as emulator,
-        deployed(emulator, folder, host.far.variables) as (one, made),
+        deployed(emulator, folder, host.far.variables, prepare=prepare) as (one, made),
     ):
         yield Journey(one, made, Far(one, home, PROJECT), folder)
 

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.aws.artefacts import FLEET, SDK, TYPE, Stage, begun
+from tests.e2e.aws.artefacts import FLEET, SDK, TYPE, Stage, provider
 from tests.e2e.aws.deployment import PATIENCE, STAGE
+from tests.e2e.aws.journey import Journey
 from tests.harness.server import until
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with begun(tmp_path_factory.mktemp("artefacts")) as made:
-        yield made
+def stage(trip: Journey) -> Iterator[Stage]:
+    with provider() as nimbus:
+        yield Stage(trip.one, nimbus)
 
 
 def test_the_sdk_is_in_its_artefact_alone_and_its_function_is_rendered_from_the_row(stage: Stage) -> None:
@@ -80,3 +81,5 @@ def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Sta
     until("the machine to be given back", lambda: id_ not in nimbus.machines, seconds=PATIENCE)
     until("the fleet to be gone", lambda: stage.call("fleets/list") == [], every=0.5, seconds=PATIENCE)
     assert nimbus.machines.keys() == {"strangers"}
+    stage.call("backends/delete", {"backends_names": [TYPE]})
+    assert stage.call("backends/list") == []
