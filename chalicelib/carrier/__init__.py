@@ -9,6 +9,6 @@
 
 A carrier is a folder that works at any path: Python, its libraries, and a dynamic loader, with which Python starts
 without using anything of the image (`agent/kernel/interpreter.py` builds the command). The SSH server is started in the
-same way (`agent/sessions/openssh.py`), with nss_wrapper for users that the image doesn't list. The folder `licences`
-has the licences of all these programs, and the texts that they refer to.
+same way (`agent/sessions/openssh.py`), with nss_wrapper and uid_wrapper for users and rights that a container may lack.
+The folder `licences` has the licences of all these programs, and the texts that they refer to.
 """

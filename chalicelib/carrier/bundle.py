@@ -45,6 +45,7 @@ SHARED = {  # by package: the folder and the names of its libraries
     "libselinux1": ("lib", ("libselinux.so.1",)),
     "libsystemd0": ("usr/lib", ("libsystemd.so.0",)),
     "libtirpc3": ("lib", ("libtirpc.so.3",)),
+    "libuid-wrapper": ("usr/lib", ("libuid_wrapper.so",)),
     "libwrap0": ("usr/lib", ("libwrap.so.0",)),
     "libzstd1": ("usr/lib", ("libzstd.so.1",)),
 }

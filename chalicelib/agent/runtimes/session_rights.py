@@ -52,7 +52,7 @@ def take_on(entry: Dict[str, Any]) -> None:
     """Take on the job's limits and rights, irrevocably."""
     account = TaskAccount({"uid": entry["uid"], "gid": entry["gid"]})
     account.confined, account.groups = entry["confined"], entry["groups"]
-    if account.foreign and os.isatty(0):
+    if os.isatty(0) and os.fstat(0).st_uid != account.uid and os.getuid() == 0:
         os.fchown(0, account.uid, account.gid)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if entry["own_user"]:

@@ -5,12 +5,18 @@ as, or has that account locked. So there the carrier's programs are preferred. T
 loader and get lists of users of their own (nss_wrapper), for which nothing needs to be mounted. If the image has both a
 Python and no SSH server, no carrier came with the agent, so it is fetched (`carrier_fetching`).
 
+root's sshd shuts the part that reads from strangers in a folder, as another user, and keeps records of logins. Not
+every container's root has the rights for that, or a disk to write to. So the carrier's sshd is made to believe that it
+runs as an ordinary user (uid_wrapper), of whom it expects neither; it still forbids that part nearly all system calls.
+The session gets root's own rights.
+
 sshd starts the user's shell for every session, with the session's command as its argument. An image without a shell
 gets a small program as that shell: it starts the command, which can still serve files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -21,9 +27,11 @@ from ..kernel.tasks import write_atomic
 
 PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
 PRIVSEP_FOLDER = "/run/sshd"
-PRIVSEP_USER, NOBODY = "sshd", 65534
+PRIVSEP_USER = "sshd"
+ORDINARY = 65533  # the user that sshd believes to be
 SHELL = "/bin/sh"
-SSHD, KEYGEN, WRAPPER = "bin/sshd", "bin/ssh-keygen", "lib/libnss_wrapper.so"  # paths in a carrier
+SSHD, KEYGEN = "bin/sshd", "bin/ssh-keygen"  # paths in a carrier
+LISTS_WRAPPER, USER_WRAPPER = "lib/libnss_wrapper.so", "lib/libuid_wrapper.so"
 STAND_IN = """\
 #!%s %s
 import os
@@ -44,6 +52,7 @@ class OpenSsh:
         Raises NoServer."""
         self._folder, self.carrier = folder, carrier
         self._sshd = "" if carrier else program("sshd", owner)
+        self._ordinary = bool(carrier) and os.getuid() == 0
 
     def keygen(self) -> List[str]:
         """The command, without its options."""
@@ -57,16 +66,21 @@ class OpenSsh:
         loader, library = os.path.join(self._folder, "sshd"), interpreter.loading(self.carrier)[1:]
         if not os.path.islink(loader):
             os.symlink(os.path.join(self.carrier, interpreter.LOADER), loader)
-        return [loader, *library, "--preload", os.path.join(self.carrier, WRAPPER), os.path.join(self.carrier, name)]
+        wrappers = (LISTS_WRAPPER, USER_WRAPPER) if self._ordinary else (LISTS_WRAPPER,)
+        preloaded = ":".join(os.path.join(self.carrier, each) for each in wrappers)
+        return [loader, *library, "--preload", preloaded, os.path.join(self.carrier, name)]
 
     def environment(self) -> Dict[str, str]:
         """Of both programs; sessions get nothing of it."""
         if not self.carrier:
             return {"PATH": PLACES}
-        lists = {
-            "NSS_WRAPPER_" + name.upper(): os.path.join(self._folder, name) for name in ("passwd", "group", "shadow")
-        }
-        return dict(lists, PATH=PLACES)
+        names = ("passwd", "group", "shadow")
+        variables = {"NSS_WRAPPER_" + name.upper(): os.path.join(self._folder, name) for name in names}
+        if self._ordinary:
+            ids = ("RUID", "EUID", "SUID", "RGID", "EGID", "SGID")
+            variables.update(("UID_WRAPPER_INITIAL_" + name, str(ORDINARY)) for name in ids)
+            variables.update(UID_WRAPPER="1", UID_WRAPPER_INITIAL_GROUPS_COUNT="0")
+        return dict(variables, PATH=PLACES)
 
     def session_variables(self) -> str:
         """What the sessions' commands are started with, for sshd's configuration."""
@@ -78,34 +92,23 @@ class OpenSsh:
         return bool(self.carrier) and not os.access(SHELL, os.X_OK)
 
     def write_lists(self, user: str, command: List[str]) -> None:
-        """Write sshd's lists of users, for the user who logs in and to run `command`. Raises NoServer."""
+        """Write sshd's lists of users, for the user who logs in and to run `command`."""
         shell = SHELL
         if self._without_shell:
             shell = os.path.join(self._folder, "shell")
             python = os.path.join(self.carrier, "bin/python3")
             loader = os.path.join(self.carrier, interpreter.LOADER)
             write_atomic(shell, STAND_IN % (loader, python, command[0], command), 0o755)
-        ids = ["%s:*:%d:%d::/:%s" % (user, os.getuid(), os.getgid(), shell)]
-        if os.getuid() == 0:
-            ids += self._privsep_user()
-            try:
-                os.makedirs(PRIVSEP_FOLDER, mode=0o755, exist_ok=True)
-            except OSError as problem:
-                raise NoServer(
-                    "attaching isn't possible: root's SSH server needs the folder %s, which can't be made (%s); mount "
-                    "a tmpfs at /run, or run as another user" % (PRIVSEP_FOLDER, problem.strerror)
-                ) from None
+        uid, gid = (ORDINARY, ORDINARY) if self._ordinary else (os.getuid(), os.getgid())
+        ids = ["%s:*:%d:%d::/:%s" % (user, uid, gid, shell)]
+        if not self.carrier:
+            with contextlib.suppress(KeyError):  # some builds of sshd need no such user; one that does reports it
+                own = pwd.getpwnam(PRIVSEP_USER)
+                ids.append("%s:*:%d:%d::%s:/usr/sbin/nologin" % (PRIVSEP_USER, own.pw_uid, own.pw_gid, PRIVSEP_FOLDER))
+            os.makedirs(PRIVSEP_FOLDER, mode=0o755, exist_ok=True)
         self._write("passwd", 0o644, *ids)
         self._write("shadow", 0o600, "%s:*:::::::" % user)  # not locked, and without a password
         self._write("group", 0o644, "tty:x:5:")  # the usual owner of terminals
-
-    def _privsep_user(self) -> List[str]:
-        entry = "%s:*:%%d:%%d::%s:/usr/sbin/nologin" % (PRIVSEP_USER, PRIVSEP_FOLDER)
-        try:
-            found = pwd.getpwnam(PRIVSEP_USER)
-            return [entry % (found.pw_uid, found.pw_gid)]
-        except KeyError:  # some builds of sshd need no such user; one that does reports it
-            return [entry % (NOBODY, NOBODY)] if self.carrier else []
 
     def _write(self, name: str, mode: int, *lines: str) -> None:
         write_atomic(os.path.join(self._folder, name), "".join(line + "\n" for line in lines), mode)
@@ -129,4 +132,4 @@ def installed() -> bool:
 
 def complete(carrier: str) -> bool:
     """Does this carrier have these programs? Those of earlier versions don't."""
-    return bool(carrier) and os.path.exists(os.path.join(carrier, SSHD))
+    return bool(carrier) and all(os.path.exists(os.path.join(carrier, each)) for each in (SSHD, USER_WRAPPER))

@@ -27,13 +27,26 @@ def provider(docker_engine: DockerEngine) -> Iterator[Provider]:
     yield from selling(docker_engine)
 
 
-READ_ONLY = {"user": "12345:54321", "ReadonlyRootfs": True, "Tmpfs": {"/tmp": "exec,mode=1777"}}
+RESTRICTED = {
+    "user": "12345:54321",
+    "ReadonlyRootfs": True,
+    "Tmpfs": {"/tmp": "exec,mode=1777"},
+    "CapDrop": ["ALL"],
+    "SecurityOpt": ["no-new-privileges"],
+}
+FEW_RIGHTS = {"CapDrop": ["SYS_CHROOT", "AUDIT_WRITE"]}
+READ_ONLY = {"ReadonlyRootfs": True, "Tmpfs": {"/tmp": "exec,mode=1777"}}
 
 
 @pytest.mark.parametrize(
     ("host", "user", "ids"),
-    [({}, "root", "0 0"), (READ_ONLY, "12345", "12345 54321")],
-    ids=["root", "nameless on a read-only root"],
+    [
+        ({}, "root", "0 0"),
+        (RESTRICTED, "12345", "12345 54321"),
+        (FEW_RIGHTS, "root", "0 0"),
+        (READ_ONLY, "root", "0 0"),
+    ],
+    ids=["root", "restricted", "few rights", "read only"],
 )
 def test_a_session_is_in_the_job(
     provider: Provider, tmp_path: Path, host: dict[str, object], user: str, ids: str
@@ -47,7 +60,8 @@ def test_a_session_is_in_the_job(
     assert client.output("echo $(id -u) $(id -g) $(pwd) $OURS, $IMAGE") == f"{ids} /work said, its own\n"
     done = client.run("127.0.0.1", "cat; echo wrong >&2; exit 7", stdin=b"\0bytes\xff\n" * 10_000)
     assert (done.returncode, done.stdout, done.stderr) == (7, b"\0bytes\xff\n" * 10_000, b"wrong\n")
-    assert b"/dev/pts/" in client.run("-tt", "127.0.0.1", "tty").stdout
+    terminal = client.run("-tt", "127.0.0.1", "tty; ls -ln $(tty)").stdout.decode().split()
+    assert terminal[0].startswith("/dev/pts/") and terminal[3] == ids.split(maxsplit=1)[0], terminal
     (tmp_path / "one.txt").write_text("one")
     client.copy(str(tmp_path / "one.txt"), ":/tmp/two.txt")
     client.copy(":/tmp/two.txt", str(tmp_path / "three.txt"))

@@ -3,7 +3,9 @@ has no Python, and its container ends with it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 from tests.bench.measure import submit, task
 from tests.e2e.containers.cloud import ENGINE, SOLD
 from tests.e2e.hosts.network import Namespace
+from tests.e2e.test_attach_real import DSTACK, Client, environment
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring, push
@@ -213,6 +216,28 @@ def test_a_service_answers_from_a_container(server: Server, docker_engine: Docke
     )
     server.call("/api/project/main/runs/stop", {"runs_names": ["site"], "abort": False})
     assert wait_for(server, "site", "done", "failed", "terminated")["status"] == "terminated"
+    nothing_left(server, docker_engine)
+
+
+def test_a_run_in_a_container_is_attached_to(server: Server, docker_engine: DockerEngine, tmp_path: Path) -> None:
+    """Its log, a command in it, and its port, though its image has no SSH server."""
+    commands = ["echo served >index.html", "echo up", "exec httpd -f -p 127.0.0.1:8000"]
+    run(server, "held", *commands, ports=["18474:8000"], user="12345:54321", working_dir="/tmp")
+    program = [*server.prefix, *DSTACK]
+    with contextlib.closing(Client(server, tmp_path, "attach", "held", "--logs", program=program)) as attached:
+        attached.wait_for("ssh held\n")
+        attached.wait_for("up")
+        line = [*server.prefix, "ssh", "-F", str(server.home / ".ssh" / "config"), "held", "id -u; pwd; echo $IMAGE"]
+        done = subprocess.run(
+            line, env=environment(server), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert (done.stdout, done.returncode) == ("12345\n/tmp\nits own\n", 0), done.stderr
+        assert server.opener is not None
+        with server.opener.open("http://127.0.0.1:18474/", timeout=PATIENCE) as reply:
+            assert reply.read() == b"served\n"
+        assert attached.detach() == 0
+    server.call("/api/project/main/runs/stop", {"runs_names": ["held"], "abort": False})
+    wait_for(server, "held", "done", "failed", "terminated")
     nothing_left(server, docker_engine)
 
 
