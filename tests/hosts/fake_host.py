@@ -61,7 +61,7 @@ class FakeConnection:
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
         if command in (SHORT, RELAYING) or "docker_says" in command:
-            return Ran(0, self._look(), "")
+            return Ran(0, self._inspection(), "")
         *before, script = shlex.split(command)
         assert before in (["sh", "-c"], ["sudo", "-n", "sh", "-c"]), before
         if "sha256sum" in script:
@@ -78,7 +78,7 @@ class FakeConnection:
             return self._script(then[1]) if then else Ran(0, "", "")
         return self._script(script)
 
-    def _look(self) -> str:
+    def _inspection(self) -> str:
         owner = self.host.files.get(OWNER, b"").decode()
         found = {
             **{"sudo": "yes", "kernel": "Linux", "arch": "x86_64", "python": "3.11", "systemd": "yes"},
@@ -100,8 +100,8 @@ class FakeConnection:
             if files.setdefault(OWNER, owner.encode()) != owner.encode():
                 return Ran(1, "", "it belongs to somebody else")
         elif script.endswith(install.START):
-            if told := re.search(r"^echo (\S+) > (\S+)\.new$", script, re.MULTILINE):
-                files[told[2]] = told[1].encode()
+            if environment := re.search(r"^echo (\S+) > (\S+)\.new$", script, re.MULTILINE):
+                files[environment[2]] = environment[1].encode()
             host.running = install.UNIT_FILE in files
         elif install.STOP in script or "clear --data" in script:
             self._take_away(script)

@@ -14,10 +14,10 @@ from chalicelib.hosts.connection import MOST_WAITING, HostLogin, SshLogins
 from tests.harness.server import until
 from tests.hosts.bad_host import KEY, bad_host
 
-OTHER = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTY="
+ANOTHER_KEY = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTY="
 
 
-def says(channel: paramiko.Channel) -> None:
+def answer_in_both_streams(channel: paramiko.Channel) -> None:
     channel.recv(1)  # the end of its input: its request has been answered
     channel.sendall(b"out")
     channel.sendall_stderr(b"err")
@@ -33,13 +33,13 @@ def babbles(channel: paramiko.Channel) -> None:
 
 
 def test_what_a_command_says_is_heard() -> None:
-    with bad_host(says) as (login, _), SshLogins().connect(login) as connection:
+    with bad_host(answer_in_both_streams) as (login, _), SshLogins().connect(login) as connection:
         ran = connection.run("true")
     assert (ran.status, ran.out, ran.err) == (3, "out", "err")
 
 
 def test_steps_that_follow_each_other_use_one_connection() -> None:
-    with bad_host(says) as (login, made):
+    with bad_host(answer_in_both_streams) as (login, made):
         ssh = SshLogins(keep_open=60.0)
         with ssh.connect(login, again=True) as connection:
             pinned = login.expecting(connection.shown)
@@ -50,12 +50,12 @@ def test_steps_that_follow_each_other_use_one_connection() -> None:
         assert len(made) == 1 and not connection.transport.is_active(), "the last step closes it"
         with ssh.connect(login, again=True):
             until("a second login", lambda: len(made) == 2)
-        with pytest.raises(Unfit, match="different host key"), ssh.connect(login.expecting([OTHER])):
+        with pytest.raises(Unfit, match="different host key"), ssh.connect(login.expecting([ANOTHER_KEY])):
             raise AssertionError("who must show another key is asked for it anew")
 
 
 def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
-    with bad_host(says) as (login, made):
+    with bad_host(answer_in_both_streams) as (login, made):
         ssh = SshLogins(keep_open=60.0)
         with contextlib.suppress(Transient), ssh.connect(login, again=True):
             raise Transient("a step failed")
@@ -67,7 +67,7 @@ def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
 
 
 def test_a_connection_is_kept_for_so_long_only() -> None:
-    with bad_host(says) as (login, _):
+    with bad_host(answer_in_both_streams) as (login, _):
         with SshLogins(keep_open=0.01).connect(login, again=True) as connection:
             pass
         until("it to be closed", lambda: not connection.transport.is_active())
@@ -122,7 +122,7 @@ def test_the_words_of_another_service_arent_repeated() -> None:
 
 def test_calls_wait_for_whoever_takes_them() -> None:
     taken: list[paramiko.Channel] = []
-    with bad_host(says) as (login, made), SshLogins().connect(login) as connection:
+    with bad_host(answer_in_both_streams) as (login, made), SshLogins().connect(login) as connection:
         assert connection.listen() == connection.port == 4321 and connection.listen() == 4321
         until("the host's end", lambda: made)
         for number in range(MOST_WAITING):
@@ -139,7 +139,7 @@ def test_calls_wait_for_whoever_takes_them() -> None:
 
 def test_a_host_that_gives_no_port_is_told_how_to() -> None:
     with (
-        bad_host(says, forwards=lambda port: 0) as (login, _),
+        bad_host(answer_in_both_streams, forwards=lambda port: 0) as (login, _),
         SshLogins().connect(login) as connection,
         pytest.raises(Transient, match=r"gives us no port .*AllowTcpForwarding yes"),
     ):

@@ -54,7 +54,7 @@ class Behind(Bench):
 
 def test_its_head_node_relays_its_calls() -> None:
     bench = Behind()
-    course = check(ADD_HOST, bench, None, **bench.about)
+    course = check(ADD_HOST, bench, None, **bench.subject_label)
     assert bench.contact is not None and bench.contact.relay is not None and not bench.contact.tunnel
     host, _, port = bench.contact.relay.address.partition(":")
     assert host == "10.0.0.1" and int(port) in PORTS, "where the host sees it"
@@ -67,7 +67,7 @@ def test_its_head_node_relays_its_calls() -> None:
 def test_a_host_that_reaches_the_server_needs_nobody() -> None:
     bench = Behind()
     bench.host.reaches = True
-    course = check(ADD_HOST, bench, None, **bench.about)
+    course = check(ADD_HOST, bench, None, **bench.subject_label)
     assert "relay" not in [step for step, _ in course.performer.made]
     assert bench.head.logins == [] and install.VIA not in bench.host.files
 
@@ -75,15 +75,15 @@ def test_a_host_that_reaches_the_server_needs_nobody() -> None:
 @pytest.mark.parametrize("fault", list(faults(ADD_HOST)), ids=str)
 def test_whatever_goes_wrong_both_are_set_up_or_as_they_were_found(fault: Fault) -> None:
     bench = Behind()
-    check(ADD_HOST, bench, fault, **bench.about)
+    check(ADD_HOST, bench, fault, **bench.subject_label)
 
 
 @pytest.mark.parametrize("fault", [f for f in faults(REMOVE_HOST) if f.kind not in NEVER_UNDONE], ids=str)
 def test_whatever_goes_wrong_both_are_cleared(fault: Fault) -> None:
     bench = Behind()
     before = bench.left()
-    check(ADD_HOST, bench, None, **bench.about)
-    check(REMOVE_HOST, bench, fault, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
+    check(REMOVE_HOST, bench, fault, **bench.subject_label)
     assert bench.left() == before and bench.contact is None
 
 
@@ -116,7 +116,7 @@ def test_each_installation_server_and_address_has_a_relay_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "host", "words"),
+    ("head", "host", "reason"),
     [
         (
             {"reaches": False},
@@ -129,12 +129,12 @@ def test_each_installation_server_and_address_has_a_relay_of_its_own() -> None:
         ({}, {"lacking": {"seen_at": ""}}, "where it sees its head node isn't known"),
     ],
 )
-def test_why_nobody_can_relay_is_said(head: dict[str, Any], host: dict[str, Any], words: str) -> None:
+def test_why_nobody_can_relay_is_said(head: dict[str, Any], host: dict[str, Any], reason: str) -> None:
     bench = Behind(FakeHost(**head), **host)
     before = bench.left()
     with pytest.raises(Unfit) as refused:
         bench.performer.do("look", bench.workflow())
-    assert words in str(refused.value) and PLANE in str(refused.value)
+    assert reason in str(refused.value) and PLANE in str(refused.value)
     assert bench.left() == before
 
 
@@ -158,7 +158,7 @@ def test_a_firewall_in_between_is_named() -> None:
 
 def test_a_host_that_is_away_for_good_leaves_nothing_on_its_head_node() -> None:
     bench = Behind()
-    check(ADD_HOST, bench, None, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
     assert len(bench.relayed) == 3
     bench.host.away = True
     with pytest.raises(Transient, match="no answer"):
@@ -169,7 +169,7 @@ def test_a_host_that_is_away_for_good_leaves_nothing_on_its_head_node() -> None:
 @pytest.mark.parametrize("moved", [True, False], ids=["another head node", "another key"])
 def test_what_was_set_up_is_found_again_when_the_fleet_has_changed(moved: bool) -> None:
     bench = Behind()
-    check(ADD_HOST, bench, None, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
     jump = replace(HEAD, hostname="new") if moved else replace(HEAD, private_key="a new key")
     bench.spec[1] = replace(BEHIND, jump=jump)
     (stored,) = [nouns.find(bench.store, Instance, bench.instance.place().key)]

@@ -29,32 +29,39 @@ from tests.world import nouns as b
 from tests.world.time import Clock
 
 LOGIN = HostLogin("h1", 22, "ubuntu", "a key")
-MINE = "install"
+INSTALL_ID = "install"
 
 
 class Bench:
     """A host of a fleet whose agent has reported."""
 
-    def __init__(self, host: FakeHost | None = None, *, heard: bool = True) -> None:
+    def __init__(self, host: FakeHost | None = None, *, has_reported: bool = True) -> None:
         self.host, self.store, self.clock = host or FakeHost(), MemoryStore(), Clock()
         pending = {"status": InstanceStatus.pending, "started_at": None, "idle_since": None}
         on_prem = OnPrem(hostname="h1", port=22)
         self.instance = b.host(0, b.fleet("lab"), host=on_prem, due_at=self.clock.now(), **pending)
         made: list[Any] = [self.instance]
-        if heard:
+        if has_reported:
             made.append(b.heard(self.instance, facts=b.host_facts()))
         self.store.commit([nouns.put(noun) for noun in made])
         self.performer = HostSteps(
-            self.store, self.clock, self.host, lambda _: LOGIN, MINE, b"k" * 32, "http://plane", lambda: b"the agent"
+            self.store,
+            self.clock,
+            self.host,
+            lambda _: LOGIN,
+            INSTALL_ID,
+            b"k" * 32,
+            "http://plane",
+            lambda: b"the agent",
         )
 
     @property
-    def about(self) -> dict[str, str]:
+    def subject_label(self) -> dict[str, str]:
         return {"subject": f"instance/{self.instance.id}"}
 
     @property
     def owner(self) -> bytes:
-        return f"{MINE}/{self.instance.id}".encode()
+        return f"{INSTALL_ID}/{self.instance.id}".encode()
 
     @property
     def contact(self) -> Contact | None:
@@ -74,7 +81,7 @@ class Bench:
 
 def test_a_host_is_set_up() -> None:
     bench = Bench()
-    check(ADD_HOST, bench, None, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
     files = bench.host.files
     assert bench.host.running and files[install.PROGRAM] == b"the agent" and files[OWNER] == bench.owner
     assert files[install.TOKEN].decode() == bootstrap_token(b"k" * 32, bench.instance.id, 0)
@@ -95,7 +102,7 @@ def test_an_agent_is_installed_and_started_with_one_login() -> None:
 @pytest.mark.parametrize("driver", Driver)
 def test_whatever_goes_wrong_it_is_added_or_as_it_was_found(fault: Fault, driver: Driver) -> None:
     bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
-    check(ADD_HOST, bench, fault, driver, **bench.about)
+    check(ADD_HOST, bench, fault, driver, **bench.subject_label)
 
 
 NEVER_UNDONE = ("refused", "refused after", "cancelled", "cancelled after")
@@ -106,20 +113,20 @@ NEVER_UNDONE = ("refused", "refused after", "cancelled", "cancelled after")
 def test_whatever_goes_wrong_it_is_cleared(fault: Fault, driver: Driver) -> None:
     bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
     before = bench.left()
-    check(ADD_HOST, bench, None, **bench.about)
-    check(REMOVE_HOST, bench, fault, driver, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
+    check(REMOVE_HOST, bench, fault, driver, **bench.subject_label)
     assert bench.left() == before
     assert bench.contact is None
 
 
 def test_a_host_that_is_away_is_cleared_when_it_is_back() -> None:
     bench = Bench()
-    check(ADD_HOST, bench, None, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
     bench.host.away = True
     with pytest.raises(Transient, match="no answer"):
         bench.performer.do("stop", bench.workflow())
     bench.host.away = False
-    check(REMOVE_HOST, bench, None, **bench.about)
+    check(REMOVE_HOST, bench, None, **bench.subject_label)
     assert bench.host.files == {}
 
 
@@ -131,8 +138,8 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
 
 
 def test_another_instances_host_is_left_alone() -> None:
-    theirs = {OWNER: b"install/another", install.PROGRAM: b"theirs", install.UNIT_FILE: b"theirs"}
-    bench = Bench(FakeHost(files=dict(theirs), running=True))
+    files = {OWNER: b"install/another", install.PROGRAM: b"theirs", install.UNIT_FILE: b"theirs"}
+    bench = Bench(FakeHost(files=dict(files), running=True))
     with pytest.raises(Unfit, match="belongs to instance another of this server"):
         bench.performer.do("look", bench.workflow())
     with pytest.raises(Unfit, match="belongs to instance another of this server"):
@@ -141,21 +148,21 @@ def test_another_instances_host_is_left_alone() -> None:
         bench.performer.undo(step, bench.workflow())
     for step in ("stop", "clear"):
         bench.performer.do(step, bench.workflow())
-    assert bench.host.files == theirs and bench.host.running
+    assert bench.host.files == files and bench.host.running
 
 
 def test_whoever_has_the_host_is_named_to_those_of_its_project_only() -> None:
-    theirs = b.host(0, b.fleet("gpus"))
-    said = {}
+    owner = b.host(0, b.fleet("gpus"))
+    errors = {}
     for project in (b.PROJECT, "another project"):
-        bench = Bench(FakeHost(files={OWNER: f"{MINE}/{theirs.id}".encode()}))
-        bench.store.commit([nouns.put(theirs.with_(project_id=project, version=0))])
+        bench = Bench(FakeHost(files={OWNER: f"{INSTALL_ID}/{owner.id}".encode()}))
+        bench.store.commit([nouns.put(owner.with_(project_id=project, version=0))])
         with pytest.raises(Unfit) as refused:
             bench.performer.do("look", bench.workflow())
-        said[project] = str(refused.value)
-    assert "it belongs to fleet gpus (instance gpus-0)" in said[b.PROJECT]
-    assert "it belongs to a fleet of another project of this server" in said["another project"]
-    assert "gpus" not in said["another project"] and "another project " in said["another project"]
+        errors[project] = str(refused.value)
+    assert "it belongs to fleet gpus (instance gpus-0)" in errors[b.PROJECT]
+    assert "it belongs to a fleet of another project of this server" in errors["another project"]
+    assert "gpus" not in errors["another project"] and "another project " in errors["another project"]
 
 
 def test_a_machine_that_a_fleet_names_twice_is_in_it_once() -> None:
@@ -164,20 +171,20 @@ def test_a_machine_that_a_fleet_names_twice_is_in_it_once() -> None:
     twin = b.host(1, b.fleet("lab"), host=OnPrem(hostname="also-h1", port=22))
     bench.store.commit([nouns.put(twin.with_(version=0))])
     found = bench.performer.do("look", bench.workflow())
-    bench.host.files[OWNER] = f"{MINE}/{twin.id}".encode()
-    theirs = dict(bench.host.files)
+    bench.host.files[OWNER] = f"{INSTALL_ID}/{twin.id}".encode()
+    files = dict(bench.host.files)
     with pytest.raises(Unfit, match=r"this fleet has the same machine as also-h1.* \(to fix it: name it once\)"):
         bench.performer.do("install", bench.workflow(state=dict(found or {})))
-    assert bench.host.files == theirs
+    assert bench.host.files == files
 
 
 def test_what_a_forgotten_instance_left_makes_room() -> None:
     gone = b.host(7, b.fleet("gone"), host=OnPrem(hostname="h1", port=22), status=InstanceStatus.terminated)
-    owner = f"{MINE}/{gone.id}".encode()
+    owner = f"{INSTALL_ID}/{gone.id}".encode()
     left = {OWNER: owner, install.UNIT_FILE: b"theirs", f"{install.HOME}/tasks/one": b"theirs", "/etc/motd": b"hello"}
     bench = Bench(FakeHost(files=left, running=True))
     bench.store.commit([nouns.put(gone.with_(version=0))])
-    check(ADD_HOST, bench, None, **bench.about)
+    check(ADD_HOST, bench, None, **bench.subject_label)
     assert bench.host.running and bench.host.files[OWNER] == bench.owner
     assert f"{install.HOME}/tasks/one" not in bench.host.files and "/etc/motd" in bench.host.files
 
@@ -240,5 +247,5 @@ class CutOff:
 
 def test_a_cancelled_workflow_is_undone() -> None:
     bench = Bench()
-    course = check(ADD_HOST, bench, Fault("cancelled after", "start"), **bench.about)
+    course = check(ADD_HOST, bench, Fault("cancelled after", "start"), **bench.subject_label)
     assert course.workflow.status is WorkflowStatus.undone

@@ -102,8 +102,8 @@ def test_the_short_look_says_who_may_do_what() -> None:
 
 
 def test_values_are_told_on_one_line_each() -> None:
-    say = SHORT[: SHORT.index("have()")]
-    script = say + """say one 'a *  b'; say two "$(printf 'c\\r\\n\\nd\\n')"; say three ''; say four "a b" """
+    functions = SHORT[: SHORT.index("have()")]
+    script = functions + """say one 'a *  b'; say two "$(printf 'c\\r\\n\\nd\\n')"; say three ''; say four "a b" """
     done = subprocess.run(["sh", "-uc", script], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.splitlines() == ["one=a *  b", "two=c d", "three=", "four=a b"]
 
@@ -115,7 +115,7 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
     (tmp_path / "id").chmod(0o755)
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 
-    def look(answers: str) -> HostReport:
+    def inspect_with_sudo(answers: str) -> HostReport:
         sudo.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{answers}\n")
         sudo.chmod(0o755)
         done = subprocess.run(
@@ -123,8 +123,8 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
         )
         return parse_report(done.stdout)
 
-    allowed = look('shift; exec "$@"')
-    refused = look("echo 'sudo: a password is required' >&2; exit 1")
+    allowed = inspect_with_sudo('shift; exec "$@"')
+    refused = inspect_with_sudo("echo 'sudo: a password is required' >&2; exit 1")
     assert (allowed.sudo, refused.sudo) == ("yes", "password") and allowed.complete and refused.complete
     assert allowed.docker or allowed.docker_error or not allowed.docker_client, "the engine was asked"
     assert not refused.docker and not refused.docker_error and refused.python == allowed.python
@@ -161,14 +161,16 @@ def test_numbers_that_arent_are_absent() -> None:
 
 
 def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
-    said = "".join(f"{name}={'9' * 100_000}.{'9' * 100_000}\n" for name in ("kernel", "arch", "python", "owner", "os"))
-    seen = parse_report(said + "clock=" + "9" * 100_000 + "\n")
+    output = "".join(
+        f"{name}={'9' * 100_000}.{'9' * 100_000}\n" for name in ("kernel", "arch", "python", "owner", "os")
+    )
+    seen = parse_report(output + "clock=" + "9" * 100_000 + "\n")
     assert seen.clock is None
     assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000
 
 
 @contextlib.contextmanager
-def says(words: bytes, path: str = "") -> Iterator[int]:
+def serving_banner(banner: bytes, path: str = "") -> Iterator[int]:
     """The port of whatever says that to everybody. `path`: of a socket, instead."""
     with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as listener:
         listener.bind(path or ("127.0.0.1", 0))
@@ -180,7 +182,7 @@ def says(words: bytes, path: str = "") -> Iterator[int]:
                     accepted, _ = listener.accept()
                     with accepted:
                         accepted.recv(1000)
-                        accepted.sendall(words)
+                        accepted.sendall(banner)
                         accepted.shutdown(socket.SHUT_WR)
                         while accepted.recv(1000):
                             """Until it has read them: what is left unread here would break the connection first."""
@@ -200,7 +202,7 @@ def test_any_http_server_is_reached_and_nothing_else() -> None:
         done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=60)
         return "yes" if done.returncode == 0 else done.stderr
 
-    with says(b"HTTP/1.1 503 Busy\r\n\r\n") as web, says(b"220 mail\r\n") as mail:
+    with serving_banner(b"HTTP/1.1 503 Busy\r\n\r\n") as web, serving_banner(b"220 mail\r\n") as mail:
         assert reached(f"http://127.0.0.1:{web}/below") == "yes"
         assert reached("http://plane.invalid", f"127.0.0.1:{web}") == "yes", "the head node knows the way"
         assert "no HTTP server answers there" in reached(f"http://127.0.0.1:{mail}")
@@ -208,7 +210,7 @@ def test_any_http_server_is_reached_and_nothing_else() -> None:
     assert "refused" in reached(f"http://127.0.0.1:{web}")
 
 
-def looked(script: str) -> HostReport:
+def inspected(script: str) -> HostReport:
     return parse_report(
         subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
     )
@@ -216,11 +218,11 @@ def looked(script: str) -> HostReport:
 
 @pytest.mark.slow
 def test_the_look_tries_to_reach_the_server() -> None:
-    with says(b"HTTP/1.1 200 OK\r\n\r\n") as web, says(b"220 mail\r\n") as mail:
+    with serving_banner(b"HTTP/1.1 200 OK\r\n\r\n") as web, serving_banner(b"220 mail\r\n") as mail:
         for port, reaches in ((web, True), (mail, False)):
-            seen = looked(inspection_script(f"http://127.0.0.1:{port}"))
+            seen = inspected(inspection_script(f"http://127.0.0.1:{port}"))
             assert seen.complete and seen.python and seen.reaches is reaches
-        assert not looked(inspection_script()).reaches
+        assert not inspected(inspection_script()).reaches
 
 
 @pytest.mark.slow
@@ -228,12 +230,12 @@ def test_the_engine_is_asked_itself(tmp_path: Path) -> None:
     script = inspection_script().replace(ENGINE, path := f"{tmp_path}/engine")
 
     def engine(answer: bytes) -> tuple[bool, str]:
-        with says(answer, path):
-            seen = looked(script)
+        with serving_banner(answer, path):
+            seen = inspected(script)
         Path(path).unlink()
         return seen.docker, seen.docker_error
 
     assert engine(b"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\n\r\nOK") == (True, "")
     assert engine(b"HTTP/1.0 500 Internal Server Error\r\n\r\n") == (False, "HTTP/1.0 500 Internal Server Error")
-    seen = looked(script)
+    seen = inspected(script)
     assert (seen.docker, seen.docker_error) == (False, f"{path}: No such file or directory")

@@ -14,7 +14,7 @@ import pytest
 from chalicelib.hosts import install
 from chalicelib.hosts.inspection import HOME, OWNER
 
-OURS, THEIRS = "install/one", "install/two"
+OWNER_ONE, OWNER_TWO = "install/one", "install/two"
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Box:
         subprocess.run(["sh", "-c", script], env=around, check=True, timeout=30)
 
     @property
-    def asked(self) -> list[str]:
+    def commands(self) -> list[str]:
         """Of systemctl and of the agent."""
         return self.at("/said").read_text().split() if self.at("/said").exists() else []
 
@@ -58,49 +58,49 @@ TAKE_AWAY = (install.stop, install.clear, install.evict)
 
 @pytest.mark.parametrize("take_away", TAKE_AWAY)
 def test_anothers_host_is_left_alone(tmp_path: Path, take_away: Callable[[str], str]) -> None:
-    box = Box.of(tmp_path, THEIRS)
-    box.run(take_away(OURS))
-    assert box.asked == []
-    assert box.at(install.UNIT_FILE).exists() and box.at(OWNER).read_text() == THEIRS
+    box = Box.of(tmp_path, OWNER_TWO)
+    box.run(take_away(OWNER_ONE))
+    assert box.commands == []
+    assert box.at(install.UNIT_FILE).exists() and box.at(OWNER).read_text() == OWNER_TWO
 
 
-@pytest.mark.parametrize("owner", [OURS, None])
+@pytest.mark.parametrize("owner", [OWNER_ONE, None])
 def test_ours_is_stopped_and_then_cleared(tmp_path: Path, owner: str | None) -> None:
     """So is one whose mark somebody has deleted."""
     box = Box.of(tmp_path, owner)
-    box.run(install.stop(OURS))
-    assert box.asked == ["disable", "stop", "reset-failed", "daemon-reload"]
+    box.run(install.stop(OWNER_ONE))
+    assert box.commands == ["disable", "stop", "reset-failed", "daemon-reload"]
     assert not box.at(install.UNIT_FILE).exists() and box.at(install.PROGRAM).exists()
-    box.run(install.clear(OURS))
-    assert box.asked[4:] == ["clear"] and not box.at(HOME).exists()
-    box.run(install.clear(OURS))
+    box.run(install.clear(OWNER_ONE))
+    assert box.commands[4:] == ["clear"] and not box.at(HOME).exists()
+    box.run(install.clear(OWNER_ONE))
 
 
 def test_who_has_ended_is_evicted_in_one_go(tmp_path: Path) -> None:
-    box = Box.of(tmp_path, OURS)
-    box.run(install.evict(OURS))
-    assert box.asked == ["disable", "stop", "reset-failed", "daemon-reload", "clear"]
+    box = Box.of(tmp_path, OWNER_ONE)
+    box.run(install.evict(OWNER_ONE))
+    assert box.commands == ["disable", "stop", "reset-failed", "daemon-reload", "clear"]
     assert not box.at(install.UNIT_FILE).exists() and not box.at(HOME).exists()
 
 
 def test_nobody_is_evicted_from_a_host_without_an_owner(tmp_path: Path) -> None:
     box = Box.of(tmp_path, None)
-    box.run(install.evict(OURS))
-    assert box.asked == [] and box.at(install.PROGRAM).exists()
+    box.run(install.evict(OWNER_ONE))
+    assert box.commands == [] and box.at(install.PROGRAM).exists()
 
 
 def test_an_agent_is_started_and_systemd_reads_its_units_anew_only_if_it_may_know_another(tmp_path: Path) -> None:
-    box = Box.of(tmp_path, OURS)
+    box = Box.of(tmp_path, OWNER_ONE)
     box.run(install.START)
-    assert box.asked == ["restart"]
+    assert box.commands == ["restart"]
     assert box.at(install.WANTED).readlink() == box.at(install.UNIT_FILE), "so it starts with the host, too"
     box.run(install.START)
-    assert box.asked[1:] == ["daemon-reload", "restart"], "of an earlier attempt"
+    assert box.commands[1:] == ["daemon-reload", "restart"], "of an earlier attempt"
 
 
 def test_a_systemd_that_doesnt_notice_a_new_unit_is_told(tmp_path: Path) -> None:
-    box = Box.of(tmp_path, OURS)
+    box = Box.of(tmp_path, OWNER_ONE)
     knows = '[ "$1" != restart ] || grep -q daemon-reload "$SAID"'
     box.put("/bin/systemctl", f'#!/bin/sh\necho "$1" >> "$SAID"\n{knows}\n')
     box.run(install.START)
-    assert box.asked == ["restart", "daemon-reload", "restart"]
+    assert box.commands == ["restart", "daemon-reload", "restart"]

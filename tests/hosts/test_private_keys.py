@@ -109,5 +109,5 @@ def test_a_large_rsa_key_costs_no_time() -> None:
 def test_a_fingerprint_is_what_ssh_keygen_prints(kind: str, tmp_path: Path) -> None:
     line = public(text_of(kind, "openssh"))
     (tmp_path / "key.pub").write_text(line + "\n")
-    said = subprocess.check_output(["ssh-keygen", "-lf", str(tmp_path / "key.pub")], text=True)
-    assert fingerprint(line) == said.split()[1]
+    output = subprocess.check_output(["ssh-keygen", "-lf", str(tmp_path / "key.pub")], text=True)
+    assert fingerprint(line) == output.split()[1]

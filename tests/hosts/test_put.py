@@ -31,11 +31,11 @@ def test_a_file_is_put_with_its_mode(tmp_path: Path) -> None:
 
 
 def test_several_files_are_put_at_once(tmp_path: Path) -> None:
-    kept = {"program": (bytes(range(256)) * 1000, 0o640), "token": (b"a\nb", 0o600), "empty": (b"", 0o644)}
-    Shell().put(*(File(str(tmp_path / name), data, mode) for name, (data, mode) in kept.items()))
-    for name, (data, mode) in kept.items():
+    files = {"program": (bytes(range(256)) * 1000, 0o640), "token": (b"a\nb", 0o600), "empty": (b"", 0o644)}
+    Shell().put(*(File(str(tmp_path / name), data, mode) for name, (data, mode) in files.items()))
+    for name, (data, mode) in files.items():
         assert (tmp_path / name).read_bytes() == data and (tmp_path / name).stat().st_mode & 0o777 == mode
-    assert len(list(tmp_path.iterdir())) == len(kept)
+    assert len(list(tmp_path.iterdir())) == len(files)
 
 
 @pytest.mark.parametrize("sent", [0, 4])

@@ -18,14 +18,14 @@ from chalicelib.planning.machines.hosts import ADD_HOST, workflow_of
 from chalicelib.store import nouns
 from tests.harness.server import until
 from tests.hosts.hosts_behind import hosts_behind
-from tests.hosts.test_host_steps import MINE, Bench
+from tests.hosts.test_host_steps import INSTALL_ID, Bench
 from tests.world import nouns as b
 
 MANY = 20
 PATIENCE = 120.0
 
 
-class Way:
+class FakeTransport:
     def __init__(self) -> None:
         self.open = True
 
@@ -37,10 +37,10 @@ class Way:
 
 
 def test_the_first_opens_it_and_the_last_closes_it() -> None:
-    made: list[Way] = []
+    made: list[FakeTransport] = []
 
-    def opened(key: str) -> Way:
-        made.append(Way())
+    def opened(key: str) -> FakeTransport:
+        made.append(FakeTransport())
         return made[-1]
 
     shared = Shared(opened)
@@ -49,7 +49,7 @@ def test_the_first_opens_it_and_the_last_closes_it() -> None:
     assert shared.take("another").it is made[2]
     shared.leave(own)
     shared.leave(one)
-    assert [way.open for way in made] == [True, False, True]
+    assert [transport.open for transport in made] == [True, False, True]
     shared.leave(other)
     assert not made[0].open
     assert shared.take("head").it is made[3], "and the next opens it anew"
@@ -58,10 +58,10 @@ def test_the_first_opens_it_and_the_last_closes_it() -> None:
 
 
 def test_all_who_wait_hear_why_there_is_none() -> None:
-    asked, begun, refuse = [], threading.Event(), threading.Event()
+    opened_keys, begun, refuse = [], threading.Event(), threading.Event()
 
-    def opened(key: str) -> Way:
-        asked.append(key)
+    def opened(key: str) -> FakeTransport:
+        opened_keys.append(key)
         begun.set()
         assert refuse.wait(PATIENCE)
         raise Transient("no answer")
@@ -77,10 +77,10 @@ def test_all_who_wait_hear_why_there_is_none() -> None:
         for take in takes:
             with pytest.raises(Transient, match="no answer"):
                 take.result(PATIENCE)
-    assert asked == ["head"]
+    assert opened_keys == ["head"]
     with pytest.raises(Transient):
         shared.take("head")
-    assert asked == ["head", "head"], "whoever comes later tries again"
+    assert opened_keys == ["head", "head"], "whoever comes later tries again"
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_a_host_that_was_claimed_is_known_as_ours_on_the_same_login() -> None:
         bench = Bench(site.hosts["here"])
         gone = b.host(7, b.fleet("gone"), status=InstanceStatus.terminated)
         bench.store.commit([nouns.put(gone.with_(version=0))])
-        bench.host.files[OWNER] = f"{MINE}/{gone.id}".encode()
+        bench.host.files[OWNER] = f"{INSTALL_ID}/{gone.id}".encode()
         ssh = SshLogins(keep_open=10 * PATIENCE)
         bench.performer = replace(bench.performer, logins=ssh, login_of=lambda _: site.login("here"))
         for step in ("look", "install", "stop", "clear"):

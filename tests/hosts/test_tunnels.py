@@ -115,7 +115,7 @@ def test_a_call_that_nobody_reads_stops_no_other_and_keeps_little(echo: tuple[st
             except BlockingIOError:
                 idle += 1
             carrier.move(0.01)
-        assert all(len(kept) < 2**20 for each in carrier._open for kept in each.waiting.values())
+        assert all(len(buffer) < 2**20 for each in carrier._open for buffer in each.waiting.values())
         for _ in range(20):
             assert answered(carrier, lively)
         found = 0
@@ -191,7 +191,7 @@ class Host:
 
     port: int = 0
     report: HostReport = field(default_factory=lambda: HostReport(sudo="root"))
-    said: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
     takes: list[Callable[[Any], object]] = field(default_factory=list)
     active: bool = True
 
@@ -214,7 +214,7 @@ class Host:
         self.takes.append(take)
 
     def run(self, command: str, **_: Any) -> Ran:
-        self.said.append(command)
+        self.commands.append(command)
         return Ran(0, "", "")
 
 
@@ -223,10 +223,10 @@ def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
     """And if the agent was told its address already, nobody tells it again."""
     host, store = Host(left_with), MemoryStore()
     instance = b.host(0, b.fleet("lab"))
-    looked = threading.Event()
+    login_read = threading.Event()
 
     def login(_: Any) -> HostLogin:
-        looked.set()
+        login_read.set()
         return HostLogin("h1", 22, "ubuntu", "a key")
 
     tunnels = Tunnels(store, host, login, "install", ("127.0.0.1", 9), every=3600.0)
@@ -234,11 +234,11 @@ def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
     try:
         store.commit([nouns.put(instance), nouns.put(Contact(instance_id=instance.id, shown=("k",), tunnel=True))])
         tunnels.wake()
-        assert looked.wait(30)
+        assert login_read.wait(30)
         until("its calls to be taken", lambda: host.takes)
         if not left_with:
-            until("the agent to be told", lambda: host.said)
+            until("the agent to be told", lambda: host.commands)
     finally:
         host.active = False
         tunnels.stop()
-    assert [("http://127.0.0.1:5000" in said) for said in host.said] == ([] if left_with else [True])
+    assert [("http://127.0.0.1:5000" in command) for command in host.commands] == ([] if left_with else [True])

@@ -41,7 +41,7 @@ def test_on_every_address_the_start_says_which_one_others_are_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "normalized"),
     [
         ("https://dstack.example.com", "https://dstack.example.com"),
         ("HTTPS://Dstack.Example.com/", "https://dstack.example.com"),
@@ -51,9 +51,9 @@ def test_on_every_address_the_start_says_which_one_others_are_given() -> None:
         ("http://localhost", "http://localhost"),
     ],
 )
-def test_a_url_is_scheme_host_and_port(text: str, kept: str) -> None:
-    assert checked_url(text) == kept
-    assert checked_url(kept) == kept
+def test_a_url_is_scheme_host_and_port(text: str, normalized: str) -> None:
+    assert checked_url(text) == normalized
+    assert checked_url(normalized) == normalized
 
 
 @pytest.mark.parametrize(

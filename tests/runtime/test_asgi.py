@@ -23,7 +23,7 @@ from tests.world.embedded import FakeWire, Inline
 MB = 2**20
 LIMIT = 8 * MB
 RUNS, SYNC, INFO = "/api/runs/list", "/agent/sync", "/api/server/get_info"
-WORD = "/agent/gateway"
+GATEWAY_PATH = "/agent/gateway"
 TOKEN = {"authorization": "Bearer good"}
 DENIED = Reply(403, {"content-type": "application/json"}, b'{"detail":{"msg":"Invalid token","code":null}}')
 
@@ -103,9 +103,9 @@ class FakeApp:
         method: str = "POST",
         size: int | None = None,
     ) -> Client:
-        asked = client or Client()
-        asyncio.run(one(self.bridge(), path, asked, headers, method=method, size=size))
-        return asked
+        receiver = client or Client()
+        asyncio.run(one(self.bridge(), path, receiver, headers, method=method, size=size))
+        return receiver
 
 
 async def one(
@@ -251,19 +251,20 @@ def test_a_gateway_waits_for_news_and_holds_no_thread_meanwhile() -> None:
         fake = FakeApp(answer='{"news": false}', news=False)
         bridge, polls = fake.bridge_and_polls()
         polls.bind()
-        asked = [Client() for _ in range(3)]
+        clients = [Client() for _ in range(3)]
         waiting = [
-            asyncio.create_task(one(bridge, WORD, each, method="GET", query=b"since=1&wait=25")) for each in asked
+            asyncio.create_task(one(bridge, GATEWAY_PATH, each, method="GET", query=b"since=1&wait=25"))
+            for each in clients
         ]
         for _ in range(20):
             await asyncio.sleep(0)
-        assert (len(fake.served), {each.status for each in asked}) == (3, {0})
+        assert (len(fake.served), {each.status for each in clients}) == (3, {0})
         fake.answer, fake.news = '{"news": true}', True
         polls.ring([GATEWAYS])
         await asyncio.gather(*waiting)
-        assert [each.answer for each in asked] == [b'{"news": true}'] * 3
+        assert [each.answer for each in clients] == [b'{"news": true}'] * 3
         fake.news = False
-        await one(bridge, WORD, once := Client(), method="GET", query=b"since=1&wait=x")
+        await one(bridge, GATEWAY_PATH, once := Client(), method="GET", query=b"since=1&wait=x")
         assert once.status == 200  # who doesn't say how long doesn't wait
 
     asyncio.run(story())
@@ -292,13 +293,13 @@ def test_a_health_check_shows_what_the_last_reading_of_the_store_did() -> None:
 
 
 def test_a_store_that_doesnt_answer_is_ill() -> None:
-    class Later(asyncio.SelectorEventLoop):
+    class DelayedLoop(asyncio.SelectorEventLoop):
         ahead = 0.0
 
         def time(self) -> float:
             return super().time() + self.ahead
 
-    loop = Later()
+    loop = DelayedLoop()
 
     async def story() -> None:
         bridge = FakeApp(agents=Busy()).bridge()

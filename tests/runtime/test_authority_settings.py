@@ -16,7 +16,7 @@ from chalicelib.runtime.lambda_ import _authority
 from chalicelib.runtime.settings import LETS_ENCRYPT, AuthoritySettings, authority_in, server_settings
 from tests.harness.pebble import made_certificate
 
-OURS = "https://ca.example.com/directory"
+DIRECTORY_URL = "https://ca.example.com/directory"
 KEY = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
 
@@ -28,10 +28,12 @@ def test_lets_encrypt_is_asked_unless_another_is_set() -> None:
 def test_another_is_set_alike_for_both_roots(tmp_path: Path) -> None:
     ca, _ = made_certificate("ca.example.com")
     (tmp_path / "ca.pem").write_text(ca)
-    env = {"SERVER": OURS, "CA": str(tmp_path / "ca.pem"), "EAB_KID": "kid-1", "EAB_HMAC_KEY": KEY}
+    env = {"SERVER": DIRECTORY_URL, "CA": str(tmp_path / "ca.pem"), "EAB_KID": "kid-1", "EAB_HMAC_KEY": KEY}
     found = server_settings({f"DSTACK_ACME_{name}": value for name, value in env.items()}).authority
-    assert found == authority_in(json.dumps({"server": OURS, "ca": ca, "eab_kid": "kid-1", "eab_hmac_key": KEY}))
-    assert found.made() == Acme(OURS, ca, "kid-1", KEY)
+    assert found == authority_in(
+        json.dumps({"server": DIRECTORY_URL, "ca": ca, "eab_kid": "kid-1", "eab_hmac_key": KEY})
+    )
+    assert found.made() == Acme(DIRECTORY_URL, ca, "kid-1", KEY)
     assert KEY not in repr(found)
 
 

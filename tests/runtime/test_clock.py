@@ -58,11 +58,11 @@ def test_set_back_it_goes_on_at_half_its_pace_until_the_machine_has_caught_up(
     assert clock.now() == START
     machine.at -= HOUR
     with caplog.at_level(logging.WARNING):
-        said = []
+        times = []
         for _ in range(12):
             machine.wait(10 * 60 * SECOND)
-            said.append((clock.now() - START) // SECOND)
-    assert said == [*(300 * n for n in range(1, 12)), 3600], "deadlines still come"
+            times.append((clock.now() - START) // SECOND)
+    assert times == [*(300 * n for n in range(1, 12)), 3600], "deadlines still come"
     assert len(caplog.records) == 1 and "is 3000 s behind" in caplog.text
     machine.wait(SECOND)
     assert clock.now() == machine.at

@@ -129,9 +129,9 @@ class Listener:
         if self.errors:
             number = self.errors.pop(0)
             raise OSError(number, "the test says so")
-        ours, theirs = socket.socketpair()
-        theirs.close()
-        return ours, ("10.0.0.1", 1)
+        near, far = socket.socketpair()
+        far.close()
+        return near, ("10.0.0.1", 1)
 
     def close(self) -> None:
         self.here.close()

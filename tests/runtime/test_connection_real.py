@@ -139,11 +139,11 @@ def test_most_heads_are_refused_at_a_quarter_of_what_is_read(patient: Listening)
     assert patient.bodies == [""]
 
 
-@pytest.mark.parametrize("rest", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
-def test_nothing_without_end_is_collected_beside_a_body(patient: Listening, rest: bytes) -> None:
+@pytest.mark.parametrize("remainder", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
+def test_nothing_without_end_is_collected_beside_a_body(patient: Listening, remainder: bytes) -> None:
     """The parser joins what it has of a header with each piece that comes."""
     head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
-    assert "headers" in problem(patient.ask(head + rest + b"a" * 2 * HEAD_BYTES), 431)
+    assert "headers" in problem(patient.ask(head + remainder + b"a" * 2 * HEAD_BYTES), 431)
     assert patient.bodies == []
 
 
@@ -162,8 +162,8 @@ def test_what_follows_the_last_request_is_none(patient: Listening) -> None:
 
 @pytest.mark.parametrize("upgrade", ["h2c", "other"])
 def test_a_body_stays_one_where_another_protocol_is_asked_for(patient: Listening, upgrade: str) -> None:
-    asked = HEAD + f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AA\r\n".encode()
-    sent = asked + b"Content-Length: 4\r\n\r\nbody" + asked + b"Transfer-Encoding: chunked\r\n\r\n2\r\nof\r\n0\r\n\r\n"
+    head = HEAD + f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\nHTTP2-Settings: AA\r\n".encode()
+    sent = head + b"Content-Length: 4\r\n\r\nbody" + head + b"Transfer-Encoding: chunked\r\n\r\n2\r\nof\r\n0\r\n\r\n"
     assert patient.ask(sent + HEAD + b"Connection: close\r\nContent-Length: 0\r\n\r\n").count(b"HTTP/1.1 200 ") == 3
     assert patient.bodies == ["body", "of", ""]
 
@@ -255,22 +255,22 @@ def test_a_client_that_has_left_becomes_no_stream_and_the_other_end_hears_so() -
 
 
 async def _left_before_its_upgrade() -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
+    requested, gone = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.set()
+        requested.set()
         while (await receive())["type"] != "http.disconnect":
             pass
         gone.set()
 
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     config = uvicorn.Config(app, http=HttpConnection, ws="none")
     config.load()
     connection = HttpConnection(config, ServerState(), {})
-    await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, ours)
-    theirs.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
-    await asked.wait()
-    theirs.close()
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, near)
+    far.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    await requested.wait()
+    far.close()
     await gone.wait()
     other = asyncio.Event()
     connection.upgrade(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", cast(StreamEnd, SimpleNamespace(lost=other.set)))
@@ -287,7 +287,7 @@ def test_a_client_that_doesnt_read_what_it_gets_is_cut_off(reads: bool) -> None:
 
 
 async def _sent_more_than_buffers_hold(reads: bool) -> None:
-    loop, whole, lost = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    loop, complete, lost = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     size = 4 * 2**20
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -295,24 +295,24 @@ async def _sent_more_than_buffers_hold(reads: bool) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
         for left in range(size, 0, -65536):
             await send({"type": "http.response.body", "body": bytes(65536), "more_body": left > 65536})
-        whole.set()
+        complete.set()
 
-    ours, theirs = socket.socketpair()
-    theirs.setblocking(False)
+    near, far = socket.socketpair()
+    far.setblocking(False)
     config = uvicorn.Config(app, http=Strict, ws="none")
     config.load()
     connection = Strict(config, ServerState(), {})
     connection.lost = lost.set
-    await loop.connect_accepted_socket(lambda: connection, ours)
-    theirs.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    await loop.connect_accepted_socket(lambda: connection, near)
+    far.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
     if not reads:
         await lost.wait()
     else:
         got = 0
         while got < size:
-            got += len(await loop.sock_recv(theirs, 65536))
-        await whole.wait()
+            got += len(await loop.sock_recv(far, 65536))
+        await complete.wait()
         await asyncio.sleep(2 * Strict.read_seconds)
         assert not lost.is_set(), "a client that has read everything was cut off"
         connection.leave()
-    theirs.close()
+    far.close()

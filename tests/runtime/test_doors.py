@@ -17,7 +17,7 @@ from tests.world import nouns as b
 GATEWAY = gateway_seats.gateway("p")
 
 
-class Heard:
+class Recorder:
     def __init__(self) -> None:
         self.times = 0
         self.news = GatewayNews(self.ring)
@@ -28,20 +28,20 @@ class Heard:
 
 
 def test_only_what_concerns_gateways_rings() -> None:
-    heard, plain = Heard(), b.run("plain")
+    recorder, plain = Recorder(), b.run("plain")
     through = b.run("through", gateway_id=GATEWAY.id)
-    heard.news.committed([nouns.put(plain), nouns.put(b.job(plain)), nouns.put(b.host(0))])
-    heard.news.committed([nouns.put(b.job(through))])  # before its run is known to have one
-    assert heard.times == 0
+    recorder.news.committed([nouns.put(plain), nouns.put(b.job(plain)), nouns.put(b.host(0))])
+    recorder.news.committed([nouns.put(b.job(through))])  # before its run is known to have one
+    assert recorder.times == 0
     for changes in ([nouns.put(through)], [nouns.put(b.job(through))], [nouns.put(GATEWAY)]):
-        before = heard.times
-        heard.news.committed(changes)
-        assert heard.times == before + 1
-    heard.news.committed([nouns.put(through.with_(gateway_id=None))])  # it has moved: the gateway must forget it
-    assert heard.times == 4
-    heard.news.committed([Delete(keys.run(through.id))])
-    heard.news.committed([nouns.put(b.job(through))])
-    assert heard.times == 5
+        before = recorder.times
+        recorder.news.committed(changes)
+        assert recorder.times == before + 1
+    recorder.news.committed([nouns.put(through.with_(gateway_id=None))])  # it has moved: the gateway must forget it
+    assert recorder.times == 4
+    recorder.news.committed([Delete(keys.run(through.id))])
+    recorder.news.committed([nouns.put(b.job(through))])
+    assert recorder.times == 5
 
 
 def test_after_a_restart_it_knows_who_has_a_gateway(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_after_a_restart_it_knows_who_has_a_gateway(tmp_path: Path) -> None:
     gateway_seats.record(rig.world.store, gateway_seats.gateway(rig.project.id))
     config = {"type": "service", "port": 80, "commands": ["serve"], "gateway": "edge"}
     run_id = submit(rig, {"run_name": "chat", "configuration": config})["id"]
-    heard = Heard()
-    heard.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
-    assert heard.times == 0
-    heard.news.begin(rig.world.plane)
-    heard.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
-    assert heard.times == 1
+    recorder = Recorder()
+    recorder.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
+    assert recorder.times == 0
+    recorder.news.begin(rig.world.plane)
+    recorder.news.committed([nouns.put(b.job(b.run("chat").with_(id=run_id)))])
+    assert recorder.times == 1

@@ -20,7 +20,7 @@ def _sshd() -> None:
 
 
 # The first node looks around; the other is there until that is done.
-SAY = 'echo $DSTACK_NODES_IPS; for ip in $DSTACK_NODES_IPS; do ssh $ip "echo node \\$DSTACK_NODE_RANK"; done'
+COMMAND = 'echo $DSTACK_NODES_IPS; for ip in $DSTACK_NODES_IPS; do ssh $ip "echo node \\$DSTACK_NODE_RANK"; done'
 
 
 def test_the_nodes_reach_each_other_at_addresses_of_their_own(tmp_path: Path) -> None:
@@ -30,12 +30,12 @@ def test_the_nodes_reach_each_other_at_addresses_of_their_own(tmp_path: Path) ->
         server.start()
         fleet = {"type": "fleet", "name": "rack", "nodes": "0..2", "placement": "cluster", "resources": {"cpu": "2.."}}
         server.call("/api/project/main/fleets/apply", {"plan": {"spec": {"configuration": fleet}}, "force": False})
-        spec = task("pair", f"[ $DSTACK_NODE_RANK = 1 ] && exec sleep 600; {SAY}")
+        spec = task("pair", f"[ $DSTACK_NODE_RANK = 1 ] && exec sleep 600; {COMMAND}")
         spec["configuration"].update(nodes=2, stop_criteria="master-done")
         submit(server, spec)
         assert wait_for(server, "pair", "done", "failed")["status"] == "done"
-        addresses, *said = logs_of(server, "pair")[0].splitlines()
-        assert said == ["node 0", "node 1"]
+        addresses, *lines = logs_of(server, "pair")[0].splitlines()
+        assert lines == ["node 0", "node 1"]
         assert len(set(addresses.split())) == 2 and all(one.startswith("127.") for one in addresses.split())
     finally:
         server.close()

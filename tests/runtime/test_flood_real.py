@@ -40,14 +40,14 @@ def connected(server: Server, stack: ExitStack, data: bytes = b"") -> socket.soc
     return client
 
 
-def asked(server: Server, request: bytes) -> bytes:
+def response_to(server: Server, request: bytes) -> bytes:
     with ExitStack() as stack:
         client = connected(server, stack, request)
         return b"".join(iter(lambda: client.recv(65_536), b""))
 
 
 def healthy(server: Server) -> bool:
-    return asked(server, b"GET /healthcheck HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").startswith(
+    return response_to(server, b"GET /healthcheck HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").startswith(
         b"HTTP/1.1 200 "
     )
 
@@ -63,7 +63,7 @@ def descriptors_of(server: Server) -> int:
     ids=["silent", "half a head", "answered and kept"],
 )
 def test_idle_connections_dont_keep_others_out(server: Server, data: bytes) -> None:
-    said = len(server.lines)
+    lines_before = len(server.lines)
     with ExitStack() as stack:
         for number in range(CLIENTS):
             connected(server, stack, data)
@@ -72,7 +72,7 @@ def test_idle_connections_dont_keep_others_out(server: Server, data: bytes) -> N
         assert server.call("/api/users/get_my_user")["username"] == "admin"
         assert descriptors_of(server) < DESCRIPTORS - 32, "too few are left for files"
     assert most_connections(DESCRIPTORS) < DESCRIPTORS - 32
-    assert len(server.lines) <= said + 2, server.lines[said:]
+    assert len(server.lines) <= lines_before + 2, server.lines[lines_before:]
 
 
 def test_large_bodies_without_a_token_are_answered_unread(server: Server) -> None:
@@ -85,6 +85,6 @@ def test_large_bodies_without_a_token_are_answered_unread(server: Server) -> Non
 
 
 def test_many_requests_at_once_on_one_connection_are_not_kept(server: Server) -> None:
-    answer = asked(server, b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" * 2000)
+    answer = response_to(server, b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" * 2000)
     assert answer.count(b"HTTP/1.1 ") < 100
     assert healthy(server)

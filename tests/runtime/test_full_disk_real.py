@@ -54,8 +54,8 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
     ballast = small.home / "ballast"
     fill(ballast)
 
-    said = refusal(small, "/api/project/main/runs/stop", {"runs_names": ["waits"], "abort": False})
-    assert "full" in said and "nothing was changed" in said and "Make room" in said
+    error = refusal(small, "/api/project/main/runs/stop", {"runs_names": ["waits"], "abort": False})
+    assert "full" in error and "nothing was changed" in error and "Make room" in error
     with pytest.raises(HttpError, match="Make room"):
         submit(small, task("late", "echo late"))
     secret = {"name": "token", "value": "v" * 4000}
@@ -65,7 +65,7 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
 
     os.truncate(ballast, 0)
     assert wait_for(small, "talks", "done", "failed")["status"] == "done"
-    assert log_of(small, "talks").split() == [word for n in range(1, LINES + 1) for word in ("line", str(n))]
+    assert log_of(small, "talks").split() == [text for n in range(1, LINES + 1) for text in ("line", str(n))]
     assert wait_for(small, "waits", "done", "failed")["status"] == "done"
     assert [run["run_spec"]["run_name"] for run in small.call("/api/runs/list", {})] == ["waits", "talks"]
     assert small.call("/api/project/main/secrets/list") == []

@@ -58,10 +58,10 @@ def test_a_members_job_reads_neither_the_servers_keys_nor_its_token(server: Serv
 @root_only
 def test_trusted_jobs_run_as_the_servers_user(server: Server) -> None:
     server.start("--trust-jobs")
-    said = (
+    warning = (
         "Jobs on this machine run as plain processes of the server's own user, without isolation, whoever submits them"
     )
-    assert any(line.startswith(said) for line in server.lines)
+    assert any(line.startswith(warning) for line in server.lines)
     submit(server, member(server), "mine", "id -u")
     wait_for(server, "mine", "done")
     assert log_of(server, "mine").split() == ["0"]
@@ -76,46 +76,47 @@ def test_a_privileged_container_is_refused_before_it_is_planned(server: Server) 
         server.call("/api/project/main/runs/get_plan", {"run_spec": spec}, token=member(server))
 
 
-def words(**settings: object) -> str:
+def isolation_text(**settings: object) -> str:
     return isolation_here(ServerSettings(**{"docker_socket": NO_ENGINE, **settings}))  # type: ignore[arg-type]
 
 
-def words_of_another_user(**settings: object) -> str:
+def isolation_text_without_root(**settings: object) -> str:
     """What a server says that somebody else than root runs."""
     if os.getuid():
-        return words(**settings)
+        return isolation_text(**settings)
     reader, writer = os.pipe()
     if os.fork() == 0:
         try:
             os.setresuid(61997, 61997, 61997)
-            os.write(writer, words(**settings).encode())
+            os.write(writer, isolation_text(**settings).encode())
         finally:
             os._exit(0)
     os.close(writer)
     os.wait()
-    with os.fdopen(reader) as said:
-        return said.read()
+    with os.fdopen(reader) as output:
+        return output.read()
 
 
 @root_only
 def test_what_root_says_at_its_start() -> None:
     start = "Jobs on this machine run as plain processes"
-    assert words(agent_runtime="process") == f"{start}, each as a user of its own"
-    assert words() == f"{start}, each as a user of its own (there is no Docker engine at /no/docker.sock)"
+    assert isolation_text(agent_runtime="process") == f"{start}, each as a user of its own"
+    assert isolation_text() == f"{start}, each as a user of its own (there is no Docker engine at /no/docker.sock)"
     assert (
-        words(agent_runtime="docker") == "Jobs can't run on this machine: there is no Docker engine at /no/docker.sock"
+        isolation_text(agent_runtime="docker")
+        == "Jobs can't run on this machine: there is no Docker engine at /no/docker.sock"
     )
 
 
 def test_what_others_say_at_their_start() -> None:
     start = "Jobs on this machine run as plain processes of the server's own user, without isolation"
-    assert words_of_another_user(agent_runtime="process") == (
+    assert isolation_text_without_root(agent_runtime="process") == (
         f"{start}; only those of admins.\n  For other members' jobs, install Docker, run the server as root, or "
         "start it with --trust-jobs if you trust them all"
     )
-    trusting = words_of_another_user(agent_runtime="process", trust_jobs=True)
+    trusting = isolation_text_without_root(agent_runtime="process", trust_jobs=True)
     assert trusting == f"{start}, whoever submits them: --trust-jobs"
-    assert "(there is no Docker engine at /no/docker.sock)" in words_of_another_user()
+    assert "(there is no Docker engine at /no/docker.sock)" in isolation_text_without_root()
 
 
 def test_an_engine_that_answers_is_used() -> None:
@@ -127,5 +128,5 @@ def test_an_engine_that_answers_is_used() -> None:
             connection.recv(4096)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
             os._exit(0)
-        assert words(docker_socket=Path(f"{folder}/d.sock")) == "Jobs on this machine run in containers"
+        assert isolation_text(docker_socket=Path(f"{folder}/d.sock")) == "Jobs on this machine run in containers"
         os.wait()

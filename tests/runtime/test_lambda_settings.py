@@ -31,7 +31,7 @@ STACK = {
     "state_machines": {"add-host": "arn:aws:states:::add"},
 }
 HERE = {"DSTACK_KEYS": "/dstack-dev"}
-WHOLE = {**KEYS, "settings": json.dumps(STACK)}
+COMPLETE = {**KEYS, "settings": json.dumps(STACK)}
 
 
 class Ssm:
@@ -52,7 +52,7 @@ class Ssm:
 
 
 def test_one_call_brings_the_keys_and_what_the_stack_wrote() -> None:
-    ssm = Ssm(WHOLE)
+    ssm = Ssm(COMPLETE)
     found = LambdaSettings.read(parameters(ssm), HERE)
     assert ssm.calls == 1
     assert (found.table, found.bucket, found.dead_letter_queue) == ("dstack-dev", "dstack-dev-1", "https://sqs/aside")
@@ -65,11 +65,11 @@ def test_one_call_brings_the_keys_and_what_the_stack_wrote() -> None:
 
 def test_a_function_has_the_keys_that_it_reads_and_no_others() -> None:
     reads = {**HERE, "DSTACK_READS": "settings,master-key", "DSTACK_INSTALL_ID": "i"}
-    found = LambdaSettings.read(parameters(Ssm(WHOLE)), reads)
+    found = LambdaSettings.read(parameters(Ssm(COMPLETE)), reads)
     assert (found.install_key, found.master_key, found.install_id) == (b"", b"\xb2" * 32, "i")
     for id_ in ("", ANY):  # as a stack has it whose owner set none
         with pytest.raises(NotDeployed, match="InstallId"):
-            LambdaSettings.read(parameters(Ssm(WHOLE)), {**reads, "DSTACK_INSTALL_ID": id_})
+            LambdaSettings.read(parameters(Ssm(COMPLETE)), {**reads, "DSTACK_INSTALL_ID": id_})
 
 
 def test_without_its_key_nothing_is_sealed_or_signed() -> None:
@@ -81,7 +81,7 @@ def test_without_its_key_nothing_is_sealed_or_signed() -> None:
 
 def test_a_variable_overrides_what_the_stack_wrote() -> None:
     own = {"DSTACK_API_URL": "https://dstack.example.com", "DSTACK_PROVIDER_FUNCTION": "mine", "DSTACK_TABLE": ""}
-    found = LambdaSettings.read(parameters(Ssm(WHOLE)), {**HERE, **own})
+    found = LambdaSettings.read(parameters(Ssm(COMPLETE)), {**HERE, **own})
     assert (found.api_url, found.provider_functions, found.table) == (
         "https://dstack.example.com",
         {"clouds": "mine"},
@@ -90,8 +90,8 @@ def test_a_variable_overrides_what_the_stack_wrote() -> None:
 
 
 def test_the_simulated_cloud_has_its_own_name_unless_it_stands_in_for_another() -> None:
-    found = LambdaSettings.read(parameters(Ssm(WHOLE)), HERE)
-    other = LambdaSettings.read(parameters(Ssm(WHOLE)), {**HERE, "DSTACK_FAKE_CLOUD_NAME": "aws"})
+    found = LambdaSettings.read(parameters(Ssm(COMPLETE)), HERE)
+    other = LambdaSettings.read(parameters(Ssm(COMPLETE)), {**HERE, "DSTACK_FAKE_CLOUD_NAME": "aws"})
     assert (found.fake_cloud_name, other.fake_cloud_name) == (FACTS.name, "aws")
 
 
@@ -107,7 +107,7 @@ def test_agents_call_where_people_do_unless_they_have_an_address_of_their_own() 
             {},
             "table, bucket, wake_function, api_url, /dstack-dev/install-key, /dstack-dev/master-key",
         ),
-        ({"settings": WHOLE["settings"]}, "/dstack-dev/install-key, /dstack-dev/master-key"),
+        ({"settings": COMPLETE["settings"]}, "/dstack-dev/install-key, /dstack-dev/master-key"),
         ({**KEYS, "settings": json.dumps({**STACK, "bucket": ""})}, "bucket"),
     ],
     ids=["nothing", "no keys", "an empty setting"],
@@ -132,7 +132,7 @@ def test_the_api_of_a_bare_chalice_deploy_answers_what_it_lacks() -> None:
 
 def test_a_function_without_a_stage_says_so() -> None:
     with pytest.raises(NotDeployed, match="DSTACK_KEYS isn't set"):
-        LambdaSettings.read(parameters(Ssm(WHOLE)), {})
+        LambdaSettings.read(parameters(Ssm(COMPLETE)), {})
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_a_caller_leaves_half_of_the_places_to_others_and_callers_take_turns() -
     async def story(threads: Held) -> None:
         turns = Turns(threads, 4)
         calls = ["a1", "a2", "a3", "a4", "b1", "b2", "c1"]
-        asked = [asyncio.create_task(turns.run(name[0], partial(str, name))) for name in calls]
+        pending = [asyncio.create_task(turns.run(name[0], partial(str, name))) for name in calls]
         await settled()
         assert threads.begun == ["a1", "a2", "b1", "b2"]  # the third place isn't for the first caller
         for begun in ("a3", "c1", "a4"):
@@ -53,7 +53,7 @@ def test_a_caller_leaves_half_of_the_places_to_others_and_callers_take_turns() -
             assert threads.begun[-1] == begun
         while threads._ends:
             await threads.end()
-        assert await asyncio.gather(*asked) == calls
+        assert await asyncio.gather(*pending) == calls
 
     played(story)
 
@@ -63,10 +63,10 @@ def test_a_call_that_fails_frees_its_place() -> None:
         turns = Turns(threads, 1)
         with pytest.raises(ZeroDivisionError):
             await turns.run("a", lambda: 1 // 0)
-        asked = asyncio.create_task(turns.run("a", lambda: "next"))
+        pending = asyncio.create_task(turns.run("a", lambda: "next"))
         await settled()
         await threads.end()
-        assert await asked == "next"
+        assert await pending == "next"
 
     played(story)
 
@@ -92,10 +92,10 @@ def test_a_caller_with_too_many_waiting_is_refused_and_others_are_not() -> None:
         await settled()
         with pytest.raises(Busy):
             await turns.run("a", lambda: "one more")
-        asked = asyncio.create_task(turns.run("b", lambda: "b"))
+        pending = asyncio.create_task(turns.run("b", lambda: "b"))
         await settled()
         assert threads.begun == ["a", "b"]
-        for task in (*waiting, asked):
+        for task in (*waiting, pending):
             task.cancel()
 
     played(story)

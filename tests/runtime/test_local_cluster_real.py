@@ -31,12 +31,12 @@ def fleet(server: Server) -> dict[str, Any]:
 def all_idle(server: Server, count: int) -> list[str]:
     """The names of the hosts, once there are so many and all are idle."""
 
-    def look() -> list[str]:
+    def idle_hosts() -> list[str]:
         hosts = fleet(server)["instances"]
         idle = [host["name"] for host in hosts if host["status"] == "idle"]
         return idle if len(idle) == len(hosts) == count else []
 
-    found: list[str] = until(f"{count} idle hosts", look)
+    found: list[str] = until(f"{count} idle hosts", idle_hosts)
     return found
 
 
@@ -46,18 +46,18 @@ def nodes(name: str, count: int, *commands: str) -> dict[str, Any]:
     return spec
 
 
-SAY = "echo $DSTACK_NODE_RANK of $DSTACK_NODES_NUM: $(echo $DSTACK_NODES_IPS) $(wc -l < $DSTACK_MPI_HOSTFILE)"
+COMMAND = "echo $DSTACK_NODE_RANK of $DSTACK_NODES_NUM: $(echo $DSTACK_NODES_IPS) $(wc -l < $DSTACK_MPI_HOSTFILE)"
 
 
 def test_it_is_a_cluster_of_as_many_hosts_as_a_start_said_last(server: Server) -> None:
     server.start("--local-hosts", "2")
     assert all_idle(server, 2) == ["local-0", "local-1"]
     assert fleet(server)["spec"]["configuration"]["placement"] == "cluster"
-    submit(server, nodes("pair", 2, SAY))
+    submit(server, nodes("pair", 2, COMMAND))
     assert wait_for(server, "pair", "done", "failed")["status"] == "done"
-    said = [log.split() for log in logs_of(server, "pair")]
-    address = said[0][3]
-    assert said == [[rank, "of", "2:", address, address, "2"] for rank in "01"]
+    logs = [log.split() for log in logs_of(server, "pair")]
+    address = logs[0][3]
+    assert logs == [[rank, "of", "2:", address, address, "2"] for rank in "01"]
     hosts = [
         job["job_submissions"][0]["job_provisioning_data"]["instance_id"] for job in run_of(server, "pair")["jobs"]
     ]

@@ -120,8 +120,8 @@ def test_the_machine_is_cut_as_the_start_says_it_unless_jobs_hold_a_place(server
 def test_a_first_start_says_that_the_machine_cant_be_split_so(server: Server) -> None:
     cpus = Inventory(str(server.home)).cpus()
     server.start("--local-blocks", str(cpus + 1))
-    said = f"has {cpus} CPUs, which can't be split into {cpus + 1} equal blocks, so it stays whole"
-    assert any(said in line for line in server.lines), server.lines
+    warning = f"has {cpus} CPUs, which can't be split into {cpus + 1} equal blocks, so it stays whole"
+    assert any(warning in line for line in server.lines), server.lines
 
 
 def test_another_fleet_of_that_name_is_told(server: Server) -> None:
@@ -139,13 +139,13 @@ def test_a_key_that_is_no_key_is_told_and_left_alone(server: Server) -> None:
     server.stop()
     for name in ("install.key", "master.key"):
         path = server.data / name
-        kept = path.read_text()
+        before = path.read_text()
         path.write_text("")
         with pytest.raises(AssertionError, match="the server ended") as ended:
             server.start("--no-local-fleet")
         assert str(path) in str(ended.value) and "Traceback" not in str(ended.value)
         assert path.read_text() == ""
-        path.write_text(kept)
+        path.write_text(before)
     server.start("--no-local-fleet")
 
 

@@ -38,7 +38,7 @@ from tests.world import nouns as b
 NIMBUS = Row("a:Config", "a:Nimbus", extra="nimbus", sdk=("nimbus.sdk",), artefact="nimbus")
 TABLE = {**BACKENDS, "nimbus": NIMBUS}
 DEPLOYED = {CLOUDS: "provider_clouds", "nimbus": "provider_nimbus"}
-ASKED = ConfigurationCheck("p", "nimbus", '{"type": "nimbus"}', {"i": "pool-0"})
+CHECK = ConfigurationCheck("p", "nimbus", '{"type": "nimbus"}', {"i": "pool-0"})
 
 
 @dataclass
@@ -77,11 +77,11 @@ def test_each_kind_of_work_goes_to_the_function_with_the_providers_sdk() -> None
     work.submit(Create("workflow/w", "ssh", 1))
     work.submit(Create("certificate/c", "", 1))
     work.sweep("simulated-all")
-    told = [(function, next(iter(event)), kind) for function, kind, event in aws.sent]
+    sent = [(function, next(iter(event)), kind) for function, kind, event in aws.sent]
     four = [("sweep", "Event"), ("refresh", "Event"), ("effect", "Event"), ("check", "RequestResponse")]
-    assert told[:4] == [("provider_clouds", *each) for each in four]
-    assert told[4:8] == [("provider_nimbus", *each) for each in four]
-    assert [function for function, _, _ in told[8:]] == ["hosts", "provider_clouds", "provider_clouds"]
+    assert sent[:4] == [("provider_clouds", *each) for each in four]
+    assert sent[4:8] == [("provider_nimbus", *each) for each in four]
+    assert [function for function, _, _ in sent[8:]] == ["hosts", "provider_clouds", "provider_clouds"]
 
 
 def test_one_account_whose_event_cannot_be_sent_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +98,7 @@ def test_one_account_whose_event_cannot_be_sent_holds_up_no_other(caplog: pytest
 
 def test_a_backend_whose_artefact_is_not_deployed_is_refused_with_what_brings_it() -> None:
     with pytest.raises(Refused, match=r"needs the Python package nimbus\.sdk.*no function provider_nimbus.*make dep"):
-        functions(Lambda(), {CLOUDS: "provider_clouds"}).check(ASKED)
+        functions(Lambda(), {CLOUDS: "provider_clouds"}).check(CHECK)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_backend_whose_artefact_is_not_deployed_is_refused_with_what_brings_it
 def test_what_a_provider_says_is_the_same_from_another_process(error: DstackError) -> None:
     aws = Lambda(answer={"body": json.loads(json.dumps({"error": to_wire(error)}))})
     with pytest.raises(type(error)) as raised:
-        functions(aws).check(ASKED)
+        functions(aws).check(CHECK)
     again = raised.value
     assert (str(again), again.message, again.hint, again.fields) == (
         str(error),
@@ -152,13 +152,13 @@ def test_every_error_of_a_provider_can_be_told() -> None:
 )
 def test_a_check_without_an_answer_says_to_try_again(answer: dict[str, Any], away: set[str]) -> None:
     with pytest.raises(Transient, match=r"nimbus couldn't be checked within 24 s\. Try again"):
-        functions(Lambda(answer=answer, away=away)).check(ASKED)
+        functions(Lambda(answer=answer, away=away)).check(CHECK)
 
 
 def test_a_check_that_fails_unexpectedly_is_a_defect_of_ours_and_shows_nothing_of_the_configuration() -> None:
     failed = {"failed": True, "body": {"errorType": "KeyError", "errorMessage": "'hush-hush'"}}
     with pytest.raises(Bug) as raised:
-        functions(Lambda(answer=failed)).check(ASKED)
+        functions(Lambda(answer=failed)).check(CHECK)
     assert "KeyError in provider_nimbus" in str(raised.value) and "hush" not in str(raised.value)
 
 
@@ -170,20 +170,20 @@ class Root:
     asked: list[ConfigurationCheck] = field(default_factory=list)
     ports: Any = field(default_factory=lambda: SimpleNamespace(chain=EventChain()))
 
-    def check(self, asked: ConfigurationCheck) -> None:
-        self.asked.append(asked)
+    def check(self, check: ConfigurationCheck) -> None:
+        self.asked.append(check)
         if self.says is not None:
             raise self.says
 
 
 def test_what_is_wrong_is_an_answer_that_nobody_repeats_and_a_defect_is_raised() -> None:
     root: Any = Root()
-    assert perform(root, {"check": asdict(ASKED)}) == {} and root.asked == [ASKED]
+    assert perform(root, {"check": asdict(CHECK)}) == {} and root.asked == [CHECK]
     root.says = InvalidCredentials("no")
-    assert perform(root, {"check": asdict(ASKED)})["error"]["kind"] == "InvalidCredentials"
+    assert perform(root, {"check": asdict(CHECK)})["error"]["kind"] == "InvalidCredentials"
     root.says = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
-        perform(root, {"check": asdict(ASKED)})
+        perform(root, {"check": asdict(CHECK)})
 
 
 REQUEST = OfferRequest(resources=ResourcesSpec(), max_price=2.0, regions=("eu",))

@@ -35,8 +35,8 @@ class Root:
     def refresh(self, account: str) -> None:
         self._call("refresh", account)
 
-    def check(self, asked: ConfigurationCheck) -> None:
-        self._call("check", asked.account)
+    def check(self, check: ConfigurationCheck) -> None:
+        self._call("check", check.account)
         if self.says is not None:
             raise self.says
 

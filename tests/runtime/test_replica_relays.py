@@ -92,7 +92,7 @@ async def ask(path: str, agent: Agent, data: bytes = b"hello") -> bytes:
 
 
 def real(story: Callable[[Agent], Coroutine[Any, Any, None]], folder: Path, most: int = 400) -> None:
-    async def told() -> None:
+    async def run() -> None:
         agent = Agent(folder, asyncio.get_running_loop(), most)
         try:
             await asyncio.wait_for(story(agent), 60)
@@ -100,7 +100,7 @@ def real(story: Callable[[Agent], Coroutine[Any, Any, None]], folder: Path, most
             agent.relays.forget("job-1")
             await asyncio.sleep(0)
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
 def test_a_connection_finds_the_replicas_port_and_nothing_is_left_of_it(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ class Someone:
 def virtual(story: Callable[[Agent, ReplicaRelay], Coroutine[Any, Any, None]], folder: Path) -> None:
     loop = Clock()
 
-    async def told() -> None:
+    async def run() -> None:
         agent = Agent(folder, loop)
         agent.relays.socket_path(REPLICA)
         relay = agent.relays._relays["job-1"]
@@ -295,7 +295,7 @@ def virtual(story: Callable[[Agent, ReplicaRelay], Coroutine[Any, Any, None]], f
             await asyncio.sleep(1)
 
     try:
-        loop.run_until_complete(told())
+        loop.run_until_complete(run())
     finally:
         loop.close()
 

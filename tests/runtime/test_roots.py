@@ -137,12 +137,12 @@ def test_promises_of_quiet_agents_wait_in_the_embedded_root_and_are_written_when
 
 
 def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded) -> None:
-    kept = Retention(events=2)
+    retention = Retention(events=2)
     one, two = (
-        embedded.root("here", retention=kept),
+        embedded.root("here", retention=retention),
         LambdaRoot(stack("t", DSTACK_RETAIN_EVENTS="2"), clients=Aws()),
     )
-    assert one.plane.retention == two.plane.retention == kept
+    assert one.plane.retention == two.plane.retention == retention
     first_start(one.plane, ADMIN)
     (event,) = one.ports.store.query("main", keys.events_of("")).records
     assert event.expires_at == (keys.event_at(event.key) + 2 * DAY) // SECOND
@@ -163,9 +163,12 @@ def test_as_many_hosts_as_one_machine_may_be_are_there_at_once_each_with_its_eve
     rig = embedded.rig("here")
     places = ensure_fleet(rig.root.plane, rig.project, "1", MOST_LOCAL_HOSTS)
     events = rig.ok("/api/events/list", {"include_target_types": ["instance"], "limit": 100})
-    told = [target["id"] for event in events for target in event["targets"] if target["type"] == "instance"]
+    instance_ids = [target["id"] for event in events for target in event["targets"] if target["type"] == "instance"]
     assert {event["message"] for event in events} == {"created"}
-    assert sorted(told) == sorted(place.instance_id for place in places) and len(set(told)) == MOST_LOCAL_HOSTS
+    assert (
+        sorted(instance_ids) == sorted(place.instance_id for place in places)
+        and len(set(instance_ids)) == MOST_LOCAL_HOSTS
+    )
 
 
 def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:
@@ -192,16 +195,16 @@ def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) 
 def test_a_service_in_aws_needs_a_gateway_and_the_refusal_says_what_to_add(tmp_path: Path) -> None:
     """Lambda can't stream. The one world serves as that root does, the other as this machine's."""
     spec = {"configuration": {"type": "service", "port": 80, "commands": ["serve"]}}
-    asked = {"P/runs/get_plan": {"run_spec": spec}, "P/runs/apply": {"plan": {"run_spec": spec}, "force": False}}
+    requests = {"P/runs/get_plan": {"run_spec": spec}, "P/runs/apply": {"plan": {"run_spec": spec}, "force": False}}
     there = Rig.at(tmp_path, serves=LambdaRoot(stack("there"), clients=Aws()).plane.serves)
-    for path, body in asked.items():
-        told = there.refused(path, body)
-        assert told.startswith("gateway: a service needs a gateway here")
-        assert "`type: gateway`" in told and "`gateway: NAME`" in told
+    for path, body in requests.items():
+        error = there.refused(path, body)
+        assert error.startswith("gateway: a service needs a gateway here")
+        assert "`type: gateway`" in error and "`gateway: NAME`" in error
     here = Embedded(tmp_path / "here")
     here.folder.mkdir()
     rig = here.rig("server")
-    for path, body in asked.items():
+    for path, body in requests.items():
         rig.ok(path, body)
     rig.root.close()
 

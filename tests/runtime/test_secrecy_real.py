@@ -53,13 +53,13 @@ def test_secrets_and_tokens_are_in_no_file_log_event_or_command_line(server: Ser
     for path in files_with(server.data, SECRET):  # what the job is started from, for as long as it lives
         assert "tasks" in path.parts and not stat.S_IMODE(path.stat().st_mode) & 0o077, path
     lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(server.home)]
-    for kept in (SECRET, GIT_TOKEN, made, private, server.token):
-        assert not any(kept.encode() in line for line in lines), "in a command line"
-        assert kept not in json.dumps(server.call("/api/events/list", {})), "in an event"
-        if kept != SECRET:
-            assert files_with(server.data, kept) == set()
-        logged = [line for line in server.lines if kept in line]
-        assert all(line == f"The admin token is {kept}" for line in logged), logged
+    for secret in (SECRET, GIT_TOKEN, made, private, server.token):
+        assert not any(secret.encode() in line for line in lines), "in a command line"
+        assert secret not in json.dumps(server.call("/api/events/list", {})), "in an event"
+        if secret != SECRET:
+            assert files_with(server.data, secret) == set()
+        logged = [line for line in server.lines if secret in line]
+        assert all(line == f"The admin token is {secret}" for line in logged), logged
 
     assert wait_for(server, "uses", "done", "failed")["status"] == "done"
     assert log_of(server, "uses").split() == ["has", str(len(SECRET)), "characters"]

@@ -32,12 +32,12 @@ def test_its_file_names_every_permission_at_its_strictest() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_its_commands_are_accepted(command: str) -> None:
     """`--help` is answered only once every other flag is understood."""
-    words = shlex.split(command)
-    assert words[0] == "dstack"
-    asked = [sys.executable, "-m", "cli.main", *words[1:], "--help"]
-    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    arguments = shlex.split(command)
+    assert arguments[0] == "dstack"
+    argv = [sys.executable, "-m", "cli.main", *arguments[1:], "--help"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    wrong = subprocess.run([*asked[:-1], "--no-such-flag", "--help"], cwd=ROOT, capture_output=True, check=False)
+    wrong = subprocess.run([*argv[:-1], "--no-such-flag", "--help"], cwd=ROOT, capture_output=True, check=False)
     assert wrong.returncode != 0
 
 

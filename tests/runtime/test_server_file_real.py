@@ -90,17 +90,17 @@ def test_a_key_of_ones_own_seals_and_what_the_servers_own_sealed_opens(server: S
 
 def test_every_problem_is_told_with_its_place_and_nothing_is_made(server: Server) -> None:
     path = configure(server, "projects:\n- name: a b\n  backends:\n  - {type: runpod, creds: sk-hush}\nplugin: []\n")
-    said = attempt(server)
-    assert [f"{path}:{place}: " in said for place in ("2:3", "4:20", "5:1")] == [True] * 3, said
-    assert "sk-hush" not in said and "did you mean `plugins`?" in said
+    output = attempt(server)
+    assert [f"{path}:{place}: " in output for place in ("2:3", "4:20", "5:1")] == [True] * 3, output
+    assert "sk-hush" not in output and "did you mean `plugins`?" in output
     assert [entry.name for entry in server.data.iterdir()] == ["config.yml"]
 
 
 def test_what_cannot_be_done_is_refused_by_name(server: Server) -> None:
     path = configure(server, "projects:\n- name: a\n  backends:\n  - type: dstack\nplugins: [quota]\n")
-    said = attempt(server)
-    assert f"{path}:4:5: projects.0.backends.0.type: the backend `dstack` isn't built yet" in said
-    assert f"{path}:5:11: plugins.0: the plugin `quota`" in said
+    output = attempt(server)
+    assert f"{path}:4:5: projects.0.backends.0.type: the backend `dstack` isn't built yet" in output
+    assert f"{path}:5:11: plugins.0: the plugin `quota`" in output
     assert [entry.name for entry in server.data.iterdir()] == ["config.yml"]
 
 

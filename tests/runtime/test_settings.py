@@ -88,8 +88,8 @@ def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
 
 def test_the_page_says_what_holds_unless_it_is_set() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "retention.md").read_text(encoding="utf-8")
-    told = re.findall(r"\| (\d+) \| `DSTACK_RETAIN_(\w+)` \|", page)
-    assert {name.lower(): int(days) for days, name in told} == asdict(Retention())
+    rows = re.findall(r"\| (\d+) \| `DSTACK_RETAIN_(\w+)` \|", page)
+    assert {name.lower(): int(days) for days, name in rows} == asdict(Retention())
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "90d", "36501"])
@@ -103,8 +103,8 @@ def test_a_number_of_days_that_makes_no_sense_is_named(days: str) -> None:
 @pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "trust_jobs", "enter_project"])
 def test_a_switch(field: str) -> None:
     name = f"DSTACK_SERVER_{field.upper()}"
-    for word, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):
-        assert getattr(server_settings({name: word}), field) is value
+    for text, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):
+        assert getattr(server_settings({name: text}), field) is value
     assert getattr(server_settings({name: "on"}, **{field: False}), field) is False  # the flag wins
 
 

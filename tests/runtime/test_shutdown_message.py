@@ -46,5 +46,5 @@ def test_runs_and_machines_that_go_on(tmp_path: Path) -> None:
 def test_those_of_the_simulated_cloud_have_ended(tmp_path: Path) -> None:
     rig = Rig.at(tmp_path)
     add_instance(rig, create(rig, fleet()), 1, claim(submit(rig, task("there"))), zone="a")
-    told = shutdown_lines(rig.world.plane, ended=1, simulated="vultr")
-    assert told == ["1 machine of the simulated cloud ended with the server."]
+    lines = shutdown_lines(rig.world.plane, ended=1, simulated="vultr")
+    assert lines == ["1 machine of the simulated cloud ended with the server."]

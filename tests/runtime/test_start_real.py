@@ -138,14 +138,14 @@ def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(t
 
         until("both machines to join", lambda: statuses() == ["idle", "idle"])
         commands = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in processes_of(server.home)]
-        told = {
-            words[words.index("--data") + 1]: words[words.index("--server") + 1]
-            for words in commands
-            if "--server" in words and "--data" in words
+        urls = {
+            command[command.index("--data") + 1]: command[command.index("--server") + 1]
+            for command in commands
+            if "--server" in command and "--data" in command
         }
         local = str(server.data / "agent")
-        assert told.pop(local) == server.url == f"http://127.0.0.1:{port}"
-        assert set(told.values()) == {public}
+        assert urls.pop(local) == server.url == f"http://127.0.0.1:{port}"
+        assert set(urls.values()) == {public}
     finally:
         server.close()
 

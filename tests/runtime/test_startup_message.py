@@ -30,10 +30,10 @@ def test_a_later_start_on_another_port_moves_the_entry_and_shows_no_token(tmp_pa
 
 def test_an_entry_of_another_server_is_kept_and_the_command_to_replace_it_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "config.yml"
-    theirs = [ProjectEntry("main", "https://elsewhere.example", "precious", default=True)]
-    save_projects(path, theirs)
+    entries = [ProjectEntry("main", "https://elsewhere.example", "precious", default=True)]
+    save_projects(path, entries)
     assert "dstack project add --name main" in started(path)
-    assert load_projects(path) == theirs
+    assert load_projects(path) == entries
 
 
 def test_an_entry_of_another_server_is_replaced_only_where_the_user_says_so(tmp_path: Path) -> None:
@@ -51,9 +51,9 @@ def test_told_not_to_it_leaves_the_file_alone(tmp_path: Path) -> None:
 
 def test_a_file_that_cant_be_written_keeps_no_server_from_serving(tmp_path: Path) -> None:
     path = tmp_path / ("long" * 50) / ("longer" * 50) / "config.yml"
-    said = started(path)
-    assert f"{path} can't be written (File name too long)" in said
-    assert said.endswith(f"dstack project add --name main --url {URL} --token {TOKEN}")
+    message = started(path)
+    assert f"{path} can't be written (File name too long)" in message
+    assert message.endswith(f"dstack project add --name main --url {URL} --token {TOKEN}")
 
 
 def test_another_default_stays_the_default(tmp_path: Path) -> None:

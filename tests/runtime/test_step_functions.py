@@ -20,15 +20,15 @@ class Client:
 
     def __init__(self, error: str = "") -> None:
         self.error = error
-        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
 
     def __getattr__(self, call: str) -> Any:
-        def say(**given: Any) -> None:
-            self.said.append((call, given))
+        def call_sdk(**given: Any) -> None:
+            self.calls.append((call, given))
             if self.error:
                 raise type(self.error, (Exception,), {})("no")
 
-        return say
+        return call_sdk
 
 
 def spoken(error: str = "") -> tuple[StepFunctions, Client]:
@@ -39,7 +39,7 @@ def spoken(error: str = "") -> tuple[StepFunctions, Client]:
 def test_an_execution_is_named_by_its_workflow() -> None:
     steps, client = spoken()
     steps.start("add_host", "w-1")
-    ((call, given),) = client.said
+    ((call, given),) = client.calls
     assert call == "start_execution"
     assert (given["stateMachineArn"], given["name"]) == (MACHINE, "w-1")
     assert json.loads(given["input"]) == {"workflow": "w-1", "at": "", "made": {"all": {}}}
@@ -49,7 +49,7 @@ def test_a_callback_has_the_form_that_states_read() -> None:
     steps, client = spoken()
     steps.succeed("t", {"relay": "10.0.0.1"})
     steps.fail("t", "Unfit", "x" * 40_000)
-    (succeeded, failed) = client.said
+    (succeeded, failed) = client.calls
     assert succeeded == ("send_task_success", {"taskToken": "t", "output": '{"Payload": {"relay": "10.0.0.1"}}'})
     assert failed == ("send_task_failure", {"taskToken": "t", "error": "Unfit", "cause": "x" * MOST_CAUSE})
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_said_is_logged_and_lost(caplog: pytest.LogCaptureFixture
     steps, client = spoken("EndpointConnectionError")
     steps.start("add_host", "w-1")
     steps.succeed("secret-token", {})
-    assert len(client.said) == 2
+    assert len(client.calls) == 2
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
     assert "secret-token" not in caplog.text
 
@@ -82,15 +82,15 @@ def test_only_what_is_for_executions_is_said_where_it_was_committed() -> None:
             others.append(effect)
 
     steps, client = spoken()
-    said = ExecutionEffects(steps, Queue())
-    about = ("workflow/w", "ssh", 1, "p")
-    step = DoStep(*about, "look")
+    effects = ExecutionEffects(steps, Queue())
+    arguments = ("workflow/w", "ssh", 1, "p")
+    step = DoStep(*arguments, "look")
     for effect in (
-        StartExecution(*about, "add_host", "w"),
-        AnswerExecution(*about, "t", {"a": "b"}),
-        AnswerExecution(*about, "t", {}, "Unfit", "why"),
+        StartExecution(*arguments, "add_host", "w"),
+        AnswerExecution(*arguments, "t", {"a": "b"}),
+        AnswerExecution(*arguments, "t", {}, "Unfit", "why"),
         step,
     ):
-        said.submit(effect)
-    assert [call for call, _ in client.said] == ["start_execution", "send_task_success", "send_task_failure"]
+        effects.submit(effect)
+    assert [call for call, _ in client.calls] == ["start_execution", "send_task_success", "send_task_failure"]
     assert others == [step]

@@ -52,7 +52,7 @@ class Side:
     peer: Peer = field(default_factory=lambda: Peer(client=True))
     end: StreamEnd | None = None
     heads: list[bytes] = field(default_factory=list)
-    heard: list[bytes] = field(default_factory=list)
+    received: list[bytes] = field(default_factory=list)
     raw: int = 0
     held: bool = False
     over: str = ""
@@ -65,7 +65,7 @@ class Side:
         assert not self.over, "nothing is written to a connection that was closed"
         self.raw += len(data)
         parts, back = self.peer.receive(data)
-        self.heard += parts
+        self.received += parts
         if back and self.answers:
             asyncio.get_running_loop().call_soon(self.sends, back)
 
@@ -226,7 +226,7 @@ def test_bytes_go_both_ways_once_both_have_their_101() -> None:
         assert client.heads == agent.heads == [HEAD] and " 101 " in parse_head(HEAD)[0]
         client.sends(client.peer.message(b"to the job"))
         agent.sends(agent.peer.message(b"from ") + agent.peer.message(b"the job"))
-        assert (agent.heard, client.heard) == ([b"to the job"], [b"from the job"])
+        assert (agent.received, client.received) == ([b"to the job"], [b"from the job"])
 
     played(story(), loop)
 
@@ -249,12 +249,12 @@ def test_whatever_ends_one_side_ends_the_other_after_what_was_sent(first: int, h
         else:
             one.sends(b"\xff\xff\xff")
         await settle()
-        said = {
+        closed = {
             "close": Closed(1000, "enough"),
             "cut": Closed(1001, f"the {name}'s connection was lost"),
             "broken": Closed(1001, f"the {name} broke the protocol"),
         }
-        assert other.heard == [b"last"] and other.peer.closed == said[how]
+        assert other.received == [b"last"] and other.peer.closed == closed[how]
         assert one.over == ("cut" if how == "cut" else "closed") and other.over == "closed"
         assert len(streams) == 0
         at = loop.at
@@ -340,7 +340,7 @@ def test_whoever_loses_the_right_loses_the_stream_and_nobody_else_does() -> None
         bystanders = await joined(streams)
         await asyncio.sleep(3 * CHECK_RIGHTS_EVERY)
         client.sends(client.peer.message(b"mine"))
-        assert agent.heard == [b"mine"]
+        assert agent.received == [b"mine"]
         right[0] = False
         await asyncio.sleep(CHECK_RIGHTS_EVERY + 1)
         assert client.peer.closed == agent.peer.closed == Closed(1001, "you may reach this job no longer")
@@ -354,13 +354,13 @@ def test_when_rights_change_nobody_waits_for_the_next_look() -> None:
     """And there is another look if something changes while a look is under way."""
     loop = Clock()
     rights = {"ann": True, "bob": True}
-    looks = 0
+    checks = 0
 
-    async def in_thread(look: Callable[[], Any]) -> Any:
-        nonlocal looks
-        looks += 1
-        found = look()
-        if looks == 1:
+    async def in_thread(check: Callable[[], Any]) -> Any:
+        nonlocal checks
+        checks += 1
+        found = check()
+        if checks == 1:
             rights["bob"] = False
             streams.check_rights()
             await settle()
@@ -379,7 +379,7 @@ def test_when_rights_change_nobody_waits_for_the_next_look() -> None:
         streams.check_rights()
         await asyncio.sleep(1)
         assert ann.over == bob.over == "closed" and len(streams) == 0
-        assert looks == 2 and loop.time() < CHECK_RIGHTS_EVERY
+        assert checks == 2 and loop.time() < CHECK_RIGHTS_EVERY
 
     played(story(), loop)
 
@@ -457,11 +457,11 @@ def test_a_server_that_stops_says_so_to_both() -> None:
 def test_what_a_gateway_asks_for_is_told_once_and_not_for_ever() -> None:
     now = 0.0
     streams = StreamBroker(lambda: "s", lambda: "t", clock=lambda: now)
-    asked = {"id": "x", "ticket": "y", "task": "job-1", "target": "port:80", "gateway": "http://g"}
-    streams.pass_on(HOST, asked)
+    order = {"id": "x", "ticket": "y", "task": "job-1", "target": "port:80", "gateway": "http://g"}
+    streams.pass_on(HOST, order)
     assert streams.orders("another") == []
-    assert streams.orders(HOST) == [asked]
+    assert streams.orders(HOST) == [order]
     assert streams.orders(HOST) == []
-    streams.pass_on(HOST, asked)
+    streams.pass_on(HOST, order)
     now = TICKET_SECONDS
     assert streams.orders(HOST) == []

@@ -150,13 +150,13 @@ def test_the_log_comes_from_its_beginning_and_goes_on(site: Site) -> None:
 
 
 def test_who_may_not_gets_an_ordinary_answer(site: Site) -> None:
-    for target, token, status, words in (
+    for target, token, status, reason in (
         (site.echo, "stranger", 403, "token"),
         ("port:0", "", 400, "There is no target"),
     ):
         with pytest.raises(Refused) as refused:
             site.stream(target, token)
-        assert f" {status} " in refused.value.status and words in refused.value.body
+        assert f" {status} " in refused.value.status and reason in refused.value.body
 
 
 def test_a_request_that_isnt_a_websocket_is_told_so(site: Site) -> None:

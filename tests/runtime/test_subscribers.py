@@ -44,8 +44,8 @@ RULE = (
 
 def checked(headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
     """What a receiver does, in its own words: the specification's."""
-    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
-    right = base64.b64encode(hmac.new(KEY, said, hashlib.sha256).digest()).decode()
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    right = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{right}"
     assert abs(now - int(headers["webhook-timestamp"])) < 300
     found: dict[str, Any] = json.loads(body)
@@ -87,7 +87,7 @@ class Site:
         kind = "webhook" if isinstance(one, WebhookConfig) else "rule"
         return self.made.follower(f"{kind}/{one.name}", one)
 
-    def kept(self, name: str = "webhook/ops") -> Subscription:
+    def subscription(self, name: str = "webhook/ops") -> Subscription:
         found = nouns.find(self.rig.root.ports.store, Subscription, keys.subscription(name))
         assert found is not None
         return found
@@ -134,8 +134,8 @@ def test_it_gets_only_what_was_asked_for(site: Site) -> None:
 
 def shown(site: Site) -> Any:
     """How its one subscription fares."""
-    (told,) = site.rig.ok("/api/server/get_usage")["subscriptions"]
-    return told
+    (subscription,) = site.rig.ok("/api/server/get_usage")["subscriptions"]
+    return subscription
 
 
 def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site: Site) -> None:
@@ -146,12 +146,12 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     clock = site.rig.world.clock
     follower.deliver_due()
     follower.deliver_due()
-    assert site.kept().failures == 1, "not before its time"
+    assert site.subscription().failures == 1, "not before its time"
     fares = {"name": "webhook/ops", "failures": 1, "dead": False, "error": "ops.example.com answered 500"}
     assert shown(site) == {**fares, "retry_at": iso(clock.now() + 2 * SECOND)}
     pauses = []
     for _ in range(4):
-        pauses.append(((site.kept().retry_at or 0) - clock.now()) // SECOND)
+        pauses.append(((site.subscription().retry_at or 0) - clock.now()) // SECOND)
         clock.pass_(pauses[-1])
         follower.deliver_due()
     assert pauses == [2, 4, 8, 16]
@@ -159,29 +159,29 @@ def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site:
     clock.pass_(3600)
     follower.deliver_due()
     assert len(site.receiver.ids) == len(set(site.receiver.ids)) >= 2
-    assert (site.kept().failures, site.kept().error) == (0, "")
+    assert (site.subscription().failures, site.subscription().error) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("asked", "pause"),
+    ("retry_after", "pause"),
     [("120", 120), ("1", 2), ("", 2), ("soon", 2), ("-5", 2), ("999999999", 86_400), ("{date}", 300)],
 )
-def test_a_receiver_is_left_alone_for_as_long_as_it_asks(site: Site, asked: str, pause: int) -> None:
+def test_a_receiver_is_left_alone_for_as_long_as_it_asks(site: Site, retry_after: str, pause: int) -> None:
     clock = site.rig.world.clock
     follower = site.follower(HOOK)
     follower.begin()
     submit(site.rig, task("first"))
     date = format_datetime(datetime.fromtimestamp(clock.now() // SECOND + 300, UTC), usegmt=True)
-    site.receiver.status, site.receiver.retry_after = 429, asked.format(date=date)
+    site.receiver.status, site.receiver.retry_after = 429, retry_after.format(date=date)
     follower.deliver_due()
-    assert ((site.kept().retry_at or 0) - clock.now()) // SECOND == pause
+    assert ((site.subscription().retry_at or 0) - clock.now()) // SECOND == pause
     clock.pass_(pause - 1)
     site.receiver.status = 204
     follower.deliver_due()
     assert site.receiver.got == []
     clock.pass_(1)
     follower.deliver_due()
-    assert site.receiver.got and site.kept().failures == 0
+    assert site.receiver.got and site.subscription().failures == 0
 
 
 def test_a_list_means_any_of_its_members(site: Site) -> None:
@@ -202,7 +202,7 @@ def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site
     for _ in range(subscriptions.MOST + 3):
         follower.deliver_due()
         site.rig.world.clock.pass_(3600)
-    assert site.kept().dead and site.kept().failures == subscriptions.MOST
+    assert site.subscription().dead and site.subscription().failures == subscriptions.MOST
     fares = {"name": "webhook/ops", "failures": subscriptions.MOST, "dead": True, "retry_at": None}
     assert shown(site) == {**fares, "error": "ops.example.com can't be reached: refused"}
     site.receiver.away = False
@@ -214,7 +214,7 @@ def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site
     started.begin()
     started.deliver_due()
     names = {one["target"]["name"] for one in site.receiver.got}
-    assert {"first", "second"} <= names and not site.kept().dead
+    assert {"first", "second"} <= names and not site.subscription().dead
 
 
 def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site) -> None:
@@ -263,17 +263,17 @@ def test_a_defect_at_an_event_has_pauses_and_an_end_like_any_failure(site: Site)
     follower = site.follower(HOOK)
     follower.deliver_due()
     follower.deliver_due()
-    assert site.kept().failures == 1, "not twice a second"
-    assert site.kept().error == "the server failed to deliver it because of a bug: KeyError"
+    assert site.subscription().failures == 1, "not twice a second"
+    assert site.subscription().error == "the server failed to deliver it because of a bug: KeyError"
     for _ in range(subscriptions.MOST):
         site.rig.world.clock.pass_(3600)
         follower.deliver_due()
-    assert site.kept().dead
+    assert site.subscription().dead
     site.made._send = send
     mended = site.follower(HOOK)
     mended.begin()
     mended.deliver_due()
-    assert site.receiver.ids and not site.kept().dead
+    assert site.receiver.ids and not site.subscription().dead
 
 
 def test_a_record_that_cant_be_read_holds_up_nothing_behind_it(site: Site) -> None:
@@ -293,7 +293,7 @@ def test_a_record_that_cant_be_read_holds_up_nothing_behind_it(site: Site) -> No
     got: list[StateChange] = []
     reads = EventFollower("webhook/ops", store, Torn(), site.rig.world.clock, lambda _: True, got.append)
     reads.deliver_due()
-    assert [change.target.name for change in got][:1] == ["first"] and site.kept().failures == 0
+    assert [change.target.name for change in got][:1] == ["first"] and site.subscription().failures == 0
 
 
 def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
@@ -311,7 +311,7 @@ def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
     site.made._send = second_fails
     follower = site.follower(HOOK)
     follower.deliver_due()
-    assert site.kept().failures == 1 and len(site.receiver.ids) == 1
+    assert site.subscription().failures == 1 and len(site.receiver.ids) == 1
     site.rig.world.clock.pass_(10)
     follower.deliver_due()
     assert len(site.receiver.ids) == len(set(site.receiver.ids)) == 2
@@ -326,12 +326,12 @@ def test_a_rule_acts_once_on_each_event_it_means(site: Site) -> None:
     follower.deliver_due()
     runs = site.rig.ok("/api/runs/list", {"project_name": "main"})
     assert {run["run_spec"]["run_name"] for run in runs} == {"first", "second"}
-    known = site.kept("rule/again")
+    known = site.subscription("rule/again")
     site.rig.root.ports.store.commit([nouns.put(known.with_(cursor=0, within=0))])  # as if it were told twice
     follower.deliver_due()
     assert len(site.rig.ok("/api/runs/list", {"project_name": "main"})) == 2
-    said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
-    assert said.count("second is applied by rule again") == 1
+    messages = [one["message"] for one in site.rig.ok("/api/events/list", {})]
+    assert messages.count("second is applied by rule again") == 1
     stored = site.rig.ok("P/automations/list")[0]["id"]
     for wanted in ({"target_automations": [stored]}, {"include_target_types": ["automation"]}):
         found = [one["message"] for one in site.rig.ok("/api/events/list", {**wanted, "ascending": True})]
@@ -346,8 +346,8 @@ def test_no_rule_acts_on_what_rules_did(site: Site) -> None:
     submit(site.rig, task("first"))
     for _ in range(3):
         follower.deliver_due()
-    said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
-    refused = [line for line in said if "can't apply second" in line]
+    messages = [one["message"] for one in site.rig.ok("/api/events/list", {})]
+    refused = [line for line in messages if "can't apply second" in line]
     assert len(refused) == 2, "for the run and its job"
 
 
@@ -384,7 +384,7 @@ def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Si
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (HOOK.replace(SECRET, "hush"), "whsec_"),
         (HOOK.replace("https://ops.example.com/hook?x=1", "ftp://user:hush@x"), "isn't an address of http or https"),
@@ -401,7 +401,7 @@ def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Si
         (HOOK.replace("[{", f"[{{name: ops, url: 'http://x', secret: '{SECRET}'}}, {{"), "`ops` appears twice"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_the_file_is_told_without_its_secrets(text: str, said: str) -> None:
+def test_what_is_wrong_in_the_file_is_told_without_its_secrets(text: str, message: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_server(f"projects: []\n{text}")
-    assert said in str(refused.value) and "hush" not in str(refused.value) and SECRET not in str(refused.value)
+    assert message in str(refused.value) and "hush" not in str(refused.value) and SECRET not in str(refused.value)

@@ -83,9 +83,9 @@ def test_units_at_work_are_forgotten_when_they_are_left() -> None:
 def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
     telemetry.count("dstack-dev", telemetry.DEAD_LETTERS, 3)
     (line,) = lines(capsys)
-    (told,) = line["_aws"]["CloudWatchMetrics"]  # type: ignore[index]
-    assert told["Namespace"] == "dstack-dev" and told["Dimensions"] == [[]]
-    assert told["Metrics"] == [{"Name": "SetAside", "Unit": "Count"}] and line["SetAside"] == [3.0]
+    (directive,) = line["_aws"]["CloudWatchMetrics"]  # type: ignore[index]
+    assert directive["Namespace"] == "dstack-dev" and directive["Dimensions"] == [[]]
+    assert directive["Metrics"] == [{"Name": "SetAside", "Unit": "Count"}] and line["SetAside"] == [3.0]
 
 
 def test_what_didnt_happen_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:

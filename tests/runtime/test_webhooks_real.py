@@ -75,7 +75,7 @@ def server(tmp_path: Path, receiver: Receiver) -> Iterator[Server]:
     one.close()
 
 
-def told(server: Server) -> list[str]:
+def event_ids(server: Server) -> list[str]:
     return [event["id"] for event in server.call("/api/events/list", LIST)]
 
 
@@ -95,11 +95,11 @@ def test_a_killed_server_loses_no_message_and_acts_once(server: Server, receiver
     server.kill()
     receiver.start()
     server.start()
-    until("all events to come", lambda: set(told(server)) <= set(receiver.ids()))
+    until("all events to come", lambda: set(event_ids(server)) <= set(receiver.ids()))
     server.kill()
     server.start()
     server.cli("stop", "retrain", "-y")
-    until("what came after the second start", lambda: set(told(server)) <= set(receiver.ids()))
+    until("what came after the second start", lambda: set(event_ids(server)) <= set(receiver.ids()))
     assert sorted(receiver.ids()) == sorted(set(receiver.ids()))
     assert applied(server) == 1
     assert all(not one["dead"] and not one["error"] for one in subscriptions(server))

@@ -49,7 +49,7 @@ class Cut(Exception):
 
 
 @dataclass
-class Asked:
+class AppRequest:
     method: str
     target: str
     version: str
@@ -95,25 +95,25 @@ class App:
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while (asked := await _asked(reader, writer)) is not None:
+            while (request := await _read_request(reader, writer)) is not None:
                 self.requests += 1
-                await self.answer(asked)
+                await self.answer(request)
                 await writer.drain()
-                if asked.header("connection").lower() == "close":
+                if request.header("connection").lower() == "close":
                     break
         except (Cut, ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
-    async def answer(self, asked: Asked) -> None:
+    async def answer(self, request: AppRequest) -> None:
         for start, handler in self.routes().items():
-            if asked.path == start or (start.endswith("/") and asked.path.startswith(start)):
-                await handler(asked)
+            if request.path == start or (start.endswith("/") and request.path.startswith(start)):
+                await handler(request)
                 return
-        await self.echo(asked)
+        await self.echo(request)
 
-    def routes(self) -> dict[str, Callable[[Asked], Awaitable[None]]]:
+    def routes(self) -> dict[str, Callable[[AppRequest], Awaitable[None]]]:
         return {
             "/status/": self.status,
             "/delay": self.delay,
@@ -142,94 +142,96 @@ class App:
 
     # --- what it got ----------------------------------------------------------------------------------------------
 
-    async def echo(self, asked: Asked) -> None:
+    async def echo(self, request: AppRequest) -> None:
         digest, length, shown = hashlib.sha256(), 0, b""
-        async for part in asked.body():
+        async for part in request.body():
             digest.update(part)
             length += len(part)
             shown += part[: SHOWN - len(shown)]
         found = {
             "replica": self.name,
-            "method": asked.method,
-            "target": asked.target,
-            "version": asked.version,
-            "headers": [[name.lower(), value] for name, value in asked.headers],
+            "method": request.method,
+            "target": request.target,
+            "version": request.version,
+            "headers": [[name.lower(), value] for name, value in request.headers],
             "length": length,
             "sha256": digest.hexdigest(),
             "body": shown.decode("latin-1"),
         }
-        pages = [("access-control-allow-origin", OWN_PAGE)] if asked.header("origin") == OWN_PAGE else []
-        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"), *pages)
+        pages = [("access-control-allow-origin", OWN_PAGE)] if request.header("origin") == OWN_PAGE else []
+        _write_response(request, json.dumps(found).encode(), ("content-type", "application/json"), *pages)
 
-    async def seen(self, asked: Asked) -> None:
+    async def seen(self, request: AppRequest) -> None:
         found = {"requests": self.requests, "came": self.came, "left": self.left}
-        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+        _write_response(request, json.dumps(found).encode(), ("content-type", "application/json"))
 
     # --- plain responses ------------------------------------------------------------------------------------------
 
-    async def status(self, asked: Asked) -> None:
-        await _read(asked)
-        code = int(asked.path.rpartition("/")[2])
+    async def status(self, request: AppRequest) -> None:
+        await _read(request)
+        code = int(request.path.rpartition("/")[2])
         head = f"HTTP/1.1 {code} Whatever\r\n"
         end = "\r\n" if code in (204, 304) else "content-length: 0\r\n\r\n"
-        asked.writer.write((head + end).encode() + _surplus(asked))
+        request.writer.write((head + end).encode() + _surplus(request))
 
-    async def delay(self, asked: Asked) -> None:
-        await _read(asked)
-        await asyncio.sleep(float(asked.arg("s", "0")))
-        _whole(asked, self.name.encode())
+    async def delay(self, request: AppRequest) -> None:
+        await _read(request)
+        await asyncio.sleep(float(request.arg("s", "0")))
+        _write_response(request, self.name.encode())
 
-    async def some(self, asked: Asked) -> None:
-        await _read(asked)
-        count, chunked = int(asked.arg("n", "0")), bool(asked.arg("chunked"))
+    async def some(self, request: AppRequest) -> None:
+        await _read(request)
+        count, chunked = int(request.arg("n", "0")), bool(request.arg("chunked"))
         head = "transfer-encoding: chunked" if chunked else f"content-length: {count}"
-        asked.writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n{head}\r\n\r\n".encode())
-        if asked.method == "HEAD":
+        request.writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n{head}\r\n\r\n".encode())
+        if request.method == "HEAD":
             return
         while count:
             part = bytes(min(count, 65536))
             count -= len(part)
-            asked.writer.write(_chunk(part) if chunked else part)
-            await asked.writer.drain()
-        asked.writer.write(b"0\r\n\r\n" if chunked else b"")
+            request.writer.write(_chunk(part) if chunked else part)
+            await request.writer.drain()
+        request.writer.write(b"0\r\n\r\n" if chunked else b"")
 
-    async def zipped(self, asked: Asked) -> None:
-        _whole(asked, gzip.compress(b"squeezed" * 100, mtime=0), ("content-encoding", "gzip"))
+    async def zipped(self, request: AppRequest) -> None:
+        _write_response(request, gzip.compress(b"squeezed" * 100, mtime=0), ("content-encoding", "gzip"))
 
-    async def cookies(self, asked: Asked) -> None:
-        given = asked.arg("set").split("|") if asked.arg("set") else ["a=1; Path=/", "b=2"]
-        _whole(asked, asked.header("cookie").encode(), *(("set-cookie", each) for each in given))
+    async def cookies(self, request: AppRequest) -> None:
+        given = request.arg("set").split("|") if request.arg("set") else ["a=1; Path=/", "b=2"]
+        _write_response(request, request.header("cookie").encode(), *(("set-cookie", each) for each in given))
 
-    async def posing(self, asked: Asked) -> None:
-        _whole(asked, b"", ("x-replica", "another"), ("connection", "x-hop"), ("x-hop", "1"), ("x-stays", "1"))
+    async def posing(self, request: AppRequest) -> None:
+        _write_response(
+            request, b"", ("x-replica", "another"), ("connection", "x-hop"), ("x-hop", "1"), ("x-stays", "1")
+        )
 
-    async def redirect(self, asked: Asked) -> None:
-        asked.writer.write(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere?x=1\r\ncontent-length: 0\r\n\r\n")
+    async def redirect(self, request: AppRequest) -> None:
+        request.writer.write(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere?x=1\r\ncontent-length: 0\r\n\r\n")
 
-    async def trailers(self, asked: Asked) -> None:
-        asked.writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n")
-        asked.writer.write(_chunk(b"whole") + b"0\r\nx-sum: 5\r\n\r\n")
+    async def trailers(self, request: AppRequest) -> None:
+        request.writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n")
+        request.writer.write(_chunk(b"whole") + b"0\r\nx-sum: 5\r\n\r\n")
 
-    async def hints(self, asked: Asked) -> None:
-        asked.writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n")
-        _whole(asked, b"after the hints")
+    async def hints(self, request: AppRequest) -> None:
+        request.writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n")
+        _write_response(request, b"after the hints")
 
     # --- misbehaviour ---------------------------------------------------------------------------------------------
 
-    async def cut(self, asked: Asked) -> None:
-        await _read(asked)
+    async def cut(self, request: AppRequest) -> None:
+        await _read(request)
         self.came["cut"] += 1
         sent = {
             "head": b"HTTP/1.1 200 OK\r\ncontent-le",
             "length": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of it",
             "chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + _chunk(b"half of it"),
         }
-        asked.writer.write(sent.get(asked.arg("how"), b""))
-        await asked.writer.drain()
+        request.writer.write(sent.get(request.arg("how"), b""))
+        await request.writer.drain()
         raise Cut
 
-    async def odd(self, asked: Asked) -> None:
-        await _read(asked)
+    async def odd(self, request: AppRequest) -> None:
+        await _read(request)
         sent = {
             "status": b"HTTP/1.1 999 Odd\r\n",
             "switch": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: odd\r\nconnection: Upgrade\r\n",
@@ -238,116 +240,116 @@ class App:
             "else": b"220 mail.example ESMTP\r\n",
         }
         self.came["odd"] += 1
-        asked.writer.write(sent[asked.arg("how")] + b"content-length: 0\r\n\r\n")
+        request.writer.write(sent[request.arg("how")] + b"content-length: 0\r\n\r\n")
 
-    async def once(self, asked: Asked) -> None:
-        await _read(asked)
-        key = asked.arg("key")
+    async def once(self, request: AppRequest) -> None:
+        await _read(request)
+        key = request.arg("key")
         self.came[key] += 1
         if self.came[key] == 1:
             raise Cut
-        _whole(asked, f"attempt {self.came[key]}".encode())
+        _write_response(request, f"attempt {self.came[key]}".encode())
 
-    async def wait(self, asked: Asked) -> None:
-        key = asked.arg("key")
+    async def wait(self, request: AppRequest) -> None:
+        key = request.arg("key")
         self.came[key] += 1
-        await asked.reader.read()
+        await request.reader.read()
         self.left[key] += 1
         raise Cut
 
-    async def refuse(self, asked: Asked) -> None:
-        asked.writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlarge")
-        await asked.writer.drain()
-        asked.writer.write_eof()
-        while await asked.reader.read(65536):  # or what is unread would reset the connection
+    async def refuse(self, request: AppRequest) -> None:
+        request.writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlarge")
+        await request.writer.drain()
+        request.writer.write_eof()
+        while await request.reader.read(65536):  # or what is unread would reset the connection
             pass
         raise Cut
 
-    async def at_once(self, asked: Asked) -> None:
+    async def at_once(self, request: AppRequest) -> None:
         """Answers before it has read the body, and then reads that."""
-        _whole(asked, b"at once")
-        await asked.writer.drain()
-        await _read(asked)
+        _write_response(request, b"at once")
+        await request.writer.drain()
+        await _read(request)
 
-    async def named(self, asked: Asked) -> None:
-        _whole(asked, b"named", ("connection", "content-length, transfer-encoding"), more=_surplus(asked))
+    async def named(self, request: AppRequest) -> None:
+        _write_response(request, b"named", ("connection", "content-length, transfer-encoding"), more=_surplus(request))
 
     # --- streams --------------------------------------------------------------------------------------------------
 
-    async def stream(self, asked: Asked) -> None:
-        await _read(asked)
-        count, gap, fail = int(asked.arg("n", "10")), float(asked.arg("gap", "0.02")), int(asked.arg("fail", "0"))
-        _events(asked)
+    async def stream(self, request: AppRequest) -> None:
+        await _read(request)
+        count, gap, fail = int(request.arg("n", "10")), float(request.arg("gap", "0.02")), int(request.arg("fail", "0"))
+        _events(request)
         for number in range(1, count + 1):
             if number == fail:
                 raise Cut
-            await _event(asked, json.dumps({"n": number, "at": time.monotonic()}))
+            await _event(request, json.dumps({"n": number, "at": time.monotonic()}))
             await asyncio.sleep(gap)
-        asked.writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        request.writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
-    async def models(self, asked: Asked) -> None:
+    async def models(self, request: AppRequest) -> None:
         found = {"object": "list", "data": [{"id": self.name, "object": "model", "created": 0, "owned_by": "tests"}]}
-        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+        _write_response(request, json.dumps(found).encode(), ("content-type", "application/json"))
 
-    async def chat(self, asked: Asked) -> None:
-        wanted = json.loads(await _read(asked) or b"{}")
+    async def chat(self, request: AppRequest) -> None:
+        wanted = json.loads(await _read(request) or b"{}")
         tokens, gap, fail = wanted.get("n_tokens", 5), wanted.get("gap", 0.0), wanted.get("fail", 0)
         made = {"id": "chat-1", "created": 0, "model": wanted.get("model", "")}
         usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": tokens + 3}
-        words = [f"{self.name}-{number} " for number in range(tokens)]
+        texts = [f"{self.name}-{number} " for number in range(tokens)]
         if not wanted.get("stream"):
-            message = {"role": "assistant", "content": "".join(words)}
+            message = {"role": "assistant", "content": "".join(texts)}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             answer = {**made, "object": "chat.completion", "choices": [choice], "usage": usage}
-            _whole(asked, json.dumps(answer).encode(), ("content-type", "application/json"))
+            _write_response(request, json.dumps(answer).encode(), ("content-type", "application/json"))
             return
         made["object"] = "chat.completion.chunk"
-        _events(asked)
-        for number, word in enumerate(words, 1):
+        _events(request)
+        for number, text in enumerate(texts, 1):
             if number == fail:
                 raise Cut
-            choice = {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
-            await _event(asked, json.dumps({**made, "choices": [choice]}))
+            choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+            await _event(request, json.dumps({**made, "choices": [choice]}))
             await asyncio.sleep(gap)
         last = {**made, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        await _event(asked, json.dumps(last))
+        await _event(request, json.dumps(last))
         if (wanted.get("stream_options") or {}).get("include_usage"):
-            await _event(asked, json.dumps({**made, "choices": [], "usage": usage}))
-        await _event(asked, "[DONE]")
-        asked.writer.write(b"0\r\n\r\n")
+            await _event(request, json.dumps({**made, "choices": [], "usage": usage}))
+        await _event(request, "[DONE]")
+        request.writer.write(b"0\r\n\r\n")
 
-    async def respond(self, asked: Asked) -> None:
-        wanted = json.loads(await _read(asked))
+    async def respond(self, request: AppRequest) -> None:
+        wanted = json.loads(await _read(request))
         self.came["responses"] += 1
         made = {"id": f"resp_{self.name}_{self.came['responses']}", "object": "response", "model": wanted["model"]}
         if not wanted.get("stream"):
-            _whole(asked, json.dumps(made).encode(), ("content-type", "application/json"))
+            _write_response(request, json.dumps(made).encode(), ("content-type", "application/json"))
             return
-        _events(asked)
-        await _event(asked, json.dumps({"type": "response.created", "response": made}))
-        await _event(asked, json.dumps({"type": "response.completed", "response": made}))
-        asked.writer.write(b"0\r\n\r\n")
+        _events(request)
+        await _event(request, json.dumps({"type": "response.created", "response": made}))
+        await _event(request, json.dumps({"type": "response.completed", "response": made}))
+        request.writer.write(b"0\r\n\r\n")
 
     # --- WebSockets -----------------------------------------------------------------------------------------------
 
-    async def no_websocket(self, asked: Asked) -> None:
-        _whole(asked, b"not here", status="403 Forbidden")
+    async def no_websocket(self, request: AppRequest) -> None:
+        _write_response(request, b"not here", status="403 Forbidden")
 
-    async def websocket(self, asked: Asked) -> None:
-        if asked.header("upgrade").lower() != "websocket":
-            _whole(asked, b"say it as a WebSocket", status="426 Upgrade Required")
+    async def websocket(self, request: AppRequest) -> None:
+        if request.header("upgrade").lower() != "websocket":
+            _write_response(request, b"say it as a WebSocket", status="426 Upgrade Required")
             return
-        accept = base64.b64encode(hashlib.sha1(asked.header("sec-websocket-key").encode() + GUID).digest())
+        accept = base64.b64encode(hashlib.sha1(request.header("sec-websocket-key").encode() + GUID).digest())
         head = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-        if asked.header("sec-websocket-protocol"):
-            head += b"sec-websocket-protocol: " + asked.header("sec-websocket-protocol").encode() + b"\r\n"
-        asked.writer.write(head + b"sec-websocket-accept: " + accept + b"\r\n\r\n")
+        if request.header("sec-websocket-protocol"):
+            head += b"sec-websocket-protocol: " + request.header("sec-websocket-protocol").encode() + b"\r\n"
+        request.writer.write(head + b"sec-websocket-accept: " + accept + b"\r\n\r\n")
         self.came["ws"] += 1
         try:
             while True:
-                opcode, payload = await _frame(asked.reader)
-                asked.writer.write(_framed(opcode if opcode != 9 else 10, payload))
-                await asked.writer.drain()
+                opcode, payload = await _frame(request.reader)
+                request.writer.write(_framed(opcode if opcode != 9 else 10, payload))
+                await request.writer.drain()
                 if opcode == 8:
                     break
         finally:
@@ -355,7 +357,7 @@ class App:
         raise Cut
 
 
-async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked | None:
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AppRequest | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -363,38 +365,40 @@ async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, target, version = first.split(" ")
     parted = [line.partition(":") for line in lines]
-    return Asked(method, target, version, [(name, value.strip()) for name, _, value in parted], reader, writer)
+    return AppRequest(method, target, version, [(name, value.strip()) for name, _, value in parted], reader, writer)
 
 
-async def _read(asked: Asked) -> bytes:
-    return b"".join([part async for part in asked.body()])
+async def _read(request: AppRequest) -> bytes:
+    return b"".join([part async for part in request.body()])
 
 
-def _surplus(asked: Asked) -> bytes:
+def _surplus(request: AppRequest) -> bytes:
     """Goes out together with the answer before it: what comes later may meet the next request."""
-    return b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison" if asked.arg("surplus") else b""
+    return b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison" if request.arg("surplus") else b""
 
 
-def _whole(asked: Asked, body: bytes, *headers: tuple[str, str], status: str = "200 OK", more: bytes = b"") -> None:
+def _write_response(
+    request: AppRequest, body: bytes, *headers: tuple[str, str], status: str = "200 OK", more: bytes = b""
+) -> None:
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     head = f"HTTP/1.1 {status}\r\n{lines}content-length: {len(body)}\r\n\r\n".encode()
-    asked.writer.write((head if asked.method == "HEAD" else head + body) + more)
+    request.writer.write((head if request.method == "HEAD" else head + body) + more)
 
 
 def _chunk(part: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(part), part)
 
 
-def _events(asked: Asked) -> None:
-    asked.writer.write(
+def _events(request: AppRequest) -> None:
+    request.writer.write(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
         b"transfer-encoding: chunked\r\n\r\n"
     )
 
 
-async def _event(asked: Asked, text: str) -> None:
-    asked.writer.write(_chunk(f"data: {text}\n\n".encode()))
-    await asked.writer.drain()
+async def _event(request: AppRequest, text: str) -> None:
+    request.writer.write(_chunk(f"data: {text}\n\n".encode()))
+    await request.writer.drain()
 
 
 async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -418,12 +422,12 @@ def _framed(opcode: int, payload: bytes) -> bytes:
 
 
 async def main() -> None:
-    words = argparse.ArgumentParser()
-    words.add_argument("--host", default="127.0.0.1")
-    words.add_argument("--port", type=int, default=int(os.environ.get("DSTACK_SERVICE_PORT") or 0))
-    words.add_argument("--unix", default="")
-    words.add_argument("--name", default="replica")
-    given = words.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=int(os.environ.get("DSTACK_SERVICE_PORT") or 0))
+    parser.add_argument("--unix", default="")
+    parser.add_argument("--name", default="replica")
+    given = parser.parse_args()
     app = App(given.name)
     if given.unix:
         server = await asyncio.start_unix_server(app.connection, given.unix, backlog=1024)

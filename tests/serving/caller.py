@@ -29,13 +29,13 @@ class Answer:
         return json.loads(self.body)
 
 
-class _Kept(io.BufferedReader):
+class _SharedReader(io.BufferedReader):
     """One reader for all responses of a connection, so that none takes the beginning of the next away with it."""
 
     def close(self) -> None:
         pass  # a response closes what it was read from
 
-    def makefile(self, mode: str) -> _Kept:
+    def makefile(self, mode: str) -> _SharedReader:
         return self
 
 
@@ -45,7 +45,7 @@ class Caller:
     def __init__(self, address: tuple[str, int], patience: float = PATIENCE) -> None:
         self.socket = socket.create_connection(address, timeout=patience)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._kept: Any = _Kept(socket.SocketIO(self.socket, "r"))
+        self._reader: Any = _SharedReader(socket.SocketIO(self.socket, "r"))
 
     def __enter__(self) -> Caller:
         return self
@@ -67,7 +67,7 @@ class Caller:
 
     def begin(self, method: str = "GET") -> http.client.HTTPResponse:
         """The response, whose body the test reads itself."""
-        response = http.client.HTTPResponse(self._kept, method=method)
+        response = http.client.HTTPResponse(self._reader, method=method)
         response.begin()
         return response
 

@@ -64,8 +64,8 @@ class Streams(Doors):
 
     def test_a_models_last_chunk_with_its_usage_arrives(self, open: Open) -> None:
         visitor = open(model=ServedModel(name="m"))
-        asked = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "n_tokens": 7}
-        answer = visitor.ask("/v1/chat/completions", "POST", body=json.dumps(asked).encode())
+        body = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "n_tokens": 7}
+        answer = visitor.ask("/v1/chat/completions", "POST", body=json.dumps(body).encode())
         lines = [line for line in answer.body.decode().split("\n") if line.startswith("data: ")]
         assert lines[-1] == "data: [DONE]"
         assert json.loads(lines[-2][6:])["usage"]["completion_tokens"] == 7
@@ -133,11 +133,11 @@ class WebSockets(Doors):
             got += part
         return got
 
-    @pytest.mark.parametrize("asked", [(), (("Connection", "Upgrade"), ("Upgrade", "odd"))])
-    def test_a_replica_switches_to_nothing_else(self, visitor: Visitor, asked: tuple[tuple[str, str], ...]) -> None:
+    @pytest.mark.parametrize("headers", [(), (("Connection", "Upgrade"), ("Upgrade", "odd"))])
+    def test_a_replica_switches_to_nothing_else(self, visitor: Visitor, headers: tuple[tuple[str, str], ...]) -> None:
         """Whatever else came over the connection would go to it as it is."""
         with visitor.connect() as caller:
-            caller.head("GET", "/odd?how=switch", visitor.host, asked)
+            caller.head("GET", "/odd?how=switch", visitor.host, headers)
             assert b" 101 " not in caller.socket.recv(4096)
 
     def test_frames_go_both_ways(self, visitor: Visitor) -> None:
@@ -249,12 +249,12 @@ class WhoMayCome(Doors):
 
     def test_a_browser_may_ask_a_model_first(self, open: Open) -> None:
         visitor = open(auth=True, model=ServedModel(name="m"))
-        asked = [
+        headers = [
             ("Origin", "https://app.example"),
             ("Access-Control-Request-Method", "POST"),
             ("Access-Control-Request-Headers", "authorization,content-type"),
         ]
-        answer = visitor.ask("/v1/chat/completions", "OPTIONS", asked)
+        answer = visitor.ask("/v1/chat/completions", "OPTIONS", headers)
         assert (answer.status, answer.body) == (204, b"")
         assert answer.header("access-control-allow-origin") == "*"
         assert "authorization" in (answer.header("access-control-allow-headers") or "").lower()
@@ -269,12 +269,12 @@ class WhoMayCome(Doors):
         assert visitor.ask("/v1/x").all("access-control-allow-origin") == []
 
     def test_other_services_answer_such_questions_themselves(self, open: Open) -> None:
-        asked = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
-        assert open(auth=False).echo("/echo", method="OPTIONS", headers=asked)["method"] == "OPTIONS"
+        headers = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
+        assert open(auth=False).echo("/echo", method="OPTIONS", headers=headers)["method"] == "OPTIONS"
 
     def test_pages_may_read_only_what_a_model_answers(self, open: Open) -> None:
-        asked = [("Origin", "https://app.example"), bearer(TOKEN)]
-        answer = open(auth=True).ask("/echo", headers=asked)
+        headers = [("Origin", "https://app.example"), bearer(TOKEN)]
+        answer = open(auth=True).ask("/echo", headers=headers)
         assert (answer.status, answer.all("access-control-allow-origin")) == (200, [])
 
     def test_behind_a_router_only_its_paths_are_reached(self, open: Open) -> None:
@@ -419,13 +419,13 @@ class Tricks(Doors):
         self, visitor: Visitor, wanted: str
     ) -> None:
         """Java's client asks for HTTP/2 with its first request, whatever that is."""
-        asked = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", wanted), ("HTTP2-Settings", "AAMAAABk")]
+        headers = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", wanted), ("HTTP2-Settings", "AAMAAABk")]
         with visitor.connect() as caller:
             for frame, sent in (
                 (("Content-Length", "4"), b"body"),
                 (("Transfer-Encoding", "chunked"), b"4\r\nbody\r\n0\r\n\r\n"),
             ):
-                caller.head("POST", "/echo", visitor.host, [*asked, frame])
+                caller.head("POST", "/echo", visitor.host, [*headers, frame])
                 caller.send(sent)
                 got = caller.answer().json()
                 assert got["body"] == "body" and not values(got, "http2-settings") + values(got, "upgrade")

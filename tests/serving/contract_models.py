@@ -76,12 +76,12 @@ class ServesModels(Doors):
 
     @pytest.mark.parametrize("path", ["embeddings", "v1/rerank", "audio/speech", "chat/completions?x=%2F&y"])
     def test_what_is_asked_goes_on_byte_for_byte(self, models: Models, path: str) -> None:
-        asked = b'{ "new_field": [1.0, 1e3],\r\n"model" : "qwen3:8b", "input":"\\u00e9\xc3\xa9" }'
-        answer = models.ask(path.replace("chat/completions", "completions"), asked)
+        body = b'{ "new_field": [1.0, 1e3],\r\n"model" : "qwen3:8b", "input":"\\u00e9\xc3\xa9" }'
+        answer = models.ask(path.replace("chat/completions", "completions"), body)
         got = answer.json()
         assert got["method"] == "POST"
         assert got["target"] == "/v1/" + path.replace("chat/completions", "completions").removeprefix("v1/")
-        assert got["sha256"] == hashlib.sha256(asked).hexdigest()
+        assert got["sha256"] == hashlib.sha256(body).hexdigest()
         assert values(got, "content-type") == ["application/json"]
 
     def test_it_goes_under_the_models_prefix(self, models: Models, door: Door, replica: Replica) -> None:
@@ -149,13 +149,13 @@ class ServesModels(Doors):
     def test_a_body_of_signs_keeps_nobody_else_waiting(self, models: Models) -> None:
         signs = b'{"a": 0' + b"," * 150_000 + b'"model": "' + QWEN.encode() + b'"}'
         with ThreadPoolExecutor(4) as pool:
-            asked = [pool.submit(models.ask, "chat/completions", signs) for _ in range(3)]
+            pending = [pool.submit(models.ask, "chat/completions", signs) for _ in range(3)]
             between = 0
-            while not all(each.done() for each in asked):
+            while not all(each.done() for each in pending):
                 assert models.ask("models").status == 200
                 between += 1
         assert between > 3, "it was worked on in one go"
-        assert {each.result().status for each in asked} <= {200, 400, 500, 502}
+        assert {each.result().status for each in pending} <= {200, 400, 500, 502}
 
     def test_a_form_goes_on_with_its_recording(self, models: Models) -> None:
         line = b"--of-this-form\r\n"
@@ -185,9 +185,13 @@ class ServesModels(Doors):
     ) -> None:
         counted = served(replica)
         door.serve(counted)
-        told = {"n_tokens": 5, "stream": stream, "stream_options": {"include_usage": True}}
-        for asked in (told, told, {"n_tokens": 5, "stream": True}):  # the last doesn't ask the engine to say
-            assert models.ask("chat/completions", {"model": LLAMA, **asked}).status == 200
+        with_usage = {"n_tokens": 5, "stream": stream, "stream_options": {"include_usage": True}}
+        for options in (
+            with_usage,
+            with_usage,
+            {"n_tokens": 5, "stream": True},
+        ):  # the last doesn't ask the engine to say
+            assert models.ask("chat/completions", {"model": LLAMA, **options}).status == 200
         found = door.traffic(counted)
         assert found is not None and (found.prompt_tokens, found.completion_tokens) == (6, 10)
 
@@ -228,9 +232,9 @@ class ServesModels(Doors):
         for stream in (False, True):
             made = models.ask("responses", {"model": LLAMA, "stream": stream})
             name, id = made.body.decode().split('"id": "')[1].split('"')[0].split("_")[1:]
-            for method, about in (("GET", ""), ("GET", "/input_items?limit=5"), ("POST", "/cancel"), ("DELETE", "")):
-                got = models.ask(f"responses/resp_{name}_{id}{about}", method=method).json()
-                assert (got["replica"], got["target"]) == (name, f"/v1/responses/resp_{name}_{id}{about}")
+            for method, suffix in (("GET", ""), ("GET", "/input_items?limit=5"), ("POST", "/cancel"), ("DELETE", "")):
+                got = models.ask(f"responses/resp_{name}_{id}{suffix}", method=method).json()
+                assert (got["replica"], got["target"]) == (name, f"/v1/responses/resp_{name}_{id}{suffix}")
             body = {"model": LLAMA, "previous_response_id": f"resp_{name}_{id}"}
             again = {models.ask("responses", body).body.decode().split("resp_")[1].split("_")[0] for _ in range(4)}
             assert again == {name}
@@ -241,8 +245,8 @@ class ServesModels(Doors):
 
     def test_a_browser_may_ask_first(self, models: Models) -> None:
         models.token = "none"
-        asked = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
-        answer = models.ask("chat/completions", method="OPTIONS", headers=asked)
+        headers = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
+        answer = models.ask("chat/completions", method="OPTIONS", headers=headers)
         assert (answer.status, answer.header("access-control-allow-origin")) == (204, "*")
 
     def test_every_answer_may_be_read_by_a_browser(self, models: Models) -> None:

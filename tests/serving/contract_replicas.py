@@ -27,13 +27,13 @@ class Errors(Doors):
     def test_an_error_says_what_and_how_to_mend(self, open: Open) -> None:
         answer = open(auth=True).ask("/echo")
         assert answer.header("content-type") == "application/json"
-        (told,) = answer.json()["detail"]
-        assert "Authorization" in told["msg"] and told["code"]
+        (error,) = answer.json()["detail"]
+        assert "Authorization" in error["msg"] and error["code"]
 
     def test_a_models_errors_are_shaped_as_openais(self, open: Open) -> None:
         answer = open(auth=True, model=ServedModel(name="m")).ask("/v1/chat/completions", "POST", body=b"{}")
-        told = answer.json()["error"]
-        assert answer.status == 403 and {"message", "type", "param", "code"} <= set(told)
+        error = answer.json()["error"]
+        assert answer.status == 403 and {"message", "type", "param", "code"} <= set(error)
 
     unknown = 404
 
@@ -57,8 +57,8 @@ class Limits(Doors):
     def limit(self, **fields: Any) -> RateLimit:
         return RateLimit(**{"rps": 1 / 30, **fields})
 
-    def statuses(self, visitor: Visitor, count: int, target: str = "/echo", **asked: Any) -> list[int]:
-        return [visitor.ask(target, **asked).status for _ in range(count)]
+    def statuses(self, visitor: Visitor, count: int, target: str = "/echo", **request: Any) -> list[int]:
+        return [visitor.ask(target, **request).status for _ in range(count)]
 
     def test_the_burst_passes_and_the_rest_is_refused(self, open: Open) -> None:
         visitor = open(rate_limits=(self.limit(burst=2),))

@@ -129,9 +129,9 @@ class Visitor:
                 caller.send(body)
             return caller.answer(method)
 
-    def echo(self, target: str = "/echo", **asked: Any) -> Any:
+    def echo(self, target: str = "/echo", **request: Any) -> Any:
         """What the replica says it got."""
-        answer = self.ask(target, **asked)
+        answer = self.ask(target, **request)
         assert answer.status == 200, answer
         return answer.json()
 

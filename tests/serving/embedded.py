@@ -29,7 +29,7 @@ class Known:
         self.services: dict[tuple[str, str], Served] = {}
         self.away: dict[tuple[str, str], str] = {}  # addresses of those that have another door
         self.projects: dict[str, frozenset[str]] = {}
-        self.told: dict[str, Traffic] = {}
+        self.by_run: dict[str, Traffic] = {}
         self.reports = 0
 
     def named(self, project: str, run: str) -> Served | None:
@@ -49,7 +49,7 @@ class Known:
 
     def report(self, traffic: Sequence[Traffic]) -> None:
         self.reports += 1
-        self.told.update((each.run_id, each) for each in traffic)
+        self.by_run.update((each.run_id, each) for each in traffic)
 
 
 class EmbeddedDoor:
@@ -73,11 +73,11 @@ class EmbeddedDoor:
         return "127.0.0.1", f"/proxy/models/{project}/"
 
     def traffic(self, service: Served) -> Traffic | None:
-        def told() -> None:
+        def report() -> None:
             self._known.report(self._door.pending_traffic())
 
-        self._done(told)
-        return self._known.told.get(service.run_id)
+        self._done(report)
+        return self._known.by_run.get(service.run_id)
 
     def memory(self) -> int:
         return own_memory()

@@ -46,34 +46,34 @@ class FakePlane:
         self._server.server_close()
 
     def say(self, *services: Served, **more: Any) -> None:
-        said = [{**each.model_dump(mode="json"), "hosts": [f"{each.run_name}.{DOMAIN}"]} for each in services]
-        self.tell({"services": said, **more})
+        services_json = [{**each.model_dump(mode="json"), "hosts": [f"{each.run_name}.{DOMAIN}"]} for each in services]
+        self.tell({"services": services_json, **more})
 
-    def tell(self, word: dict[str, Any]) -> None:
+    def tell(self, configuration: dict[str, Any]) -> None:
         with self.news:
-            self.word = {"version": str(int(self.word["version"]) + 1), **word}
+            self.word = {"version": str(int(self.word["version"]) + 1), **configuration}
             self.news.notify_all()
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        asked = urlsplit(path)
+        url = urlsplit(path)
         with self.news:
             if self.gone:
                 return 410, {"detail": "no such gateway"}
-            if (method, asked.path) == ("GET", "/agent/gateway"):
-                given = parse_qs(asked.query, keep_blank_values=True)
+            if (method, url.path) == ("GET", "/agent/gateway"):
+                given = parse_qs(url.query, keep_blank_values=True)
                 new = self.news.wait_for(
                     lambda: self.gone or self.away or self.word["version"] != given["since"][0], timeout=5
                 )
                 return (410, {}) if self.gone else (200, self.word) if new else (204, None)
-            if asked.path == "/agent/gateway/traffic":
+            if url.path == "/agent/gateway/traffic":
                 self.reports += body["reports"]
                 return 204, None
-            if asked.path == "/agent/gateway/streams":
+            if url.path == "/agent/gateway/streams":
                 self.pin = body["pin"]
                 for order in body["streams"]:
                     self.ordered(order)
                 return 204, None
-            if asked.path == "/agent/gateway/rights":
+            if url.path == "/agent/gateway/rights":
                 known = {hashlib.sha256(token.encode()).hexdigest(): token for token in self.members}
                 self.asked.append(body["token_hash"])
                 return 200, {"allowed": self.members.get(known.get(body["token_hash"], "")) == body["project"]}
@@ -89,13 +89,13 @@ class FakePlane:
             def _reply(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size) or "null")
-                status, said = plane.answer(self.command, self.path, body)
+                status, reply = plane.answer(self.command, self.path, body)
                 if plane.away:
                     self.close_connection = True
                     return
                 if self.headers["Authorization"] != f"Bearer {CREDENTIAL}":
-                    status, said = 401, {}
-                data = b"" if status == 204 else json.dumps(said).encode()
+                    status, reply = 401, {}
+                data = b"" if status == 204 else json.dumps(reply).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -32,12 +32,12 @@ def needed() -> None:
 
 def ask(base_url: str, key: str, *calls: str, **settings: str) -> dict[str, str]:
     """What came of each call."""
-    told = json.dumps({"base_url": base_url, "api_key": key, "model": MODEL, **settings})
+    settings_json = json.dumps({"base_url": base_url, "api_key": key, "model": MODEL, **settings})
     done = subprocess.run(
-        [BIN / "python", CALLS, told, *calls], capture_output=True, text=True, timeout=120, check=False
+        [BIN / "python", CALLS, settings_json, *calls], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    return {said["call"]: said["outcome"] for said in map(json.loads, done.stdout.splitlines())}
+    return {result["call"]: result["outcome"] for result in map(json.loads, done.stdout.splitlines())}
 
 
 def all_well(outcomes: dict[str, str], *calls: str) -> None:

@@ -76,9 +76,9 @@ def run(script: str) -> list[Any]:
     try:
         failed = lua.luaL_loadstring(state, f"{body}{RETURN}".encode())
         failed = failed or lua.lua_pcall(state, 0, 1, 0)
-        said = lua.lua_tolstring(state, -1, None).decode()
+        message = lua.lua_tolstring(state, -1, None).decode()
     finally:
         lua.lua_close(state)
-    assert not failed, said
-    found: list[Any] = json.loads(said)
+    assert not failed, message
+    found: list[Any] = json.loads(message)
     return found

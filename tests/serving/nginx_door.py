@@ -53,7 +53,7 @@ class NginxDoor:
         self.woken: list[str] = []
         self.ends_in: float | None = None  # seconds, whosoever's token it is
         self.away = False  # the control plane can't be asked
-        self._word: dict[str, Any] = {}
+        self._configuration: dict[str, Any] = {}
         self._entries: dict[str, str] = {}
         self._buckets = Buckets()
         user = "root" if os.geteuid() == 0 else ""
@@ -82,12 +82,12 @@ class NginxDoor:
 
     def serve(self, *services: Served, **more: Any) -> None:
         models = {f"models-of-{each.project_name}.{DOMAIN}": each.project_id for each in services}
-        self.told({"services": [self._said(each) for each in services], "model_hosts": models, **more})
+        self.configure({"services": [self._entry(each) for each in services], "model_hosts": models, **more})
 
-    def told(self, word: dict[str, Any]) -> None:
-        self._word = word
-        wanted = entries.entries(word, self.nginx.relays)
-        runs = [each["run_id"] for each in word["services"]]
+    def configure(self, configuration: dict[str, Any]) -> None:
+        self._configuration = configuration
+        wanted = entries.entries(configuration, self.nginx.relays)
+        runs = [each["run_id"] for each in configuration["services"]]
         self._buckets.set_services(runs, self.control.counts(runs, [])["runs"])
         self.control.set(entries.difference(self._entries, self._entries, wanted))
         self._entries = wanted
@@ -112,7 +112,7 @@ class NginxDoor:
 
     # --- what the control plane does otherwise --------------------------------------------------------------------
 
-    def _said(self, service: Served) -> dict[str, Any]:
+    def _entry(self, service: Served) -> dict[str, Any]:
         return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
 
     def _rights(self, token: str, project: str, run: str) -> TokenVerdict:
@@ -124,8 +124,8 @@ class NginxDoor:
 
     def _sample(self) -> int:
         now = time.time_ns() // 1000
-        draining = entries.draining(self._word)
+        draining = entries.draining(self._configuration)
         jobs = [job for each in draining.values() for job in each]
-        counts = self.control.counts([each["run_id"] for each in self._word["services"]], jobs)
+        counts = self.control.counts([each["run_id"] for each in self._configuration["services"]], jobs)
         self._buckets.sample(counts, draining, now)
         return now

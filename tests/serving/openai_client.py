@@ -17,7 +17,7 @@ from typing import Any
 
 import openai
 
-SAID = [{"role": "user", "content": "Say hello"}]
+MESSAGES = [{"role": "user", "content": "Say hello"}]
 HELLO = "Hello. It's nice to meet you."
 WAV = ("hello.wav", b"RIFF" + bytes(60_000), "audio/wav")
 
@@ -43,20 +43,20 @@ class Calls:
         assert (one.id, one.object) == (self.model, "model") and one.created > 0, one
 
     def chat(self) -> None:
-        made = self.client.chat.completions.create(model=self.model, messages=SAID)
+        made = self.client.chat.completions.create(model=self.model, messages=MESSAGES)
         assert made.choices[0].message.content == HELLO, made
         assert made.usage is not None and made.usage.completion_tokens > 0, made
 
     def chat_with_a_picture(self) -> None:
         picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
-        said: Any = [{"role": "user", "content": [{"type": "text", "text": "Say hello"}, picture]}]
-        made = self.client.chat.completions.create(model=self.model, messages=said)
+        messages: Any = [{"role": "user", "content": [{"type": "text", "text": "Say hello"}, picture]}]
+        made = self.client.chat.completions.create(model=self.model, messages=messages)
         assert made.choices[0].finish_reason == "stop", made
 
     def chat_stream(self) -> None:
         usage = {"include_usage": True}
         chunks = list(
-            self.client.chat.completions.create(model=self.model, messages=SAID, stream=True, stream_options=usage)
+            self.client.chat.completions.create(model=self.model, messages=MESSAGES, stream=True, stream_options=usage)
         )
         text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
         assert text == HELLO and len(chunks) > 2, chunks
@@ -92,7 +92,7 @@ class Calls:
 
     def no_such_model(self) -> None:
         try:
-            self.client.chat.completions.create(model="nobody/serves-this", messages=SAID)
+            self.client.chat.completions.create(model="nobody/serves-this", messages=MESSAGES)
         except openai.NotFoundError as error:
             assert error.code == "model_not_found" and self.model in str(error), error
         else:
@@ -111,7 +111,9 @@ class Calls:
         """A client that waits for less long than the door holds its request."""
         began = time.monotonic()
         try:
-            self.client.with_options(timeout=0.5).chat.completions.create(model=self.settings["empty"], messages=SAID)
+            self.client.with_options(timeout=0.5).chat.completions.create(
+                model=self.settings["empty"], messages=MESSAGES
+            )
         except openai.APITimeoutError:
             assert time.monotonic() - began < 5
         else:
@@ -121,7 +123,7 @@ class Calls:
         """An engine's own 503 comes through as it is, after the client's two tries more."""
         try:
             client = self.client.with_options(max_retries=2)
-            client.chat.completions.create(model=self.settings["broken"], messages=SAID)
+            client.chat.completions.create(model=self.settings["broken"], messages=MESSAGES)
         except openai.InternalServerError as error:
             assert error.status_code == 503 and error.request.headers["x-stainless-retry-count"] == "2", error
         else:
@@ -130,7 +132,7 @@ class Calls:
     def nobody_ready(self) -> None:
         """A door's 503 says when to come again."""
         try:
-            self.client.chat.completions.create(model=self.settings["empty"], messages=SAID)
+            self.client.chat.completions.create(model=self.settings["empty"], messages=MESSAGES)
         except openai.InternalServerError as error:
             assert error.status_code == 503 and int(error.response.headers["retry-after"]) > 0, error
             assert isinstance(error.body, dict) and error.body.get("message"), error
@@ -140,7 +142,7 @@ class Calls:
     def retried(self) -> None:
         """The client comes again by itself, and is answered once there is a replica."""
         client = self.client.with_options(max_retries=5)
-        made = client.chat.completions.create(model=self.settings["empty"], messages=SAID)
+        made = client.chat.completions.create(model=self.settings["empty"], messages=MESSAGES)
         assert made.choices[0].message.content, made
 
 

@@ -52,10 +52,10 @@ def test_a_body_goes_on_whole_whatever_room_there_is(parts: tuple[bytes, ...], f
 
 def test_what_was_read_of_a_body_counts_for_as_long_as_it_waits() -> None:
     async def main() -> None:
-        asked = exchange((SMALL, LARGE))
-        asked.unread(await asked.piece())
-        assert asked.read == len(SMALL)
-        assert await asked.piece() == SMALL and asked.read == 0
-        assert await asked.piece() == LARGE
+        both = exchange((SMALL, LARGE))
+        both.unread(await both.piece())
+        assert both.read == len(SMALL)
+        assert await both.piece() == SMALL and both.read == 0
+        assert await both.piece() == LARGE
 
     asyncio.run(main())

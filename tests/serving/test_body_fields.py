@@ -39,9 +39,9 @@ def test_what_json_says_at_the_top_is_found(value: Any, size: int, ascii_only: b
 @given(st.binary(max_size=200), st.integers(1, 9))
 @settings(max_examples=many(200), deadline=None)
 def test_no_bytes_make_it_fail(body: bytes, size: int) -> None:
-    whole = JsonHead("model"), FormHead("multipart/form-data; boundary=x", "model")
+    in_one_piece = JsonHead("model"), FormHead("multipart/form-data; boundary=x", "model")
     pieces = JsonHead("model"), FormHead("multipart/form-data; boundary=x", "model")
-    for one, other in zip(whole, pieces, strict=True):
+    for one, other in zip(in_one_piece, pieces, strict=True):
         assert read(one, body, len(body) or 1) == read(other, body, size)
 
 
@@ -90,19 +90,19 @@ def test_a_form_without_a_boundary_has_no_parts() -> None:
 
 def test_the_time_it_takes_grows_with_the_body_only() -> None:
     """A body that comes byte by byte is as much work as one that comes whole: every byte is looked at once."""
-    looked = 0
+    bytes_read = 0
 
     class Counting(JsonHead):
         def _step(self) -> bool:
-            nonlocal looked
+            nonlocal bytes_read
             before = self._at
             going = super()._step()
-            looked += self._at - before
+            bytes_read += self._at - before
             return going
 
     body = b'{"messages": "' + b"\\\\a" * 5_000 + b'", "model": "m"}'
     assert read(Counting("model"), body) == {"model": "m"}
-    assert looked <= len(body)
+    assert bytes_read <= len(body)
 
 
 def turns(head: BodyFields, body: bytes) -> int:

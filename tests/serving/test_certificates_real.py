@@ -57,12 +57,12 @@ class Gateway:
 
     def turn(self) -> certificates.GatewayCertificates:
         place = self.stage.place
-        said = certificates.gateway_certificates(place.plane, place.again(self.stage.gateway), self.stage.hosts)
-        self.door.serve(*self.services, certificates=said.certificates, challenges=said.challenges)
-        self.stage.heard(said.unconfirmed)
+        current = certificates.gateway_certificates(place.plane, place.again(self.stage.gateway), self.stage.hosts)
+        self.door.serve(*self.services, certificates=current.certificates, challenges=current.challenges)
+        self.stage.heard(current.unconfirmed)
         place.at += SECOND
         self.stage.settle()
-        return said
+        return current
 
     def shows(self, host: str, root: str) -> str:
         """The number of the certificate that a client sees who trusts that authority; empty: none that it trusts."""

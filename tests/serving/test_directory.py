@@ -47,10 +47,10 @@ def test_many_askers_share_one_look_and_later_ones_need_none() -> None:
     async def main() -> None:
         slow, app = Slow(), service()
         directory = Directory(known(app), slow.in_thread, lambda found: None)
-        asking = [asyncio.ensure_future(directory.find(APP)) for _ in range(5)]
+        lookups = [asyncio.ensure_future(directory.find(APP)) for _ in range(5)]
         await settle()
         slow.go.set()
-        assert await asyncio.gather(*asking) == [app] * 5
+        assert await asyncio.gather(*lookups) == [app] * 5
         assert await directory.find(APP) == directory.peek(APP) == app
         assert slow.asked == 1
 
@@ -96,12 +96,12 @@ def test_what_changes_while_it_is_read_is_read_again() -> None:
         slow, app = Slow(), service()
         services = known(app)
         directory = Directory(services, slow.in_thread, lambda found: None)
-        asking = asyncio.ensure_future(directory.find(APP))
+        lookups = asyncio.ensure_future(directory.find(APP))
         await settle()
         services.services[APP] = newer = app.with_(auth=True)
         directory.changed([app.run_id])
         slow.go.set()
-        assert await asking == newer == directory.peek(APP)
+        assert await lookups == newer == directory.peek(APP)
 
     asyncio.run(main())
 
@@ -110,14 +110,14 @@ def test_a_change_forgets_and_wakes_who_waits_for_it_alone() -> None:
     async def main() -> None:
         slow, app, other = Slow(), service(), service(name="other")
         slow.go.set()
-        looked: list[Served] = []
-        directory = Directory(known(app, other), slow.in_thread, looked.append)
+        refreshed: list[Served] = []
+        directory = Directory(known(app, other), slow.in_thread, refreshed.append)
         await directory.find(APP)
         change, unmoved = directory.change_of(app.run_id), directory.change_of(other.run_id)
         directory.changed([app.run_id])
         assert change.is_set() and not unmoved.is_set() and directory.peek(APP) is None
         assert await directory.refresh(app.run_id) == app == directory.peek(APP)
-        assert looked == [app, app]
+        assert refreshed == [app, app]
         directory.wake_all()
         assert unmoved.is_set()
 
@@ -170,9 +170,9 @@ def test_many_changes_of_a_service_are_looked_at_together() -> None:
             await asyncio.sleep(0)
         services.services[APP] = newest = app.with_(replicas=(replica("a", draining=True),))
         door.changed([app.run_id], refresh=[app.run_id])
-        while not (told := door.pending_traffic()):
+        while not (reports := door.pending_traffic()):
             await asyncio.sleep(0)
-        assert [(each.run_id, each.let_go) for each in told] == [(newest.run_id, ("a",))]
+        assert [(each.run_id, each.let_go) for each in reports] == [(newest.run_id, ("a",))]
         assert services.reads <= 6
         await door.closed()
 
@@ -186,9 +186,9 @@ def test_a_replica_that_drained_before_the_server_started_is_let_go() -> None:
         door = Door(services, services, services.report, micros)
         door.changed([app.run_id], refresh=[app.run_id])
         door.bind()
-        while not (told := door.pending_traffic()):
+        while not (reports := door.pending_traffic()):
             await asyncio.sleep(0)
-        assert [(each.run_id, each.let_go) for each in told] == [(app.run_id, ("a",))]
+        assert [(each.run_id, each.let_go) for each in reports] == [(app.run_id, ("a",))]
         await door.closed()
 
     asyncio.run(asyncio.wait_for(main(), 10))

@@ -29,12 +29,12 @@ def replica() -> Iterator[Replica]:
 
 def own_address() -> str:
     """One of this machine's that isn't loopback: whoever calls there comes from there. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asked.connect(("192.0.2.1", 9))
+            probe.connect(("192.0.2.1", 9))
         except OSError:
             pytest.skip("this machine has no address but loopback")
-        address: str = asked.getsockname()[0]
+        address: str = probe.getsockname()[0]
         return address
 
 
@@ -101,12 +101,12 @@ def test_a_token_is_taken_over_https_and_from_this_machine_only(gateway: NginxDo
     """Whoever's it is, and whatever it is good for."""
     host = gateway.host_of(served)
     assert ask(gateway, host, token, secure=True)[0] == 200
-    asked = len(gateway.asked)
+    calls_before = len(gateway.asked)
     status, body = ask(gateway, host, token)
     assert status == (200 if near(gateway) else 403)
     if not near(gateway):
-        said = json.loads(body)["detail"][0]
-        assert said["code"] == "insecure" and "over https" in said["msg"] and len(gateway.asked) == asked
+        error = json.loads(body)["detail"][0]
+        assert error["code"] == "insecure" and "over https" in error["msg"] and len(gateway.asked) == calls_before
     models, path = gateway.models_of("main")
     status, body = ask(gateway, models, token, path=f"{path}models")
     assert status == (200 if near(gateway) else 403)
@@ -166,17 +166,17 @@ def test_a_gateway_without_a_certificate_asks_nobody_elsewhere_for_a_token(
 def test_no_verdict_is_kept_for_longer_than_its_token(gateway: NginxDoor, served: Served) -> None:
     host = gateway.host_of(served)
 
-    def asked() -> int:
+    def rights_calls() -> int:
         before = len(gateway.asked)
         for _ in range(2):
             assert ask(gateway, host, SCOPED, secure=True)[0] == 200
         return len(gateway.asked) - before
 
     gateway.ends_in = 1000.0
-    assert asked() == 1
+    assert rights_calls() == 1
     gateway.control.forget()
     gateway.ends_in = 0.0  # it ends as this is said
-    assert asked() == 2
+    assert rights_calls() == 2
     gateway.away = True
     assert ask(gateway, host, SCOPED, secure=True)[0] == 503
 
@@ -195,9 +195,9 @@ def test_one_for_services_is_judged_for_each_of_them(gateway: NginxDoor, served:
 
 
 def test_what_cant_be_a_token_is_nobodys(gateway: NginxDoor, served: Served) -> None:
-    asked = len(gateway.asked)
+    calls_before = len(gateway.asked)
     assert ask(gateway, gateway.host_of(served), "t\xf6ken", secure=True)[0] == 403
-    assert len(gateway.asked) == asked
+    assert len(gateway.asked) == calls_before
 
 
 def test_no_token_is_written_anywhere(gateway: NginxDoor, served: Served) -> None:

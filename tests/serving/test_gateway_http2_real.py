@@ -18,7 +18,7 @@ BODY = 64 * 2**20  # bytes that a service takes
 
 
 @dataclass
-class Said:
+class CurlAnswer:
     version: str
     status: int
     head: str
@@ -50,17 +50,17 @@ def served(gateway: NginxDoor, replica: Replica) -> Served:
     return made
 
 
-def curl(gateway: NginxDoor, host: str, target: str, *flags: str, sent: bytes = b"") -> Said:
+def curl(gateway: NginxDoor, host: str, target: str, *flags: str, sent: bytes = b"") -> CurlAnswer:
     port = gateway.secure[1]
     where = ["--http2", "--resolve", f"{host}:{port}:127.0.0.1", f"https://{host}:{port}{target}"]
     command = ["curl", "-skg", "--path-as-is", "-m", "20", "-D", "/dev/stderr", "-w", "\n%{http_version} %{http_code}"]
     done = subprocess.run([*command, *flags, *where], input=sent, capture_output=True, timeout=30, check=False)
     body, _, last = done.stdout.rpartition(b"\n")
     version, status = last.decode().split()
-    return Said(version, int(status), done.stderr.decode().lower(), body)
+    return CurlAnswer(version, int(status), done.stderr.decode().lower(), body)
 
 
-def ask(gateway: NginxDoor, served: Served, target: str, *flags: str, sent: bytes = b"") -> Said:
+def ask(gateway: NginxDoor, served: Served, target: str, *flags: str, sent: bytes = b"") -> CurlAnswer:
     return curl(gateway, gateway.host_of(served), target, *flags, sent=sent)
 
 
@@ -73,8 +73,8 @@ def without_length(method: str = "POST") -> tuple[str, ...]:
 def test_bodies_pass_whether_their_length_is_announced_or_not(
     gateway: NginxDoor, served: Served, sent: bytes, announced: bool
 ) -> None:
-    said = ask(gateway, served, "/echo", *(("--data-binary", "@-") if announced else without_length()), sent=sent)
-    assert (said.version, said.status) == ("2", 200) and b'"length": %d,' % len(sent) in said.body
+    answer = ask(gateway, served, "/echo", *(("--data-binary", "@-") if announced else without_length()), sent=sent)
+    assert (answer.version, answer.status) == ("2", 200) and b'"length": %d,' % len(sent) in answer.body
 
 
 def test_events_and_head_pass(gateway: NginxDoor, served: Served) -> None:
@@ -134,18 +134,18 @@ def test_tokens_and_models_are_as_ever(gateway: NginxDoor, replica: Replica) -> 
     assert ask(gateway, closed, "/echo", *token).status == 200
     host, path = gateway.models_of("main")
     for flags in (("-d", "@-"), without_length()):
-        said = curl(gateway, host, f"{path}v1/chat/completions", *token, *flags, sent=b'{"model": "m"}')
-        assert (said.version, said.status) == ("2", 200)
+        answer = curl(gateway, host, f"{path}v1/chat/completions", *token, *flags, sent=b'{"model": "m"}')
+        assert (answer.version, answer.status) == ("2", 200)
 
 
 @pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto"])
 def test_grpc_is_refused_in_its_own_words(gateway: NginxDoor, served: Served, replica: Replica, kind: str) -> None:
     before: dict[str, Any] = replica.seen()["came"]
-    asked = ("-H", f"content-type: {kind}", "-H", "te: trailers", "--data-binary", "@-")
-    said = ask(gateway, served, "/helloworld.Greeter/SayHello", *asked, sent=bytes(5))
-    assert (said.version, said.status, said.body) == ("2", 200, b"")
-    assert "content-type: application/grpc\r" in said.head and "grpc-status: 12\r" in said.head
-    assert "grpc-message: gateways pass on http, not grpc" in said.head
+    flags = ("-H", f"content-type: {kind}", "-H", "te: trailers", "--data-binary", "@-")
+    answer = ask(gateway, served, "/helloworld.Greeter/SayHello", *flags, sent=bytes(5))
+    assert (answer.version, answer.status, answer.body) == ("2", 200, b"")
+    assert "content-type: application/grpc\r" in answer.head and "grpc-status: 12\r" in answer.head
+    assert "grpc-message: gateways pass on http, not grpc" in answer.head
     assert replica.seen()["came"] == before
 
 

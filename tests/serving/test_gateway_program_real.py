@@ -134,7 +134,7 @@ def test_nginx_is_started_again_with_what_is_on_disk(plane: FakePlane, program: 
 def test_who_comes_to_a_service_without_replicas_wakes_it(plane: FakePlane, program: Program, replica: Replica) -> None:
     served = service((replica.served(ready=False),))
     plane.say(served)
-    until("the service", lambda: '"version": "2"' in _word(program), seconds=20)
+    until("the service", lambda: '"version": "2"' in _cached_configuration(program), seconds=20)
     answers: list[int] = []
     began = time.monotonic()
     client = threading.Thread(target=lambda: answers.append(status(program, served)))
@@ -197,7 +197,7 @@ def test_a_gateway_that_is_gone_ends(plane: FakePlane, program: Program, replica
     until("nginx's end", lambda: status(program, served) == 0, seconds=10)
 
 
-def _word(program: Program) -> str:
+def _cached_configuration(program: Program) -> str:
     try:
         return (program.folder / "word.json").read_text()
     except FileNotFoundError:

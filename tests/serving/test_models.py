@@ -36,7 +36,7 @@ def service(name: str, model: str = "llama", replicas: int = 1, **changes: Any) 
 
 @pytest.mark.parametrize("version", ["", "v1/"])
 @pytest.mark.parametrize(
-    ("method", "path", "asked"),
+    ("method", "path", "expected"),
     [
         ("GET", "models", ModelListing()),
         ("GET", "models/meta-llama/Llama-3.1-8B", One("meta-llama/Llama-3.1-8B")),
@@ -49,8 +49,8 @@ def service(name: str, model: str = "llama", replicas: int = 1, **changes: Any) 
         ("POST", "responses/resp_1/cancel", Stored("responses/resp_1/cancel", "resp_1")),
     ],
 )
-def test_what_is_asked_for(method: str, path: str, asked: models.Ask, version: str) -> None:
-    assert models.read(method, version + path) == asked
+def test_what_is_asked_for(method: str, path: str, expected: models.Ask, version: str) -> None:
+    assert models.read(method, version + path) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,29 +106,29 @@ def test_without_any_model_it_says_what_makes_one() -> None:
     assert "no service of this project has a `model`" in models.nobody([], "gpt").message
 
 
-def asked(body: bytes, path: str = "chat/completions", *, whole: bool = True, there: int = 2) -> str:
+def wanted_model(body: bytes, path: str = "chat/completions", *, complete: bool = True, there: int = 2) -> str:
     call = ModelCall(path, form=path in models.FORM_CALLS)
     head = call.head("application/json")
     head.feed(body)
-    return models.wanted([service(f"s{n}", f"m{n}") for n in range(there)], call, head, whole)
+    return models.wanted([service(f"s{n}", f"m{n}") for n in range(there)], call, head, complete)
 
 
 def test_the_name_is_read_from_the_body() -> None:
-    assert asked(b'{"messages": [], "model": "m1"}') == "m1"
+    assert wanted_model(b'{"messages": [], "model": "m1"}') == "m1"
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "audio/transcriptions"])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"model": ""}', b"model=x"])
 def test_a_body_without_a_name_is_refused(body: bytes, path: str) -> None:
     with pytest.raises(HttpProblem) as refused:
-        asked(body, path)
+        wanted_model(body, path)
     assert (refused.value.status, refused.value.code) == (400, "model_not_given")
 
 
 def test_a_name_behind_a_megabyte_is_asked_for_unless_there_is_one_model_only() -> None:
     with pytest.raises(HttpProblem, match="put it first"):
-        asked(b'{"messages": "..', whole=False)
-    assert asked(b'{"messages": "..', whole=False, there=1) == "m0"
+        wanted_model(b'{"messages": "..', complete=False)
+    assert wanted_model(b'{"messages": "..', complete=False, there=1) == "m0"
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5))

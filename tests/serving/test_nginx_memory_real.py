@@ -82,8 +82,8 @@ def test_a_service_with_tls_sends_others_there(door: NginxDoor, replica: Replica
 
 def test_a_port_for_tls_that_is_not_the_usual_one_is_named(door: NginxDoor, replica: Replica) -> None:
     served = service((replica,))
-    word = {**served.model_dump(mode="json"), "hosts": [f"app.{DOMAIN}"], "https": 8443}
-    door.told({"services": [word]})
+    entry = {**served.model_dump(mode="json"), "hosts": [f"app.{DOMAIN}"], "https": 8443}
+    door.configure({"services": [entry]})
     assert Visitor(door, served).ask("/echo").header("location") == f"https://app.{DOMAIN}:8443/echo"
 
 

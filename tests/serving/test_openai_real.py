@@ -81,8 +81,8 @@ def served(port: int, model: str, *, ready: bool = True) -> Served:
 def ask(door: Door, where: tuple[str, str], *calls: str) -> dict[str, str]:
     """`where`: a host and a path, as a door tells them."""
     host, port = door.address
-    told = {"broken": f"{client.MODEL}:mock-503", "empty": "empty", "stranger": STRANGER, "host": where[0]}
-    return client.ask(f"http://{host}:{port}{where[1]}", TOKEN, *calls, **told)
+    models = {"broken": f"{client.MODEL}:mock-503", "empty": "empty", "stranger": STRANGER, "host": where[0]}
+    return client.ask(f"http://{host}:{port}{where[1]}", TOKEN, *calls, **models)
 
 
 def test_every_call_through_the_address_of_all_models(engine: int, door: Door) -> None:

@@ -104,9 +104,9 @@ def test_what_goes_on_has_nothing_of_this_hop_and_all_of_the_rest_in_order(
     gone = {b"connection", b"te", b"x-forwarded-for", b"x-forwarded-host", *heads.listed(headers)}
     gone |= {b"authorization"} if judged else set()
     got = onward(headers, ORIGIN, judged=judged)
-    ours = [each for each in got if each[0].startswith(b"x-forwarded") or each[0] == b"x-request-id"]
-    assert [each for each in got if each not in ours] == [each for each in headers if each[0] not in gone]
-    claimed = dict(ours)
+    added = [each for each in got if each[0].startswith(b"x-forwarded") or each[0] == b"x-request-id"]
+    assert [each for each in got if each not in added] == [each for each in headers if each[0] not in gone]
+    claimed = dict(added)
     assert claimed[b"x-forwarded-for"].split(b", ")[-1] == b"10.0.0.1"
     assert (claimed[b"x-forwarded-host"], claimed[b"x-forwarded-proto"]) == (b"app.main.localhost", b"https")
     assert b"host" not in heads.listed(headers)

@@ -22,7 +22,7 @@ from tests.serving.door import STRANGER, TOKEN, DoorFacts, Replica, Visitor, bea
 from tests.serving.embedded import EmbeddedDoor, Known, opened
 
 
-class _Ours:
+class _EmbeddedFixtures:
     @pytest.fixture
     def facts(self) -> DoorFacts:
         return DoorFacts("server", paths=True, models=True, tokens=True, hints=True, off=True, impatient=True)
@@ -40,23 +40,23 @@ def replica() -> Iterator[Replica]:
     made.stop()
 
 
-class TestPassesOn(_Ours, contract.PassesOn):
+class TestPassesOn(_EmbeddedFixtures, contract.PassesOn):
     pass
 
 
-class TestHeaders(_Ours, contract.Headers):
+class TestHeaders(_EmbeddedFixtures, contract.Headers):
     pass
 
 
-class TestBodies(_Ours, contract.Bodies):
+class TestBodies(_EmbeddedFixtures, contract.Bodies):
     pass
 
 
-class TestStreams(_Ours, contract_live.Streams):
+class TestStreams(_EmbeddedFixtures, contract_live.Streams):
     pass
 
 
-class TestStreamsOnAsynciosOwnLoop(_Ours, contract_live.Streams):
+class TestStreamsOnAsynciosOwnLoop(_EmbeddedFixtures, contract_live.Streams):
     """Where there is no wheel of uvloop."""
 
     @pytest.fixture
@@ -65,7 +65,7 @@ class TestStreamsOnAsynciosOwnLoop(_Ours, contract_live.Streams):
             yield door
 
 
-class TestWebSockets(_Ours, contract_live.WebSockets):
+class TestWebSockets(_EmbeddedFixtures, contract_live.WebSockets):
     def test_a_websocket_that_is_never_read_ends(
         self, visitor: Visitor, replica: Replica, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -80,15 +80,15 @@ class TestWebSockets(_Ours, contract_live.WebSockets):
             until("the replica's end", lambda: replica.seen()["left"].get("ws", 0) > before, seconds=5)
 
 
-class TestWhoMayCome(_Ours, contract_live.WhoMayCome):
+class TestWhoMayCome(_EmbeddedFixtures, contract_live.WhoMayCome):
     pass
 
 
-class TestTricks(_Ours, contract_live.Tricks):
+class TestTricks(_EmbeddedFixtures, contract_live.Tricks):
     pass
 
 
-class TestErrors(_Ours, contract_replicas.Errors):
+class TestErrors(_EmbeddedFixtures, contract_replicas.Errors):
     pass
 
 
@@ -118,16 +118,16 @@ def test_who_begins_to_wait_during_a_report_is_told_of_right_after_it() -> None:
             second.head("GET", "/", door.host_of(waiting[1]))
             time.sleep(1.5 * AGAIN)  # it would be told by now
             known.go.set()
-            until("it to be told", lambda: waiting[1].run_id in known.told, seconds=2 * AGAIN)
+            until("it to be told", lambda: waiting[1].run_id in known.by_run, seconds=2 * AGAIN)
 
 
-class TestSilentHosts(_Ours, contract.Doors):
+class TestSilentHosts(_EmbeddedFixtures, contract.Doors):
     @pytest.mark.parametrize("size", [0, 3 * 2**20])
     def test_one_gets_no_request_that_another_can_have(self, replica: Replica, size: int) -> None:
-        asked = list[str]()
+        requested = list[str]()
 
         async def connected(of: ServedReplica, seconds: float) -> bool:
-            asked.append(of.job_id)
+            requested.append(of.job_id)
             return False
 
         dead = ServedReplica(job_id="dead", instance_id="another", port=1, ready=True)
@@ -137,12 +137,12 @@ class TestSilentHosts(_Ours, contract.Doors):
             headers, visitor = [("Content-Length", str(size))] if size else [], Visitor(door, both)
             for _ in range(2 * FAILURES):
                 assert visitor.ask("/echo", "POST", headers, bytes(size)).status == 200
-            assert set(asked) == {"dead"}
-            asked.clear()
-            assert Visitor(door, alone).ask("/echo").status == 502 and asked == [], "there is no other"
+            assert set(requested) == {"dead"}
+            requested.clear()
+            assert Visitor(door, alone).ask("/echo").status == 502 and requested == [], "there is no other"
 
 
-class TestOddAnswers(_Ours, contract.Doors):
+class TestOddAnswers(_EmbeddedFixtures, contract.Doors):
     @pytest.mark.parametrize("how", ["status", "switch", "header", "long", "else"])
     def test_what_isnt_http_is_502(
         self, visitor: Visitor, replica: Replica, capfd: pytest.CaptureFixture[str], how: str
@@ -155,23 +155,23 @@ class TestOddAnswers(_Ours, contract.Doors):
         assert capfd.readouterr().err == "", "an application fills the server's log"
 
 
-class TestLimits(_Ours, contract_replicas.Limits):
+class TestLimits(_EmbeddedFixtures, contract_replicas.Limits):
     pass
 
 
-class TestReplicas(_Ours, contract_replicas.Replicas):
+class TestReplicas(_EmbeddedFixtures, contract_replicas.Replicas):
     pass
 
 
-class TestHolding(_Ours, contract_replicas.Holding):
+class TestHolding(_EmbeddedFixtures, contract_replicas.Holding):
     pass
 
 
-class TestServesModels(_Ours, contract_models.ServesModels):
+class TestServesModels(_EmbeddedFixtures, contract_models.ServesModels):
     pass
 
 
-class TestCounting(_Ours, contract_replicas.Counting):
+class TestCounting(_EmbeddedFixtures, contract_replicas.Counting):
     pass
 
 
@@ -185,9 +185,9 @@ def test_a_service_that_is_at_a_gateway_is_said_to_be_there() -> None:
             caller.head("GET", f"/proxy/services/main/{run}/", "localhost", [bearer(TOKEN)])
             answers.append(caller.answer())
     assert [answer.status for answer in answers] == [404, 404]
-    said = [answer.json()["detail"][0]["msg"] for answer in answers]
-    assert said[0] == "The service chat is at https://chat.example.com/: its door is a gateway."
-    assert said[1].startswith("There is no running service talk in the project main.")
+    messages = [answer.json()["detail"][0]["msg"] for answer in answers]
+    assert messages[0] == "The service chat is at https://chat.example.com/: its door is a gateway."
+    assert messages[1].startswith("There is no running service talk in the project main.")
 
 
 @pytest.mark.parametrize("token", ["", STRANGER, "nobody's"])

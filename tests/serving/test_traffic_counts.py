@@ -17,7 +17,7 @@ RUN = "run"
 NOBODY: Counter[str] = Counter()
 
 
-def said(counts: Counts, now: int, *, urgent: bool = False) -> Traffic | None:
+def run_report(counts: Counts, now: int, *, urgent: bool = False) -> Traffic | None:
     return next((each for each in counts.report(NOBODY, now, urgent=urgent) if each.run_id == RUN), None)
 
 
@@ -29,7 +29,7 @@ def test_buckets_hold_what_a_list_of_all_requests_says(requests: list[tuple[int,
     moments = sorted([(at, 0) for at, _ in requests] + [(at + stay, 1) for at, stay in requests])
     for at, what in moments:
         (counts.ends if what else counts.begins)(RUN, at * SECOND)
-    found = said(counts, 100 * SECOND)
+    found = run_report(counts, 100 * SECOND)
     buckets = {} if found is None else {bucket.at: bucket for bucket in found.buckets}
     for start in range(0, 100, 10):
         begins = sum(start <= at < start + 10 for at, _ in requests)
@@ -43,11 +43,11 @@ def test_buckets_hold_what_a_list_of_all_requests_says(requests: list[tuple[int,
 def test_the_bucket_that_is_open_is_told_as_far_as_it_goes() -> None:
     counts = Counts("server")
     counts.begins(RUN, 0)
-    found = said(counts, 4 * SECOND)
+    found = run_report(counts, 4 * SECOND)
     assert found is not None and [(b.at, b.requests, b.busy) for b in found.buckets] == [(0, 1, 1.0)]
     assert not found.quiet
     counts.ends(RUN, 5 * SECOND)
-    found = said(counts, BUCKET)
+    found = run_report(counts, BUCKET)
     assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 0.5)]
     assert found.quiet
 
@@ -56,10 +56,10 @@ def test_no_bucket_is_older_than_anybody_looks_back_and_then_all_is_forgotten() 
     counts = Counts("server")
     counts.begins(RUN, 0)
     counts.ends(RUN, SECOND)
-    assert said(counts, HISTORY - SECOND)
-    last = said(counts, HISTORY + BUCKET)
+    assert run_report(counts, HISTORY - SECOND)
+    last = run_report(counts, HISTORY + BUCKET)
     assert last is not None and last.buckets == () and last.quiet
-    assert said(counts, HISTORY + 2 * BUCKET) is None and len(counts) == 0
+    assert run_report(counts, HISTORY + 2 * BUCKET) is None and len(counts) == 0
 
 
 def test_who_waits_first_is_urgent_once() -> None:
@@ -68,12 +68,12 @@ def test_who_waits_first_is_urgent_once() -> None:
         counts.begins(RUN, SECOND)
         counts.hold(RUN, SECOND)
     assert counts.urgent
-    found = said(counts, 2 * SECOND, urgent=True)
+    found = run_report(counts, 2 * SECOND, urgent=True)
     assert found is not None and found.held == 3
-    assert not counts.urgent and said(counts, 2 * SECOND, urgent=True) is None
+    assert not counts.urgent and run_report(counts, 2 * SECOND, urgent=True) is None
     for _ in range(3):
         counts.resume(RUN, 3 * SECOND)
-    found = said(counts, 3 * SECOND)
+    found = run_report(counts, 3 * SECOND)
     assert found is not None and (found.held, found.quiet) == (0, False)
 
 
@@ -83,7 +83,7 @@ def test_a_held_request_makes_busy_as_one_under_way_does() -> None:
     counts.hold(RUN, 0)
     counts.resume(RUN, 6 * SECOND)
     counts.ends(RUN, BUCKET)
-    found = said(counts, BUCKET)
+    found = run_report(counts, BUCKET)
     assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 1.0)]
 
 
@@ -108,7 +108,7 @@ def test_one_without_requests_is_let_go_at_once_though_nobody_ever_came() -> Non
     counts.looked_up(service([replica("new")]).with_(run_id=RUN), NOBODY, 0)
     assert len(counts) == 0
     counts.looked_up(service([replica("old", draining=True)]).with_(run_id=RUN), NOBODY, 0)
-    found = said(counts, 0, urgent=True)
+    found = run_report(counts, 0, urgent=True)
     assert found is not None and found.let_go == ("old",) and found.quiet
     counts.gone(RUN)
     assert len(counts) == 0
@@ -121,6 +121,6 @@ def test_a_service_that_ended_under_a_request_is_forgotten_once_that_is_over() -
     counts.gone(RUN)
     assert counts.busy == 1
     counts.ends(RUN, SECOND)
-    assert said(counts, 2 * SECOND)
-    said(counts, HISTORY + 2 * BUCKET)
+    assert run_report(counts, 2 * SECOND)
+    run_report(counts, HISTORY + 2 * BUCKET)
     assert not len(counts)

@@ -70,10 +70,10 @@ class Replica:
         self.wire, self.upstream = Wire(), Upstream(self.loop, self.idle)
         self.upstream.connection_made(cast(asyncio.Transport, self.wire))
 
-    async def asked(self, method: str = "GET") -> asyncio.Task[None]:
-        asking = asyncio.create_task(self.upstream.send_request(method, b"request"))
+    async def begin_request(self, method: str = "GET") -> asyncio.Task[None]:
+        sending = asyncio.create_task(self.upstream.send_request(method, b"request"))
         await asyncio.sleep(0)
-        return asking
+        return sending
 
     async def body(self) -> bytes:
         found = b""
@@ -88,21 +88,21 @@ class Replica:
 
 
 def play(story: Callable[[Replica], Coroutine[Any, Any, None]]) -> None:
-    async def told() -> None:
+    async def run() -> None:
         await story(Replica())
 
     with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(told())
+        runner.run(run())
 
 
 @given(st.sampled_from([SIZED, CHUNKED, HINTS + SIZED, HINTS + HINTS + CHUNKED]), st.lists(st.integers(1, 90)))
 def test_an_answer_is_the_same_in_any_pieces(answer: bytes, cuts: list[int]) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         places = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
         for start, end in pairwise(places):
             replica.upstream.data_received(answer[start:end])
-        await asking
+        await sending
         assert replica.upstream.status == 200
         assert not any(name.lower() in (b"link", b"x-sum") for name, _ in replica.upstream.raw_headers)
         assert await replica.body() == b"hello" and replica.upstream.ended
@@ -114,9 +114,9 @@ def test_an_answer_is_the_same_in_any_pieces(answer: bytes, cuts: list[int]) -> 
 
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(TO_ITS_END)
-        await asking
+        await sending
         assert await replica.upstream.part() == b"hello" and not replica.upstream.ended
         replica.upstream.connection_lost(None)
         assert await replica.upstream.part() == b"" and replica.upstream.ended
@@ -129,10 +129,10 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
 @pytest.mark.parametrize("answer", [SIZED[:-1], CHUNKED[:-20], CHUNKED[:-1]])
 def test_an_answer_that_ends_too_soon_is_broken(answer: bytes) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(answer)
         replica.upstream.connection_lost(None)
-        await asking
+        await sending
         with pytest.raises(AnswerCutShort):
             await replica.body()
         replica.upstream.release()
@@ -144,12 +144,12 @@ def test_an_answer_that_ends_too_soon_is_broken(answer: bytes) -> None:
 @pytest.mark.parametrize("answer", [b"", SIZED[:20], HINTS])
 def test_without_a_head_another_replica_may_be_asked(answer: bytes) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         if answer:
             replica.upstream.data_received(answer)
         replica.upstream.connection_lost(ConnectionResetError())
         with pytest.raises(Unanswered):
-            await asking
+            await sending
 
     play(story)
 
@@ -165,12 +165,12 @@ def test_without_a_head_another_replica_may_be_asked(answer: bytes) -> None:
 )
 def test_what_isnt_an_answer_is_none_and_isnt_asked_for_again(answer: bytes) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(answer)
-        while not asking.done():  # what takes long is read in turns
+        while not sending.done():  # what takes long is read in turns
             await replica.pass_time(0.1)
         with pytest.raises(HttpProblem) as found:
-            await asking
+            await sending
         assert found.value.status == 502
         replica.upstream.release()
         assert replica.wire.aborted
@@ -178,14 +178,14 @@ def test_what_isnt_an_answer_is_none_and_isnt_asked_for_again(answer: bytes) -> 
     play(story)
 
 
-@pytest.mark.parametrize("rest", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
-def test_nothing_without_end_is_collected_beside_a_body(rest: bytes) -> None:
+@pytest.mark.parametrize("remainder", [b"0\r\nX: ", b"0\r\n" + b"X: a\r\n" * 300, b"5;x="])
+def test_nothing_without_end_is_collected_beside_a_body(remainder: bytes) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(CHUNKED[: -len(b"0\r\nx-sum: 5\r\n\r\n")])
-        for part in (rest, *([b"a" * 1024] * (MOST_HEAD // 1024 + 1))):
+        for part in (remainder, *([b"a" * 1024] * (MOST_HEAD // 1024 + 1))):
             replica.upstream.data_received(part)
-        await asking
+        await sending
         with pytest.raises(AnswerCutShort):
             await replica.body()
             await replica.body()
@@ -197,9 +197,9 @@ def test_nothing_without_end_is_collected_beside_a_body(rest: bytes) -> None:
 
 def test_a_body_of_many_chunks_is_as_long_as_it_likes() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(CHUNKED[: CHUNKED.index(b"2\r\n")])
-        await asking
+        await sending
         for _ in range(2 * MOST_HEAD // 1024):
             for part in (b"1;" + b"x" * 1000 + b"\r\n", b"a", b"\r\n"):
                 replica.upstream.data_received(part)
@@ -219,9 +219,9 @@ def test_a_body_of_many_chunks_is_as_long_as_it_likes() -> None:
 )
 def test_a_connection_with_more_or_without_a_future_isnt_used_again(method: str, answer: bytes) -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked(method)
+        sending = await replica.begin_request(method)
         replica.upstream.data_received(answer)
-        await asking
+        await sending
         assert await replica.body() == (b"" if method == "HEAD" else b"hello")
         replica.upstream.release()
         assert replica.idle == [] and replica.wire.aborted
@@ -231,14 +231,14 @@ def test_a_connection_with_more_or_without_a_future_isnt_used_again(method: str,
 
 def test_an_answer_to_head_has_no_body_and_the_connection_is_kept() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked("HEAD")
+        sending = await replica.begin_request("HEAD")
         replica.upstream.data_received(SIZED.removesuffix(b"hello"))
-        await asking
+        await sending
         assert await replica.body() == b""
         replica.upstream.release()
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(SIZED)
-        await asking
+        await sending
         assert await replica.body() == b"hello"
 
     play(story)
@@ -246,9 +246,9 @@ def test_an_answer_to_head_has_no_body_and_the_connection_is_kept() -> None:
 
 def test_no_more_is_read_than_the_client_takes_in_time() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-        await asking
+        await sending
         replica.upstream.data_received(bytes(BUFFER + 1))
         assert not replica.wire.reading
         await replica.pass_time(2 * IDLE)
@@ -261,12 +261,12 @@ def test_no_more_is_read_than_the_client_takes_in_time() -> None:
 
 def test_a_replica_that_says_nothing_is_given_up() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         for _ in range(int(IDLE // IDLE_SECONDS)):
-            assert not asking.done()
+            assert not sending.done()
             await replica.pass_time(IDLE_SECONDS)
         with pytest.raises(HttpProblem) as found:
-            await asking
+            await sending
         assert found.value.status == 504 and replica.wire.aborted
 
     play(story)
@@ -274,9 +274,9 @@ def test_a_replica_that_says_nothing_is_given_up() -> None:
 
 def test_a_connection_that_nobody_needs_is_closed() -> None:
     async def story(replica: Replica) -> None:
-        asking = await replica.asked()
+        sending = await replica.begin_request()
         replica.upstream.data_received(SIZED)
-        await asking
+        await sending
         await replica.body()
         replica.upstream.release()
         await replica.pass_time(IDLE_SECONDS - 1)
@@ -329,24 +329,24 @@ async def turn() -> None:
 
 
 def following(story: Callable[[Replica, Coming, asyncio.Task[None]], Coroutine[Any, Any, None]]) -> None:
-    async def told(replica: Replica) -> None:
+    async def run(replica: Replica) -> None:
         body = Coming()
-        asking = asyncio.create_task(replica.upstream.send_request("POST", b"head ", framed(body.pieces(), None)))
+        sending = asyncio.create_task(replica.upstream.send_request("POST", b"head ", framed(body.pieces(), None)))
         body.parts.put_nowait(b"part")
         await turn()
         assert replica.wire.sent == b"head 4\r\npart\r\n"
-        await story(replica, body, asking)
+        await story(replica, body, sending)
 
-    play(told)
+    play(run)
 
 
 def test_a_body_goes_on_in_chunks_of_our_own_and_the_connection_is_used_again() -> None:
-    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+    async def story(replica: Replica, body: Coming, sending: asyncio.Task[None]) -> None:
         body.parts.put_nowait(b"")
         await turn()
         assert replica.wire.sent.endswith(b"0\r\n\r\n")
         replica.upstream.data_received(SIZED)
-        await asking
+        await sending
         assert await replica.body() == b"hello"
         replica.upstream.release()
         assert replica.idle == [replica.upstream]
@@ -355,9 +355,9 @@ def test_a_body_goes_on_in_chunks_of_our_own_and_the_connection_is_used_again() 
 
 
 def test_a_connection_whose_request_isnt_at_its_end_isnt_used_again() -> None:
-    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+    async def story(replica: Replica, body: Coming, sending: asyncio.Task[None]) -> None:
         replica.upstream.data_received(SIZED)
-        await asking
+        await sending
         assert await replica.body() == b"hello"
         replica.upstream.release()
         assert replica.idle == [] and replica.wire.aborted
@@ -368,10 +368,10 @@ def test_a_connection_whose_request_isnt_at_its_end_isnt_used_again() -> None:
 
 
 def test_who_asks_again_has_the_body_alone() -> None:
-    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+    async def story(replica: Replica, body: Coming, sending: asyncio.Task[None]) -> None:
         replica.upstream.connection_lost(None)
         with pytest.raises(Unanswered):
-            await asking
+            await sending
         replica.upstream.release()
         await replica.upstream.stopped()
         assert body.left
@@ -381,17 +381,17 @@ def test_who_asks_again_has_the_body_alone() -> None:
 
 @pytest.mark.parametrize("problem", [ClientGone(), too_large(5), TimeoutError()])
 def test_what_stops_the_body_stops_the_request(problem: Exception) -> None:
-    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+    async def story(replica: Replica, body: Coming, sending: asyncio.Task[None]) -> None:
         body.parts.put_nowait(problem)
         with pytest.raises(type(problem)):
-            await asking
+            await sending
         assert replica.wire.aborted
 
     following(story)
 
 
 def test_nothing_is_taken_of_the_body_that_the_replica_doesnt_read() -> None:
-    async def story(replica: Replica, body: Coming, asking: asyncio.Task[None]) -> None:
+    async def story(replica: Replica, body: Coming, sending: asyncio.Task[None]) -> None:
         replica.upstream.pause_writing()
         for _ in range(3):
             body.parts.put_nowait(b"more")
@@ -400,7 +400,7 @@ def test_nothing_is_taken_of_the_body_that_the_replica_doesnt_read() -> None:
         replica.upstream.resume_writing()
         await turn()
         assert body.parts.empty() and replica.wire.sent.count(b"more") == 3
-        asking.cancel()
+        sending.cancel()
 
     following(story)
 
@@ -432,7 +432,7 @@ def test_a_body_is_as_long_as_was_announced_or_isnt_sent_to_its_end(size: int, p
     ],
 )
 def test_where_a_body_ends_is_our_own_word(headers: list[tuple[bytes, bytes]], body: bytes, frame: list[bytes]) -> None:
-    head, _, rest = written("POST", b"/x", [(b"host", b"a"), *headers], body).partition(b"\r\n\r\n")
-    assert head.split(b"\r\n") == [b"POST /x HTTP/1.1", b"host: a", *frame] and rest == body
+    head, _, remainder = written("POST", b"/x", [(b"host", b"a"), *headers], body).partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [b"POST /x HTTP/1.1", b"host: a", *frame] and remainder == body
     for announced, line in ((None, b"transfer-encoding: chunked"), (7, b"content-length: 7")):
         assert begun("POST", b"/x", [(b"host", b"a"), *headers], announced).split(b"\r\n")[2:] == [line, b"", b""]
