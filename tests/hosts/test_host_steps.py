@@ -216,7 +216,7 @@ def test_a_host_that_cant_reach_the_server_gets_a_tunnel() -> None:
 
 
 def test_an_agent_that_is_silent_is_asked_for_its_log() -> None:
-    bench = Bench(heard=False)
+    bench = Bench(has_reported=False)
     with pytest.raises(NotYet, match="hasn't reported yet"):
         bench.performer.do("report", bench.workflow())
     assert bench.host.logins == [], "at first nobody logs in for that"

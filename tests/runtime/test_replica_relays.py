@@ -64,8 +64,8 @@ class Agent:
     def echo(self) -> None:
         """What the replicas say is what they hear, once."""
         for side in self.sides:
-            while side.heard and not side.over:
-                side.sends(side.peer.message(side.heard.pop(0)))
+            while side.received and not side.over:
+                side.sends(side.peer.message(side.received.pop(0)))
 
     @property
     def open(self) -> list[Side]:
@@ -179,8 +179,8 @@ def test_a_response_arrives_whole_before_its_end_and_the_end_arrives(tmp_path: P
     async def story(agent: Agent) -> None:
         reader, writer = await asyncio.open_unix_connection(agent.relays.socket_path(REPLICA))
         writer.write(b"get")
-        await until(lambda: any(side.heard for side in agent.sides))
-        (side,) = [side for side in agent.sides if side.heard]
+        await until(lambda: any(side.received for side in agent.sides))
+        (side,) = [side for side in agent.sides if side.received]
         for _ in range(64):
             side.sends(side.peer.message(bytes(16_384)))
         side.sends(side.peer.close(NORMAL))
@@ -195,8 +195,8 @@ def test_a_replica_that_sends_faster_than_its_caller_reads_waits(tmp_path: Path)
     async def story(agent: Agent) -> None:
         reader, writer = await asyncio.open_unix_connection(agent.relays.socket_path(REPLICA), limit=1024)
         writer.write(b"get")
-        await until(lambda: any(side.heard for side in agent.sides))
-        (side,) = [side for side in agent.sides if side.heard]
+        await until(lambda: any(side.received for side in agent.sides))
+        (side,) = [side for side in agent.sides if side.received]
         sent = 0
         while not side.held:
             side.sends(side.peer.message(bytes(65_536)))
@@ -214,8 +214,8 @@ def test_a_caller_that_leaves_ends_its_stream(tmp_path: Path) -> None:
     async def story(agent: Agent) -> None:
         _, writer = await asyncio.open_unix_connection(agent.relays.socket_path(REPLICA))
         writer.write(b"get")
-        await until(lambda: any(side.heard for side in agent.sides))
-        (side,) = [side for side in agent.sides if side.heard]
+        await until(lambda: any(side.received for side in agent.sides))
+        (side,) = [side for side in agent.sides if side.received]
         writer.close()
         await until(lambda: side.over and side.peer.closed is not None)
 
@@ -228,7 +228,7 @@ def test_a_cut_ends_the_callers_and_the_next_one_gets_a_new_stream(tmp_path: Pat
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"get")
         reserve = agent.relays._relays["job-1"]._spare
-        await until(lambda: any(side.heard for side in agent.sides) and len(reserve) == AT_FIRST)
+        await until(lambda: any(side.received for side in agent.sides) and len(reserve) == AT_FIRST)
         for side in agent.open:
             side.cut()
         assert await reader.read() == b""
