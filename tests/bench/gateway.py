@@ -227,13 +227,13 @@ def applied(door: NginxDoor) -> tuple[list[float], list[float]]:
             for place in range(3)
         ]
         services = [service(replicas, name=f"app-{place}", auth=True) for place in range(100)]
-        word = {"services": [door._said(each) for each in services]}
+        word = {"services": [door._entry(each) for each in services]}
         began = time.perf_counter()
-        door.told(word)
+        door.configure(word)
         every.append((time.perf_counter() - began) * 1000)
         word = {"services": [{**word["services"][0], "replicas": []}, *word["services"][1:]]}
         began = time.perf_counter()
-        door.told(word)
+        door.configure(word)
         one.append((time.perf_counter() - began) * 1000)
     return every, one
 
