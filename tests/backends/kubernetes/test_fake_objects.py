@@ -353,3 +353,27 @@ def test_faults_before_and_after_the_effect(core: Any, cluster: Cluster) -> None
     with pytest.raises(Exception, match=r"(?i)closed|aborted|EOF"):
         core.create_namespaced_pod(HERE, pod("b"))
     assert core.read_namespaced_pod("b", HERE)
+
+
+def test_what_the_fake_does_not_have_is_refused(core: Any) -> None:
+    """Never accepted and ignored."""
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    for field, body in (
+        ("spec.readinessGates", pod("a", readinessGates=[{"conditionType": "x/y"}])),
+        ("spec.topologySpreadConstraints[0]", pod("a", topologySpreadConstraints=[spread])),
+    ):
+        assert refused(core.create_namespaced_pod, HERE, body)["details"]["causes"][0]["field"] == field
+    limit = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}
+    assert refused(core.create_namespaced_limit_range, HERE, limit)["code"] == 422
+    bound = claim("c", volumeName="v")
+    assert refused(core.create_namespaced_persistent_volume_claim, HERE, bound)["code"] == 422
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}}
+    assert refused(core.create_namespaced_resource_quota, HERE, quota)["code"] == 422
+
+
+def test_what_is_immutable_stays(core: Any) -> None:
+    core.create_namespaced_secret(HERE, {**secret("s", key="value"), "immutable": True})
+    changed = refused(core.patch_namespaced_secret, "s", HERE, {"stringData": {"key": "other"}})
+    assert "field is immutable when `immutable` is set" in changed["message"]
+    assert "field is immutable" in refused(core.patch_namespaced_secret, "s", HERE, {"type": "other"})["message"]
+    assert core.patch_namespaced_secret("s", HERE, {"metadata": {"labels": {"x": "1"}}}).metadata.labels == {"x": "1"}

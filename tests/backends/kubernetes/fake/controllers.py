@@ -78,7 +78,7 @@ class Nodes:
 
     def _tainted(self, node: Object, status: str | None) -> Object:
         taints = node["spec"].get("taints", [])
-        keys = dict.fromkeys([_OWN[0]], ("NoSchedule",)) if node["spec"].get("unschedulable") else {}
+        keys: dict[str, tuple[str, ...]] = {_OWN[0]: ("NoSchedule",)} if node["spec"].get("unschedulable") else {}
         if status in ("False", "Unknown"):
             keys[_OWN[1] if status == "False" else _OWN[2]] = ("NoSchedule", "NoExecute")
         own = [{"key": key, "effect": effect} for key, effects in keys.items() for effect in effects]
@@ -203,11 +203,14 @@ def claims_of(pod: Object) -> list[str]:
 def collect_garbage(cluster: Cluster) -> None:
     """Objects whose owners are all gone."""
     store = cluster.store
-    for plural in resources():
-        for each in store.in_order(plural):
-            uids = list(owners(each))
-            if uids and not any(uid in store.uids for uid in uids) and "deletionTimestamp" not in each["metadata"]:
-                ended(store, each)
+    for key in list(store.owned):
+        each = store.find(*key)
+        if each is None:
+            store.owned.discard(key)
+            continue
+        uids = list(owners(each))
+        if uids and not any(uid in store.uids for uid in uids) and "deletionTimestamp" not in each["metadata"]:
+            ended(store, each)
 
 
 def end_namespaces(cluster: Cluster) -> None:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 POD = "pod"  # the label of a container that says whose it is
 LOOK = SECOND // 5
+_CONTAINERS_LACK = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+_PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace", "subdomain")
+
+
+def _lacking(spec: Mapping[str, Any]) -> list[str]:
+    policy = [] if spec["restartPolicy"] == "Never" else [f"pods that are restarted ({spec['restartPolicy']})"]
+    return [*(each for each in _PODS_LACK if spec.get(each)), *policy]
 
 
 class Engine:
@@ -67,9 +74,8 @@ class Engine:
     def _body(self, wanted: Wanted) -> dict[str, Any]:
         spec, whole = wanted.spec, wanted.pod["spec"].get("securityContext", {})
         own = {**whole, **spec.get("securityContext", {})}
-        for key in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
-            if key in spec:
-                raise Trouble("CreateContainerConfigError", f"this fake of a kubelet doesn't have {key}")
+        for key in (*(each for each in _CONTAINERS_LACK if each in spec), *_lacking(wanted.pod["spec"])):
+            raise Trouble("CreateContainerConfigError", f"this fake of a kubelet doesn't have {key}")
         user = str(own.get("runAsUser", "")) + (f":{own['runAsGroup']}" if "runAsGroup" in own else "")
         found = (self._client.image(spec["image"]) or {}).get("Config") or {}
         stated = user or found.get("User") or ""
@@ -84,6 +90,7 @@ class Engine:
             **({"WorkingDir": spec["workingDir"]} if spec.get("workingDir") else {}),
             "Env": [f"{key}={value}" for key, value in wanted.env.items()],
             "User": user,
+            "Hostname": wanted.pod["spec"].get("hostname", wanted.pod["metadata"]["name"])[:63],
             "Labels": {POD: wanted.pod["metadata"]["uid"]},
             "HostConfig": {
                 "NetworkMode": "host",
@@ -93,7 +100,7 @@ class Engine:
                 "CapAdd": capabilities.get("add"),
                 "CapDrop": capabilities.get("drop"),
                 "SecurityOpt": ["no-new-privileges"] if own.get("allowPrivilegeEscalation") is False else [],
-                "GroupAdd": [str(own["fsGroup"])] if "fsGroup" in own else [],
+                "GroupAdd": [str(each) for each in (*whole.get("supplementalGroups", ()), *_group(whole))],
                 "Memory": int(amount(limits["memory"])) if "memory" in limits else 0,
                 "NanoCpus": int(amount(limits["cpu"]) * 10**9) if "cpu" in limits else 0,
             },
@@ -198,10 +205,15 @@ class Engine:
         name = _name(pod, pod["spec"]["containers"][0]["name"])
 
         def process() -> int | None:
-            return (self._client.container(name) or {}).get("State", {}).get("Pid")
+            found = self._client.container(name)
+            return int(found["State"]["Pid"]) if found else None
 
         with networks.open_network(process) as network:
             return networks.connect(network, port)
+
+
+def _group(security: Mapping[str, Any]) -> list[int]:
+    return [security["fsGroup"]] if "fsGroup" in security else []
 
 
 def _name(pod: Object, container: str) -> str:

@@ -167,8 +167,9 @@ class Kubelet:
             if refused := self._refused(pod):
                 self._finish(pod, "Failed", refused, None)
                 return NEVER
-            address = self.runtime.address(pod)
-            start = {"startTime": date(now), "hostIP": self._host(pod), "podIP": address, "podIPs": [{"ip": address}]}
+            host = self._host(pod)
+            address = host if pod["spec"].get("hostNetwork") else self.runtime.address(pod)
+            start = {"startTime": date(now), "hostIP": host, "podIP": address, "podIPs": [{"ip": address}]}
             pod = self._cluster.store.change(pod, status=start)
         deadline = pod["spec"].get("activeDeadlineSeconds")
         over = from_iso(pod["status"]["startTime"]) + deadline * SECOND if deadline else NEVER
@@ -183,9 +184,11 @@ class Kubelet:
 
     def _refused(self, pod: Object) -> dict[str, str] | None:
         """What the node says to a pod that was put on it past the scheduler."""
+        if any(each["type"] == "PodScheduled" for each in pod["status"].get("conditions", ())):
+            return None
         store, node = self._cluster.store, pod["spec"]["nodeName"]
         others = [each for each in store.in_order("pods") if each is not pod and "startTime" in each["status"]]
-        books = Books([store.get(of_kind("Node"), "", node)], others)
+        books = Books([store.get(of_kind("Node"), "", node)], others, {})
         if not selected(pod["spec"], books.nodes[node]):
             return {
                 "reason": "NodeAffinity",
@@ -227,11 +230,12 @@ class Kubelet:
             rest.append(status)
             due = min(due, again)
         phase = _phase(rest)
-        self._cluster.store.change(pod, status=self._status(pod, first, rest, phase))
+        pod = self._cluster.store.change(pod, status=self._status(pod, first, rest, phase))
         if phase in ENDED:
-            for container in spec.get("initContainers", ()):
-                if is_sidecar(container):
-                    self.runtime.stop(pod, container["name"])
+            sidecars = [each["name"] for each in spec.get("initContainers", ()) if is_sidecar(each)]
+            for name in sidecars:
+                self.runtime.stop(pod, name)
+            self._finish(pod, phase, {}, dict.fromkeys(sidecars, Exit(143)))
         return now if blocked else due
 
     def _container(

@@ -37,32 +37,31 @@ def booked(pod: Object) -> bool:
     return bool(pod["spec"].get("nodeName")) and pod["status"]["phase"] not in ENDED
 
 
-def requests(pod: Object) -> Amounts:
-    return plus(effective(pod["spec"]), {"pods": ONE})
-
-
 class Books:
     """What each node has, and which pods hold it."""
 
-    def __init__(self, nodes: Sequence[Object], pods: Sequence[Object]) -> None:
+    def __init__(self, nodes: Sequence[Object], pods: Sequence[Object], asked: dict[str, Amounts]) -> None:
+        self._asked = asked  # by uid: what a pod asks for is the same for its whole life
         self.nodes = {each["metadata"]["name"]: each for each in nodes}
         self.pods: dict[str, list[Object]] = {name: [] for name in self.nodes}
         for pod in pods:
             if booked(pod) and pod["spec"]["nodeName"] in self.pods:
                 self.pods[pod["spec"]["nodeName"]].append(pod)
-        self._taken = {name: _sum(each) for name, each in self.pods.items()}
+        self._taken = {name: self._sum(each) for name, each in self.pods.items()}
 
     def add(self, node: str, pod: Object) -> None:
         self.pods[node].append(pod)
-        self._taken[node] = plus(self._taken[node], requests(pod))
+        self._taken[node] = plus(self._taken[node], self._requests(pod))
 
     def short(self, node: str, pod: Object, without: Sequence[Object] = ()) -> list[str]:
         """The resources of which the node has too little."""
         has = self.nodes[node]["status"].get("allocatable", {})
-        taken = self._taken[node] if not without else _sum([each for each in self.pods[node] if each not in without])
+        taken = (
+            self._taken[node] if not without else self._sum([each for each in self.pods[node] if each not in without])
+        )
         return [
             name
-            for name, wanted in sorted(requests(pod).items())
+            for name, wanted in sorted(self._requests(pod).items())
             if wanted and taken.get(name, Decimal(0)) + wanted > amount(has.get(name, "0"))
         ]
 
@@ -72,18 +71,25 @@ class Books:
             self._taken[node].get(each, Decimal(0)) / (amount(has.get(each, "1")) or ONE) for each in ("cpu", "memory")
         )
 
+    def _requests(self, pod: Object) -> Amounts:
+        uid = pod["metadata"]["uid"]
+        if uid not in self._asked:
+            self._asked[uid] = plus(effective(pod["spec"]), {"pods": ONE})
+        return self._asked[uid]
 
-def _sum(pods: Sequence[Object]) -> Amounts:
-    total: Amounts = {}
-    for each in pods:
-        total = plus(total, requests(each))
-    return total
+    def _sum(self, pods: Sequence[Object]) -> Amounts:
+        total: Amounts = {}
+        for each in pods:
+            for name, value in self._requests(each).items():
+                total[name] = total.get(name, Decimal(0)) + value
+        return total
 
 
 class Scheduler:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.paused = False
+        self.asked: dict[str, Amounts] = {}
 
     def settle(self) -> None:
         store = self._cluster.store
@@ -91,7 +97,7 @@ class Scheduler:
         waiting = [each for each in pods if _waits(each)]
         if not waiting or self.paused:
             return
-        books = Books(store.in_order("nodes"), pods)
+        books = Books(store.in_order("nodes"), pods, self.asked)
         for pod in sorted(waiting, key=lambda each: -each["spec"].get("priority", 0)):
             if pod["spec"].get("schedulingGates"):
                 message = "Scheduling is blocked due to non-empty scheduling gates"
@@ -133,7 +139,7 @@ class Scheduler:
         if not selected(spec, node):
             return ["node(s) didn't match Pod's node affinity/selector"]
         ports = _host_ports(pod)
-        if ports & {port for each in books.pods[name] for port in _host_ports(each)}:
+        if ports and ports & {port for each in books.pods[name] for port in _host_ports(each)}:
             return ["node(s) didn't have free ports for the requested pod ports"]
         if short := books.short(name, pod):
             return ["Too many pods" if each == "pods" else f"Insufficient {each}" for each in short]
@@ -221,9 +227,16 @@ def selected(spec: Mapping[str, Any], node: Object) -> bool:
 
 
 def _soft(pod: Object, node: Object) -> int:
-    """How many soft taints the pod doesn't tolerate."""
-    taints = node["spec"].get("taints", ())
-    return sum(each["effect"] == "PreferNoSchedule" and not tolerates(pod["spec"], each) for each in taints)
+    """How unwelcome the pod is: soft taints that it doesn't tolerate, and preferences that the node doesn't meet."""
+    taints, labels = node["spec"].get("taints", ()), node["metadata"].get("labels", {})
+    unwelcome = sum(each["effect"] == "PreferNoSchedule" and not tolerates(pod["spec"], each) for each in taints)
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    met = sum(
+        each["weight"]
+        for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        if all(meets(one, labels) for one in each["preference"].get("matchExpressions", ()))
+    )
+    return 100 * unwelcome - met
 
 
 def _host_ports(pod: Object) -> set[int]:

@@ -40,6 +40,7 @@ class Store:
         self._changes: list[Change] = []
         self._objects: dict[str, dict[tuple[str, str], Object]] = {plural: {} for plural in resources()}
         self.uids: dict[str, tuple[str, str, str]] = {}
+        self.owned: set[tuple[str, str, str]] = set()  # objects that have or had owners
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -120,6 +121,8 @@ class Store:
         key = key_of(new)
         self._objects[of.plural][key] = new
         self.uids[new["metadata"]["uid"]] = (of.plural, *key)
+        if new["metadata"].get("ownerReferences"):
+            self.owned.add((of.plural, *key))
         self._note(Change(self.version, of.plural, old, new), new)
         return new
 

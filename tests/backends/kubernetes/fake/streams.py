@@ -141,9 +141,9 @@ def _serve(sock: socket.socket, process: subprocess.Popen[bytes], protocol: str)
     outputs = {process.stdout.fileno(): OUT, process.stderr.fileno(): ERROR}
     try:
         while outputs:
-            ready, _, _ = select.select([sock, *outputs], [], [])
+            ready, _, _ = select.select([sock.fileno(), *outputs], [], [])
             for one in ready:
-                if one is sock:
+                if one == sock.fileno():
                     for channel, data in channels.receive():
                         _take(process, channel, data, protocol)
                 elif part := os.read(one, 32768):

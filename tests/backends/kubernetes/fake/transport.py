@@ -95,6 +95,7 @@ def _handler(api: Api, wrong: list[Exception]) -> type[BaseHTTPRequestHandler]:
 
         def _any(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
+            assert "transfer-encoding" not in headers, "no client here sends a body in chunks"
             body = self.rfile.read(int(headers.get("content-length", 0)))
             try:
                 self._answer(api.reply(Request(self.command, self.path, headers, body), self._gone))

@@ -28,6 +28,7 @@ _WHAT = {
 }
 _NAMES = {"services": (_SERVICE, 63), "namespaces": (_LABEL, 63)}
 BASIC = ("cpu", "memory", "ephemeral-storage", "pods", "storage")
+_LACKS = ("resources", "resourceClaims", "readinessGates", "ephemeralContainers", "workloadRef")  # of pods
 MUTABLE = ("image", "imagePullPolicy")  # of a container
 
 
@@ -110,8 +111,16 @@ def _pod(pod: Object) -> Iterator[Cause]:
         yield wrong_value("spec.activeDeadlineSeconds", spec["activeDeadlineSeconds"], "must be greater than 0")
     if spec.get("schedulingGates") and spec.get("nodeName"):
         yield forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
-    if spec.get("resources"):
-        yield forbidden_field("spec.resources", "this fake doesn't have resources of whole pods")
+    for name in _LACKS:
+        if spec.get(name):
+            yield forbidden_field(f"spec.{name}", "this fake doesn't have it")
+    for at, spread in enumerate(spec.get("topologySpreadConstraints", ())):
+        if spread["whenUnsatisfiable"] == "DoNotSchedule":
+            yield forbidden_field(f"spec.topologySpreadConstraints[{at}]", "this fake has those that are soft only")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for term in spec.get("affinity", {}).get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", ()):
+            if extra := sorted(term.keys() - {"labelSelector", "topologyKey", "namespaces"}):
+                yield forbidden_field(f"spec.affinity.{kind}", f"this fake doesn't have {extra[0]}")
 
 
 def _volume(field: str, volume: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[Cause]:
@@ -258,7 +267,10 @@ def _claim(claim: Object) -> Iterator[Cause]:
         yield required("spec.accessModes", "at least 1 access mode is required")
     if "storage" not in spec.get("resources", {}).get("requests", {}):
         yield required("spec.resources[storage]")
-    elif amount(spec["resources"]["requests"]["storage"]) <= 0:
+    for key in ("volumeName", "selector", "dataSource", "dataSourceRef"):
+        if key in spec and "status" in claim and claim["status"]["phase"] == "Pending":
+            yield forbidden_field(f"spec.{key}", "this fake makes volumes by their classes only")
+    if amount(spec.get("resources", {}).get("requests", {}).get("storage", "1")) <= 0:
         yield wrong_value(
             "spec.resources[storage]", spec["resources"]["requests"]["storage"], "must be greater than zero"
         )
@@ -276,6 +288,24 @@ def claim_update(old: Object, new: Object) -> Iterator[Cause]:
         yield forbidden_field("spec.resources.requests.storage", "field can not be less than status.capacity")
 
 
+def _data_update(old: Object, new: Object) -> Iterator[Cause]:
+    """Of a Secret or a ConfigMap."""
+    if old.get("type") != new.get("type"):
+        yield wrong_value("type", new.get("type"), "field is immutable")
+    if old.get("immutable") and (old.get("data") != new.get("data") or not new.get("immutable")):
+        yield forbidden_field("data", "field is immutable when `immutable` is set")
+
+
+def _volume_of_cluster(volume: Object) -> Iterator[Cause]:
+    yield forbidden_field("spec", "this fake has no volumes but those that it makes for claims")
+
+
+def _limits(limit: Object) -> Iterator[Cause]:
+    for at, item in enumerate(limit.get("spec", {}).get("limits", ())):
+        if item["type"] != "Container":
+            yield forbidden_field(f"spec.limits[{at}].type", "this fake has limits of containers only")
+
+
 def _quota(quota: Object) -> Iterator[Cause]:
     if quota.get("spec", {}).keys() & {"scopes", "scopeSelector"}:
         yield forbidden_field("spec.scopes", "this fake doesn't have quotas with scopes")
@@ -286,9 +316,13 @@ _KINDS: Mapping[str, Callable[[Object], Iterator[Cause]]] = {
     "Service": _service,
     "Secret": _secret,
     "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _volume_of_cluster,
+    "LimitRange": _limits,
     "ResourceQuota": _quota,
 }
 UPDATES: Mapping[str, Callable[[Object, Object], Iterator[Cause]]] = {
     "Pod": pod_update,
     "PersistentVolumeClaim": claim_update,
+    "Secret": _data_update,
+    "ConfigMap": _data_update,
 }
