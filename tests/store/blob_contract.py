@@ -89,9 +89,9 @@ class BlobContract(Conformance):
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_name_that_could_lead_elsewhere_is_refused(self, blobs: Blobs, name: str) -> None:
-        for ask in (blobs.get, blobs.delete, lambda name: blobs.put(name, b"1")):
+        for operation in (blobs.get, blobs.delete, lambda name: blobs.put(name, b"1")):
             with pytest.raises(Invalid, match="can't name a blob"):
-                ask(name)
+                operation(name)
         assert blobs.list("") == []
 
     def test_a_prefix_does_not_lead_elsewhere(self, blobs: Blobs) -> None:

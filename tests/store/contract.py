@@ -40,12 +40,12 @@ def add(*records: Record) -> list[Change]:
     return [Put(item, 0) for item in records]
 
 
-def walk(ask: Callable[[str | None], Page]) -> list[Page]:
+def walk(fetch_page: Callable[[str | None], Page]) -> list[Page]:
     """Every page of a listing, first to last."""
-    pages = [ask(None)]
+    pages = [fetch_page(None)]
     while pages[-1].cursor is not None:
         assert len(pages) < 200, "a listing without an end"
-        pages.append(ask(pages[-1].cursor))
+        pages.append(fetch_page(pages[-1].cursor))
     return pages
 
 
@@ -63,8 +63,8 @@ class StoreContract(Conformance):
     def test_its_calls_are_the_ports_with_the_same_defaults(self, store: Store) -> None:
         for name, call in inspect.getmembers(Store, inspect.isfunction):
             if not name.startswith("_"):
-                _, *asked = inspect.signature(call).parameters.values()
-                assert list(inspect.signature(getattr(store, name)).parameters.values()) == asked, name
+                _, *parameters = inspect.signature(call).parameters.values()
+                assert list(inspect.signature(getattr(store, name)).parameters.values()) == parameters, name
 
     # --- reading and writing by key
 
@@ -225,12 +225,12 @@ class StoreContract(Conformance):
             return "".join(item.key.sk for item in store.query(index, "p", **bounds).records)  # type: ignore[arg-type]
 
         for reverse in (False, True):
-            way = -1 if reverse else 1
-            assert listed(reverse=reverse) == letters[::way]
-            assert listed(low="b", high="e", reverse=reverse) == "bcd"[::way]
-            assert listed(low="c", reverse=reverse) == "cdef"[::way]
-            assert listed(high="c", reverse=reverse) == "ab"[::way]
-            assert listed(low="bb", high="dd", reverse=reverse) == "cd"[::way]
+            step = -1 if reverse else 1
+            assert listed(reverse=reverse) == letters[::step]
+            assert listed(low="b", high="e", reverse=reverse) == "bcd"[::step]
+            assert listed(low="c", reverse=reverse) == "cdef"[::step]
+            assert listed(high="c", reverse=reverse) == "ab"[::step]
+            assert listed(low="bb", high="dd", reverse=reverse) == "cd"[::step]
             assert listed(low="c", high="c", reverse=reverse) == ""
             assert listed(low="e", high="b", reverse=reverse) == ""
             assert listed(low="x", reverse=reverse) == ""
@@ -270,8 +270,8 @@ class StoreContract(Conformance):
         pages = walk(lambda cursor: store.query(index, "p", limit=1, cursor=cursor, reverse=reverse))
         everything = [item for page in pages for item in page.records]
         for place, page in enumerate(pages[:-1], 1):
-            rest = store.query(index, "p", low="1", high="3", cursor=page.cursor, reverse=reverse)
-            assert list(rest.records) == [item for item in everything[place:] if "1" <= item.key.sk < "3"]
+            remaining = store.query(index, "p", low="1", high="3", cursor=page.cursor, reverse=reverse)
+            assert list(remaining.records) == [item for item in everything[place:] if "1" <= item.key.sk < "3"]
 
     def test_a_page_is_of_a_hundred_unless_another_size_is_asked_for(self, store: Store) -> None:
         for start in (0, 100):
@@ -288,8 +288,8 @@ class StoreContract(Conformance):
         store.commit(add(*(record("p", f"{n:03d}") for n in range(10))))
         first = store.query("main", "p", limit=5)
         store.commit([*add(record("p", "000a"), record("p", "007a")), Delete(Key("p", "004")), Delete(Key("p", "005"))])
-        rest = store.query("main", "p", limit=50, cursor=first.cursor)
-        assert [item.key.sk for item in rest.records] == ["006", "007", "007a", "008", "009"]
+        remaining = store.query("main", "p", limit=50, cursor=first.cursor)
+        assert [item.key.sk for item in remaining.records] == ["006", "007", "007a", "008", "009"]
 
     @pytest.mark.parametrize("cursor", ["", "?", "AAAA", "WzFd", "ü", "x" * 4000])
     def test_a_malformed_cursor_is_refused(self, store: Store, cursor: str) -> None:
@@ -317,8 +317,8 @@ class StoreContract(Conformance):
         store.commit(add(*[record(f"r/{n}") for n in range(8)]))
         first = store.scan(limit=4)
         store.commit([Delete(each.key) for each in first])
-        rest = store.scan(first[-1].key, limit=100)
-        assert len(first) == len(rest) == 4 and not {each.key for each in first} & {each.key for each in rest}
+        remaining = store.scan(first[-1].key, limit=100)
+        assert len(first) == len(remaining) == 4 and not {each.key for each in first} & {each.key for each in remaining}
 
     def test_an_index_follows_its_record(self, store: Store) -> None:
         store.commit(add(record("a", gsi1=("g", "1"), gsi2=("free", "a"))))
@@ -338,8 +338,8 @@ class StoreContract(Conformance):
         store.commit(add(record("i", due=Due("instance", "instance/1", 1))))
         self.settle(store)
         for shard in range(SHARDS):
-            mine = [Due("run", unit, 1000 - n) for n, unit in enumerate(units) if shard_of(unit) == shard]
-            earliest = sorted(mine, key=lambda due: due.at)
+            expected = [Due("run", unit, 1000 - n) for n, unit in enumerate(units) if shard_of(unit) == shard]
+            earliest = sorted(expected, key=lambda due: due.at)
             assert store.due(["run"], shard, 1000, 50) == earliest
             assert store.due(["run"], shard, 1000, 1) == earliest[:1]
             assert store.due(["run"], shard, 995, 50) == [due for due in earliest if due.at <= 995]

@@ -16,15 +16,15 @@ from tests.harness.examples import seeds
 P, J = "project-1", "job-1"
 
 
-def read_all(logs: LogStore, **ask: Any) -> list[Piece]:
-    return [piece for page in pages(logs, **ask) for piece in page.records]
+def read_all(logs: LogStore, **query: Any) -> list[Piece]:
+    return [piece for page in pages(logs, **query) for piece in page.records]
 
 
-def pages(logs: LogStore, **ask: Any) -> list[LogPage]:
-    found = [logs.read(P, J, LogQuery(**ask))]
+def pages(logs: LogStore, **query: Any) -> list[LogPage]:
+    found = [logs.read(P, J, LogQuery(**query))]
     while found[-1].next_token is not None:
         assert len(found) < 3000, "a log without an end"
-        found.append(logs.read(P, J, LogQuery(**{**ask, "token": found[-1].next_token})))
+        found.append(logs.read(P, J, LogQuery(**{**query, "token": found[-1].next_token})))
     return found
 
 
@@ -93,15 +93,15 @@ class LogContract(Conformance):
         assert logs.read(P, J, LogQuery(limit=9)).next_token is not None
 
     def test_pages_by_bytes_never_cut_a_character(self, logs: LogStore) -> None:
-        whole = "аб☃😀z" * 12
-        logs.append(P, J, 0, [(1, whole.encode()), (2, b"tail")])
+        content = "аб☃😀z" * 12
+        logs.append(P, J, 0, [(1, content.encode()), (2, b"tail")])
         for most in (4, 5, 7, 100):
             for descending in (False, True):
                 found = pages(logs, max_bytes=most, descending=descending)
                 parts = [data for page in found for _, data in page.records]
                 assert all(len(text(list(page.records))) <= most for page in found)
                 assert [part.decode() for part in parts], "each part is whole characters"
-                assert b"".join(parts[::-1] if descending else parts) == whole.encode() + b"tail"
+                assert b"".join(parts[::-1] if descending else parts) == content.encode() + b"tail"
 
     def test_bytes_that_are_no_text_come_whole_too(self, logs: LogStore) -> None:
         data = bytes(range(128, 192))

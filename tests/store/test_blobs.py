@@ -86,7 +86,7 @@ def test_a_blob_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
 
 def test_a_bucket_that_cannot_be_reached_is_named() -> None:
     class Away:
-        def get_object(self, **asked: Any) -> Any:
+        def get_object(self, **arguments: Any) -> Any:
             raise EndpointConnectionError(endpoint_url="https://s3.example.com")
 
     with pytest.raises(Refused, match=r"bucket mine didn't answer get_object: .*s3\.example\.com"):
@@ -95,7 +95,7 @@ def test_a_bucket_that_cannot_be_reached_is_named() -> None:
 
 def test_what_a_bucket_would_not_delete_is_named() -> None:
     class Refusing:
-        def delete_objects(self, **asked: Any) -> Any:
+        def delete_objects(self, **arguments: Any) -> Any:
             return {"Errors": [{"Key": "logs/a", "Code": "AccessDenied"}]}
 
     with pytest.raises(Refused, match=r"bucket mine didn't answer delete_objects: logs/a: AccessDenied"):

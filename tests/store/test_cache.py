@@ -6,14 +6,14 @@ from chalicelib.store.cache import Lru
 
 
 def test_the_least_recently_used_is_made_again_and_nothing_else() -> None:
-    kept, made = Lru[str](2), list[str]()
+    cache, made = Lru[str](2), list[str]()
 
     def get(key: str) -> str:
-        return kept.get(key, lambda: made.append(key) or key.upper())
+        return cache.get(key, lambda: made.append(key) or key.upper())
 
     assert [get(key) for key in "abab"] == ["A", "B", "A", "B"] and made == ["a", "b"]
     get("a")
     get("c")  # b goes
-    assert (kept.peek("a"), kept.peek("b"), kept.peek("c")) == ("A", None, "C")
+    assert (cache.peek("a"), cache.peek("b"), cache.peek("c")) == ("A", None, "C")
     get("a"), get("c"), get("b")
     assert made == ["a", "b", "c", "b"]

@@ -50,45 +50,45 @@ def versions(store: Counting, count: int) -> list[int]:
 
 
 def test_what_waits_is_written_in_as_few_commits_as_can_be() -> None:
-    store, gathered = filled(MAX_CHANGES + 5)
+    store, deferred = filled(MAX_CHANGES + 5)
     for number in range(MAX_CHANGES + 5):
-        gathered.add(put(number, 2))
+        deferred.add(put(number, 2))
     assert store.sizes == []
-    gathered.write()
+    deferred.write()
     assert store.sizes == [MAX_CHANGES, 5] and set(versions(store, MAX_CHANGES + 5)) == {2}
-    gathered.write()
+    deferred.write()
     assert len(store.sizes) == 2, "nothing waits any more"
 
 
 def test_whoever_wrote_first_stays_and_the_others_are_written() -> None:
-    store, gathered = filled(4)
+    store, deferred = filled(4)
     for number in range(4):
-        gathered.add(put(number, 2, b'{"waited": 1}'))
+        deferred.add(put(number, 2, b'{"waited": 1}'))
     store.commit([put(1, 2, b'{"first": 1}')])
     store.commit([Delete(key(3))])
-    gathered.write()
+    deferred.write()
     assert versions(store, 4) == [2, 2, 2, 0]
     first = store.get(key(1))
     assert first is not None and first.body == b'{"first": 1}'
 
 
 def test_the_last_for_a_record_is_written() -> None:
-    store, gathered = filled(1)
-    gathered.add(put(0, 2, b'{"older": 1}'))
-    gathered.add(put(0, 2, b'{"newer": 1}'))
-    gathered.write()
+    store, deferred = filled(1)
+    deferred.add(put(0, 2, b'{"older": 1}'))
+    deferred.add(put(0, 2, b'{"newer": 1}'))
+    deferred.write()
     found = store.get(key(0))
     assert found is not None and found.body == b'{"newer": 1}' and store.sizes == [1]
 
 
 def test_what_cant_be_written_waits_for_the_next_turn_unless_there_is_something_newer() -> None:
-    store, gathered = filled(2)
+    store, deferred = filled(2)
     for number in range(2):
-        gathered.add(put(number, 2, b'{"older": 1}'))
+        deferred.add(put(number, 2, b'{"older": 1}'))
     store.full = True
     with pytest.raises(StorageFull):
-        gathered.write()
-    gathered.add(put(1, 2, b'{"newer": 1}'))
+        deferred.write()
+    deferred.add(put(1, 2, b'{"newer": 1}'))
     store.full = False
-    gathered.write()
+    deferred.write()
     assert [r.body for r in store.get_many([key(0), key(1)]) if r] == [b'{"older": 1}', b'{"newer": 1}']

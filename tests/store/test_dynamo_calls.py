@@ -162,12 +162,12 @@ def test_a_request_is_signed_as_botocore_signs_it(token: str | None) -> None:
     headers |= {"x-amz-target": "DynamoDB_20120810.GetItem", "user-agent": "ours", "x-amzn-trace-id": "Root=1-2"}
     found = signed(headers, body, credentials, now, f"{REGION}/dynamodb")
     sent = {name: value for name, value in found.items() if name != "authorization"}
-    theirs, request = SigV4Auth(credentials, "dynamodb", REGION), AWSRequest("POST", URL, sent, body)
+    signer, request = SigV4Auth(credentials, "dynamodb", REGION), AWSRequest("POST", URL, sent, body)
     request.context["timestamp"] = now
-    text = theirs.string_to_sign(request, theirs.canonical_request(request))
-    assert found["authorization"].rpartition("=")[2] == theirs.signature(text, request)
-    listed = theirs.signed_headers(theirs.headers_to_sign(request))
-    assert f"Credential={theirs.scope(request)}, SignedHeaders={listed}," in found["authorization"]
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    assert found["authorization"].rpartition("=")[2] == signer.signature(text, request)
+    listed = signer.signed_headers(signer.headers_to_sign(request))
+    assert f"Credential={signer.scope(request)}, SignedHeaders={listed}," in found["authorization"]
     assert found.get("x-amz-security-token") == token
 
 
@@ -175,11 +175,13 @@ def test_a_request_says_what_botocores_own_would(serve: Serve) -> None:
     table = serve()
     get(client(table))
     get(client(table, direct=False))
-    ours, theirs = table.got
+    direct, theirs = table.got
     varying = {"authorization", "x-amz-date", "user-agent"}
     botocores = {OWN, "amz-sdk-request", "accept-encoding"}
-    assert theirs["user-agent"].split()[0] == ours["user-agent"]  # Chalice and Powertools add their names to botocore's
-    assert {name: ours[name] for name in ours.keys() - varying} == {
+    assert (
+        theirs["user-agent"].split()[0] == direct["user-agent"]
+    )  # Chalice and Powertools add their names to botocore's
+    assert {name: direct[name] for name in direct.keys() - varying} == {
         name: theirs[name] for name in theirs.keys() - varying - botocores
     }
 
@@ -292,7 +294,7 @@ CANCELLED = {
 FAILED = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no", "Item": ITEM}
 
 
-def told(made: Any) -> Any:
+def parsed(made: Any) -> Any:
     try:
         found = made.batch_get_item(RequestItems={"table": {"Keys": [{"pk": {"S": "a"}}]}})
     except ClientError as error:
@@ -318,6 +320,6 @@ def told(made: Any) -> Any:
 def test_an_answer_means_what_botocores_parser_makes_of_it(serve: Serve, answer: Reply) -> None:
     table = serve()
     table.answers = [answer, answer]
-    ours, theirs = told(client(table)), told(client(table, direct=False))
-    assert ours == theirs
+    direct, botocores = parsed(client(table)), parsed(client(table, direct=False))
+    assert direct == botocores
     assert [OWN in each for each in table.got] == [False, True]

@@ -178,12 +178,12 @@ class Between:
 def test_somebody_who_was_faster_with_one_change_is_a_conflict(
     made: DynamoStore, front: Front, fault: str, raised: type[Exception]
 ) -> None:
-    theirs = Put(record("a", version=2, body=b"theirs"), 1)
+    newer = Put(record("a", version=2, body=b"theirs"), 1)
     made.commit(add(record("a")))
     front.plan["PutItem"].append(fault)
     with pytest.raises(raised, match="a:status"):
-        DynamoStore(TABLE, endpoint=front.url, sleep=Between(made, theirs)).commit([Put(record("a", version=2), 1)])
-    assert made.get(Key("a", "status")) == theirs.record
+        DynamoStore(TABLE, endpoint=front.url, sleep=Between(made, newer)).commit([Put(record("a", version=2), 1)])
+    assert made.get(Key("a", "status")) == newer.record
 
 
 def test_what_somebody_wrote_over_an_unknown_outcome_is_told_as_not_known(made: DynamoStore, front: Front) -> None:
@@ -245,13 +245,13 @@ def test_a_condition_is_judged_before_contention(fronted: DynamoStore, front: Fr
 
 def test_a_table_that_is_not_there_is_named(client: Any, made: DynamoStore) -> None:
     store = DynamoStore("nowhere")
-    for ask in (
+    for call in (
         lambda: store.get(Key("a", "b")),
         lambda: store.commit(add(record("a"))),
         lambda: store.query("main", "a"),
     ):
         with pytest.raises(Refused, match="nowhere"):
-            ask()
+            call()
 
 
 def test_importing_the_adapter_imports_no_sdk() -> None:
@@ -269,8 +269,8 @@ def test_the_table_is_what_the_schema_says(client: Any, table: str) -> None:
     found = client.describe_table(TableName=table)["Table"]
     assert found["KeySchema"] == wanted["KeySchema"]
     assert sorted(found["AttributeDefinitions"], key=str) == sorted(wanted["AttributeDefinitions"], key=str)
-    for index, asked in zip(found["GlobalSecondaryIndexes"], wanted["GlobalSecondaryIndexes"], strict=True):
-        assert {name: index[name] for name in asked} == asked
+    for index, expected in zip(found["GlobalSecondaryIndexes"], wanted["GlobalSecondaryIndexes"], strict=True):
+        assert {name: index[name] for name in expected} == expected
     ttl = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
     assert (ttl["AttributeName"], ttl["TimeToLiveStatus"]) == ("expires_at", "ENABLED")
 

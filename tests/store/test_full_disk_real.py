@@ -117,10 +117,10 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
 APART = ("unshare", "--mount", "--propagation", "slave", "sh", "-c")
 
 
-def on_a_small_disk(tmp_path: Path, program: str, *words: str) -> None:
+def on_a_small_disk(tmp_path: Path, program: str, *arguments: str) -> None:
     command = 'mount -t tmpfs -o size=3m none "$1" && cd "$1" && shift && exec "$@"'
     child = subprocess.run(
-        [*APART, command, "sh", tmp_path, sys.executable, "-c", program, *words],
+        [*APART, command, "sh", tmp_path, sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         check=False,

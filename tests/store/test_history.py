@@ -27,20 +27,20 @@ class TestHistory(StoreContract):
 
 
 def event(id: str = "e", at: int = 0, run: str = "", fleet: str = "", project: str = "p", detail: str = "") -> Event:
-    about = Target(type="run", id=run or "run", name="hello")
+    target = Target(type="run", id=run or "run", name="hello")
     return Event(
         id=id,
         project_id=project,
         at=NOW + at,
         type=EventType.created,
         detail=detail,
-        targets=(about,),
+        targets=(target,),
         run_id=run or None,
         fleet_id=fleet or None,
     )
 
 
-def kept(*events: Event) -> Sequence[Record]:
+def stored_records(*events: Event) -> Sequence[Record]:
     """The records after a commit of these events."""
     below = MemoryStore()
     HistoryStore(below, Retention(events=12)).commit([nouns.put(each) for each in events])
@@ -48,7 +48,7 @@ def kept(*events: Event) -> Sequence[Record]:
 
 
 def grouped(*events: Event) -> list[str]:
-    return ["".join(each.id for each in events_in(record)) for record in kept(*events)]
+    return ["".join(each.id for each in events_in(record)) for record in stored_records(*events)]
 
 
 @pytest.mark.parametrize("project", ["project", ""])
@@ -66,9 +66,9 @@ def test_an_event_expires_when_the_operator_says(project: str) -> None:
 
 
 def test_events_of_a_commit_share_a_record_under_the_key_of_the_first() -> None:
-    told = [event("c", 2, run="r", fleet="f"), event("a", 0), event("b", 1, fleet="f")]
-    (found,) = kept(*told)
-    assert events_in(found) == sorted(told, key=lambda each: each.at)
+    events = [event("c", 2, run="r", fleet="f"), event("a", 0), event("b", 1, fleet="f")]
+    (found,) = stored_records(*events)
+    assert events_in(found) == sorted(events, key=lambda each: each.at)
     assert found.key == keys.event("p", NOW, "a") and found.version == 1
     assert found.gsi1 == ("run-events/r", found.key.sk) and found.gsi2 == ("fleet-events/f", found.key.sk)
     assert found.expires_at == (NOW + 12 * DAY) // SECOND
@@ -89,10 +89,10 @@ def test_a_record_stays_short_in_time_and_bytes() -> None:
 
 def test_events_are_never_altered() -> None:
     store = HistoryStore(MemoryStore(), Retention())
-    told = [nouns.put(event("a")), nouns.put(event("b", 1))]
-    store.commit(told)
+    puts = [nouns.put(event("a")), nouns.put(event("b", 1))]
+    store.commit(puts)
     with pytest.raises(Conflict):
-        store.commit(told)
+        store.commit(puts)
     (found,) = store.query("main", keys.events_of("p")).records
     store.commit([Put(Record(found.key, 2, found.body, due=None), expect=1)])  # a record as a whole passes through
     assert [each.id for each in events_in(store.query("main", keys.events_of("p")).records[0])] == ["a", "b"]

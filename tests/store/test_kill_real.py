@@ -57,25 +57,25 @@ class Trial:
     def kill_after(self, commits: int) -> None:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         source, sink = os.pipe()
-        words = [sys.executable, "-c", WRITER, self.kind, self.where]
-        writers = [subprocess.Popen([*words, lane], stdout=sink, env=environment) for lane in self.lanes]
+        command = [sys.executable, "-c", WRITER, self.kind, self.where]
+        writers = [subprocess.Popen([*command, lane], stdout=sink, env=environment) for lane in self.lanes]
         os.close(sink)
-        with os.fdopen(source) as said:
-            for number, line in enumerate(said, 1):
-                self._heard(line)
+        with os.fdopen(source) as output:
+            for number, line in enumerate(output, 1):
+                self._acknowledge(line)
                 if number == commits:
                     break
             else:
                 raise AssertionError("the writers ended by themselves")
             for writer in writers:
                 writer.kill()
-            for line in said:
+            for line in output:
                 if line.endswith("\n"):
-                    self._heard(line)
+                    self._acknowledge(line)
         for writer in writers:
             writer.wait()
 
-    def _heard(self, line: str) -> None:
+    def _acknowledge(self, line: str) -> None:
         lane, _, number = line.strip().partition("/")
         assert int(number) > self._last[lane], "a commit was acknowledged twice"
         self._last[lane] = int(number)

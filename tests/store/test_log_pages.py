@@ -10,7 +10,7 @@ from chalicelib.store.logs import LogQuery
 
 
 @pytest.mark.parametrize(
-    ("end", "offset", "kept"),
+    ("end", "offset", "expected"),
     [
         (0, 0, [(1, b"abc"), (2, b"de")]),
         (2, 0, [(1, b"c"), (2, b"de")]),
@@ -21,8 +21,8 @@ from chalicelib.store.logs import LogQuery
         (4, 5, []),
     ],
 )
-def test_only_what_is_new_of_an_append_is_kept(end: int, offset: int, kept: list[tuple[int, bytes]]) -> None:
-    assert beyond_end(end, offset, [(1, b"abc"), (2, b"de")]) == kept
+def test_only_what_is_new_of_an_append_is_kept(end: int, offset: int, expected: list[tuple[int, bytes]]) -> None:
+    assert beyond_end(end, offset, [(1, b"abc"), (2, b"de")]) == expected
 
 
 def test_an_offset_before_the_log_is_refused() -> None:
@@ -40,9 +40,9 @@ def test_pieces_come_back_with_their_offsets() -> None:
 
 def test_what_is_no_whole_piece_is_left_out() -> None:
     """As of an object that no honest agent has written."""
-    whole = packed([(5, b"abc")])
-    assert list(unpacked(whole + b"\0" * 11, 0)) == [(0, 5, b"abc")]
-    assert list(unpacked(whole[:-1], 0)) == [(0, 5, b"ab")]
+    packed_pieces = packed([(5, b"abc")])
+    assert list(unpacked(packed_pieces + b"\0" * 11, 0)) == [(0, 5, b"abc")]
+    assert list(unpacked(packed_pieces[:-1], 0)) == [(0, 5, b"ab")]
     assert list(unpacked(b"no pieces", 0)) == []
 
 
@@ -66,8 +66,8 @@ def span(first: int = 0, last: int = END) -> Span:
     return Span(7, first, last, 10, 30, lambda: PIECES)
 
 
-def texts(ask: LogQuery, *spans: Span) -> list[str]:
-    return [data.decode() for _, data in page_of(spans or [span()], ask, Token(0, 0)).records]
+def texts(query: LogQuery, *spans: Span) -> list[str]:
+    return [data.decode() for _, data in page_of(spans or [span()], query, Token(0, 0)).records]
 
 
 @pytest.mark.parametrize(

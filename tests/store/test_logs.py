@@ -49,9 +49,9 @@ def test_a_tail_cut_at_any_byte_loses_only_the_last_append(tmp_path: Path, file:
     logs.append(P, J, 6, [(2, b"second\n"), (3, b"third\n")])
     sound = file.stat().st_size
     logs.append(P, J, 19, [(4, b"fourth\n")])
-    whole = file.read_bytes()
-    for cut in range(sound, len(whole)):
-        file.write_bytes(whole[:cut])
+    complete = file.read_bytes()
+    for cut in range(sound, len(complete)):
+        file.write_bytes(complete[:cut])
         assert logs.end(P, J) == 19
         assert text(read_all(logs)) == b"first\nsecond\nthird\n"
         assert text(read_all(logs, descending=True)) == b"third\nsecond\nfirst\n"
@@ -73,15 +73,20 @@ def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:
     logs = FileLogs(tmp_path)
     logs.append(P, J, 0, [(1, b"first\n")])
     logs.append(P, J, 6, [(1, b"second\n")])
-    whole = file.read_bytes()
-    half = len(whole) // 2
-    for bad in (whole + b"\0" * 500, whole[:-3] + b"xxx", whole[: half + 44] + b"\0" * 19, whole + whole[:20]):
+    complete = file.read_bytes()
+    half = len(complete) // 2
+    for bad in (
+        complete + b"\0" * 500,
+        complete[:-3] + b"xxx",
+        complete[: half + 44] + b"\0" * 19,
+        complete + complete[:20],
+    ):
         file.write_bytes(bad)
         end = logs.end(P, J)
         assert end in (6, 13)
         assert text(read_all(logs)) == b"first\nsecond\n"[:end]
         assert logs.append(P, J, end, [(2, b"more")]) == end + 4
-        assert file.stat().st_size <= len(whole) + 60, "what the crash left is still there"
+        assert file.stat().st_size <= len(complete) + 60, "what the crash left is still there"
         assert text(read_all(logs)) == b"first\nsecond\n"[:end] + b"more"
 
 
@@ -148,11 +153,11 @@ def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None
 
 
 class Counting(MemoryStore):
-    asked = 0
+    queries = 0
 
-    def query(self, *asked: Any, **more: Any) -> Page:
-        self.asked += 1
-        return super().query(*asked, **more)
+    def query(self, *arguments: Any, **more: Any) -> Page:
+        self.queries += 1
+        return super().query(*arguments, **more)
 
 
 class Fetched(FileBlobs):
@@ -173,9 +178,9 @@ def test_a_follower_of_a_long_log_reads_what_is_new_and_nothing_else(tmp_path: P
     resume = logs.read(P, J).resume
     for new, fetched in ((b"", 0), (b"y", 1)):
         logs.append(P, J, 50, [(1, new)])
-        store.asked = blobs.gets = 0
+        store.queries = blobs.gets = 0
         assert text(list(logs.read(P, J, LogQuery(token=resume)).records)) == new
-        assert (store.asked, blobs.gets) == (1, fetched)
+        assert (store.queries, blobs.gets) == (1, fetched)
 
 
 class Late(MemoryStore):
@@ -183,8 +188,8 @@ class Late(MemoryStore):
 
     blind = False
 
-    def query(self, *asked: Any, **more: Any) -> Page:
-        return Page((), None) if self.blind else super().query(*asked, **more)
+    def query(self, *arguments: Any, **more: Any) -> Page:
+        return Page((), None) if self.blind else super().query(*arguments, **more)
 
 
 def test_of_writers_at_once_one_is_first_and_the_other_goes_on_behind_it(tmp_path: Path) -> None:

@@ -180,12 +180,12 @@ def test_any_history_reads_alike_in_memory_and_in_sqlite(tmp_path: object) -> No
             low, high = (rng.choice(["", "", "b", "bb", "c", "e"]) for _ in range(2))
             reverse, limit, cursor = rng.random() < 0.5, rng.randint(1, 4), None
             while True:
-                asked = [
+                pages = [
                     store.query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)  # type: ignore[arg-type]
                     for store in both
                 ]
-                assert asked[0] == asked[1], (seed, index, partition, low, high)
-                cursor = asked[0].cursor
+                assert pages[0] == pages[1], (seed, index, partition, low, high)
+                cursor = pages[0].cursor
                 if cursor is None:
                     break
             shard, now = rng.randrange(4), rng.randrange(20)

@@ -34,8 +34,8 @@ def test_an_item_has_the_bytes_of_its_names_and_values() -> None:
     values = {"pk": 1, "sk": len("status"), "version": 3, "packed": 300, "token": 24}
     values |= {"partition1": 2, "sort1": 3, "partition2": 4, "sort2": 5, "expires_at": 10}
     values |= {"due_kind": 3, "due_unit": 7, "due_at": 10, "due_lane": 2}
-    whole = record("a", version=9_999, body=noise(300), **entered)
-    assert request_units.size(whole) == sum(len(name) + length for name, length in values.items())
+    complete = record("a", version=9_999, body=noise(300), **entered)
+    assert request_units.size(complete) == sum(len(name) + length for name, length in values.items())
 
 
 def test_what_is_packed_counts_as_it_is_stored() -> None:

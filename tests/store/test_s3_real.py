@@ -94,15 +94,15 @@ def test_an_agent_puts_a_part_of_a_log_itself(bucket: S3Blobs, aws: Emulator) ->
     logs = BlobLogs(MemoryStore(), blobs)
     uploads = S3Uploads(logs, blobs)
     chunk = chunks.Chunk(J, 0, [(1, b"hello "), (2, b"world\n" * 30_000)])
-    told = chunk.fields()
-    order = uploads.offer(P, J, 0, told["size"], told["sha256"])
+    fields = chunk.fields()
+    order = uploads.offer(P, J, 0, fields["size"], fields["sha256"])
     assert (
         isinstance(order, LogUpload)
         and "X-Amz-SignedHeaders=content-length%3Bhost%3Bx-amz-checksum-sha256" in order.url
     )
     assert chunks.put(order.url, order.headers, chunk.payload) == ""
     made = LogChunk(project_id=P, job_id=J, first=0, last=chunk.end, low=1, high=2, blob="")
-    assert uploads.enter(made, told["sha256"]) == chunk.end == 180_006
+    assert uploads.enter(made, fields["sha256"]) == chunk.end == 180_006
     assert text(read_all(logs)) == b"hello " + b"world\n" * 30_000
-    assert uploads.offer(P, J, 0, told["size"], told["sha256"]) == chunk.end
+    assert uploads.offer(P, J, 0, fields["size"], fields["sha256"]) == chunk.end
     assert chunks.put(order.url.replace(BUCKET, "nowhere"), order.headers, chunk.payload) != ""

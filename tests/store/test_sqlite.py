@@ -98,20 +98,20 @@ def test_a_file_that_was_damaged_while_it_is_open_is_refused_in_words(path: Path
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
-    for ask in (lambda: store.get(Key("p", "0050")), lambda: store.query("main", "p"), store.scan):
+    for operation in (lambda: store.get(Key("p", "0050")), lambda: store.query("main", "p"), store.scan):
         with pytest.raises(Refused, match="is damaged") as caught:
-            ask()
+            operation()
         assert "Restore it from a copy" in (caught.value.hint or "")
     store.close()
 
 
 def test_a_read_that_breaks_off_leaves_no_old_view_of_the_file_behind(path: Path) -> None:
     store = SqliteStore(path)
-    asked = [Key("p", f"{n}") for n in range(9)]
+    keys = [Key("p", f"{n}") for n in range(9)]
     with pytest.raises(UnicodeEncodeError):
-        store.get_many([*asked, Key("\ud800", "")])
+        store.get_many([*keys, Key("\ud800", "")])
     store.commit(add(record("p", "0")))
-    assert store.get_many(asked)[0] is not None
+    assert store.get_many(keys)[0] is not None
     store.close()
 
 
@@ -188,8 +188,8 @@ def test_connections_are_used_again_by_other_threads(path: Path) -> None:
 
 def test_every_listing_is_a_walk_along_an_index(path: Path) -> None:
     store = SqliteStore(path)
-    for ways in _LISTINGS.values():
-        for statement in ways.values():
+    for statements in _LISTINGS.values():
+        for statement in statements.values():
             steps = [row[3] for row in store._read(f"EXPLAIN QUERY PLAN {statement}", ("p", "a", "", "", "b", 5))]
             assert len(steps) == 1 and "USING INDEX" in steps[0], steps
     store.close()
