@@ -66,8 +66,8 @@ def authorise(
         return Caller()
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
-    who, *where = _by_hints(store, name_hints, names) or _by_names(store, name_hints, names)
-    user = _user(store, who, hashed, clock)
+    user_record, *where = _by_hints(store, name_hints, names) or _by_names(store, name_hints, names)
+    user = _user(store, user_record, hashed, clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
     if project_name is None:

@@ -67,20 +67,20 @@ def _shortened(value: Any, shorten: Callable[[Spec], Spec], submissions: int | N
         return [_shortened(row, shorten, submissions) for row in value]
     if not isinstance(value, dict):
         return value
-    made = dict(value)
+    copy = dict(value)
     for name in _SPECS:
-        if name in made:
-            made[name] = _opened(made[name], shorten)
+        if name in copy:
+            copy[name] = _opened(copy[name], shorten)
     for name in _PARTS:
-        if name in made:
-            made[name] = [_shortened(part, shorten, submissions) for part in made[name]]
-    if "job_spec" in made:
-        made["job_spec"] = _opened(made["job_spec"], shorten)
-    if "job_submissions" in made and submissions is not None:
-        made["job_submissions"] = made["job_submissions"][-submissions:]
-    if "current_resource" in made:
-        made["current_resource"] = _shortened(made["current_resource"], shorten, submissions)
-    return made
+        if name in copy:
+            copy[name] = [_shortened(part, shorten, submissions) for part in copy[name]]
+    if "job_spec" in copy:
+        copy["job_spec"] = _opened(copy["job_spec"], shorten)
+    if "job_submissions" in copy and submissions is not None:
+        copy["job_submissions"] = copy["job_submissions"][-submissions:]
+    if "current_resource" in copy:
+        copy["current_resource"] = _shortened(copy["current_resource"], shorten, submissions)
+    return copy
 
 
 def _opened(spec: Any, shorten: Callable[[Spec], Spec]) -> Any:

@@ -43,7 +43,7 @@ class Account:
         self._made: Backend | None = None
 
     @classmethod
-    def made(cls, backend: Backend, project_id: str | None = None) -> Account:
+    def of(cls, backend: Backend, project_id: str | None = None) -> Account:
         """An account for an existing backend."""
         return cls(facts_of(backend), lambda: backend, project_id)
 
@@ -73,7 +73,7 @@ class Accounts:
             if account.project_id is not None:
                 self._of[account.project_id] = (*self._of.get(account.project_id, self._shared), account)
         for project_id, found in [("", self._shared), *self._of.items()]:
-            _told_apart(project_id, found)
+            _check_names(project_id, found)
 
     def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
         """The project's backend of that type. If it isn't configured (any more), each of its calls raises that."""
@@ -147,7 +147,7 @@ class UnusableBackend:
         """There is nothing to close."""
 
 
-def _told_apart(project_id: str, accounts: Sequence[Account]) -> None:
+def _check_names(project_id: str, accounts: Sequence[Account]) -> None:
     """Refuses two accounts with the same name, because their machines would be indistinguishable."""
     titles: dict[str, str] = {}
     for facts in (account.facts for account in accounts):

@@ -99,8 +99,8 @@ def counts(
     swept = min(1.0, instances) if accounts is None else accounts
     found = {SCHEDULES: 1, **({ACCOUNT: swept} if swept else {})}
     found |= {INSTANCE: instances, RUN: RUNS * instances if runs is None else runs, **(more or {})}
-    made = sum(found.get(driver, 0) * number for driver, number in (changes or {}).items())
-    return found if changes is None else found | {CHANGE: made}
+    changed = sum(found.get(driver, 0) * number for driver, number in (changes or {}).items())
+    return found if changes is None else found | {CHANGE: changed}
 
 
 SCHEDULES, ACCOUNT = "the schedules", "an account"

@@ -36,12 +36,12 @@ def configuration_schema() -> Schema:
         "required": ["type"],
         "properties": {"type": {"enum": list(TYPES), "description": "What it is."}},
         "allOf": [
-            *(_when({"type": kind}, model) for kind, model in single.items()),
+            *(_condition({"type": kind}, model) for kind, model in single.items()),
             {
                 "if": {"properties": {"type": {"const": "volume"}}, "required": ["type"]},
                 "then": {"required": ["backend"], "properties": {"backend": {"enum": list(volumes)}}},
             },
-            *(_when({"type": "volume", "backend": backend}, model) for backend, model in volumes.items()),
+            *(_condition({"type": "volume", "backend": backend}, model) for backend, model in volumes.items()),
         ],
         "$defs": _with_examples(definitions),
     }
@@ -148,13 +148,13 @@ def _readable(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     found = {key: _readable(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
-    for ours, standard in _BOUNDS.items():
-        if isinstance(found.get(ours), int | float):
-            found[standard] = found.pop(ours)
+    for keyword, standard in _BOUNDS.items():
+        if isinstance(found.get(keyword), int | float):
+            found[standard] = found.pop(keyword)
     kind = found.get("type")
-    for ours, standard in (("min_length", "min"), ("max_length", "max")):
-        if isinstance(found.get(ours), int):
-            found[standard + ("Items" if kind == "array" else "Length")] = found.pop(ours)
+    for keyword, standard in (("min_length", "min"), ("max_length", "max")):
+        if isinstance(found.get(keyword), int):
+            found[standard + ("Items" if kind == "array" else "Length")] = found.pop(keyword)
     if not all("$ref" in arm for arm in found.get("oneOf", ())):
         found["anyOf"] = found.pop("oneOf")  # text may be a switch in quotes, or a name
     if kind == "string" and not {"enum", "const", "pattern"} & found.keys():
@@ -172,7 +172,7 @@ _AS_TEXT = {
 }
 
 
-def _when(chosen: dict[str, str], model: type[BaseModel]) -> Schema:
+def _condition(chosen: dict[str, str], model: type[BaseModel]) -> Schema:
     known = {field: {"const": value} for field, value in chosen.items()}
     return {"if": {"properties": known, "required": list(chosen)}, "then": {"$ref": _place(model)}}
 
@@ -182,8 +182,10 @@ def _place(model: type[BaseModel]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    made = {"profiles": profiles_schema, "server": server_schema}.get("".join(arguments[:1]), configuration_schema)
-    schema = made()
+    make_schema = {"profiles": profiles_schema, "server": server_schema}.get(
+        "".join(arguments[:1]), configuration_schema
+    )
+    schema = make_schema()
     sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
 
 

@@ -193,14 +193,14 @@ class _Reader:
         if tag == _BOOL and text.lower() in ("yes", "no", "true", "false", "on", "off"):
             return text.lower() in _TRUE
         if tag == _INT:
-            return self.whole(node, text, path)
+            return self.integer(node, text, path)
         if tag == _FLOAT:
             return self.fraction(node, text, path)
         name = tag.removeprefix(_TAG).lstrip("!")
         self.wrong(path, node, "yaml-tag", f"the tag `!{name[:40]}` isn't known here", "remove the tag")
         return text
 
-    def whole(self, node: Any, text: str, path: Path) -> Any:
+    def integer(self, node: Any, text: str, path: Path) -> Any:
         digits = text.lstrip("+-")
         if digits.isdecimal() and digits.isascii() and len(digits) <= 18 and (len(digits) == 1 or digits[0] != "0"):
             return int(text)

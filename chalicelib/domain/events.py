@@ -79,7 +79,7 @@ class Trade(Value):
         machine = offer.instance
         has = machine.resources
         gpus = has.gpus
-        return cls.made(
+        return cls.unvalidated(
             act=act,
             price=offer.price,
             backend=offer.backend,

@@ -280,7 +280,7 @@ class Presence(Noun):
     agent_version: str = ""
 
     @property
-    def look_at(self) -> Micros:
+    def check_at(self) -> Micros:
         """When a pass has to check whether the agent has reported in time. A check that finds nothing wrong costs two
         writes, so where agents are `watched` it is only a fallback."""
         return self.seen_until + (UNWATCHED if self.watched else 1)

@@ -19,14 +19,14 @@ class Value(BaseModel):
     """A frozen value: compared by content, and refused if it has an unknown field.
 
     Input is validated (`Value(...)`, `model_validate`). Decisions create thousands of values whose types the type
-    checker has verified, so `made` and `with_` check only names and completeness. All fields of a value from `made`
-    count as set (`model_fields_set`), which matters only for what users write.
+    checker has verified, so `unvalidated` and `with_` check only names and completeness. All fields of a value from
+    `unvalidated` count as set (`model_fields_set`), which matters only for what users write.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
-    def made(cls, **fields: Any) -> Self:
+    def unvalidated(cls, **fields: Any) -> Self:
         """A value whose fields have the right types already: not validated. Raises TypeError on a wrong or missing
         name."""
         unset, required, names = _fields_of(cls)
@@ -53,12 +53,12 @@ _set_private = vars(BaseModel)["__pydantic_private__"].__set__
 
 def _assembled(kind: type[V], values: dict[str, Any], given: set[str], extra: dict[str, Any] | None = None) -> V:
     """A frozen model, assembled without running its validators."""
-    made = object.__new__(kind)
-    _set_values(made, values)
-    _set_fields_set(made, given)
-    _set_extra(made, extra)
-    _set_private(made, None)
-    return made
+    value = object.__new__(kind)
+    _set_values(value, values)
+    _set_fields_set(value, given)
+    _set_extra(value, extra)
+    _set_private(value, None)
+    return value
 
 
 @cache

@@ -8,8 +8,8 @@ characters, its mark:
        1                6                25                         25      3
 
 A group is looked up in its fleet, so its name contains the fleet and not the project. Every part has a fixed width, so
-two owners never share a name, and a name can be read in one way only. Anybody can give a resource tags or a name: one
-that can't be read completely belongs to somebody else, and one that can is ours only if its install is (`is_ours`).
+two owners never share a name, and a name can be read in one way only. Anybody can give a resource tags or a name: a
+resource belongs to this installation only if its owner can be read completely and names it (`same_install`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def mark(install: str) -> str:
     return _in_36(number % 36**6, 6)
 
 
-def is_ours(install: str, install_id: str) -> bool:
+def same_install(install: str, install_id: str) -> bool:
     """Does an install's id or mark, read from a resource, stand for this install?"""
     return install in (install_id, mark(install_id))
 

@@ -34,7 +34,7 @@ class Limits(Value):
 
     def with_defaults(self, other: Limits) -> Limits:
         """These limits, with the other's where none is set."""
-        return Limits.made(
+        return Limits.unvalidated(
             gpus=other.gpus if self.gpus is None else self.gpus,
             jobs=other.jobs if self.jobs is None else self.jobs,
             money=other.money if self.money is None else self.money,

@@ -65,11 +65,11 @@ def of(event: Event, project: str | None) -> StateChange:
         type="project", id=event.project_id, name=project or ""
     )  # of events from before there were targets
     first, *others = map(_subject, event.targets or (nothing,))
-    return StateChange.made(
+    return StateChange.unvalidated(
         id=event.id,
         time=iso(event.at),
         type=(event.type or EventType.changed).value,
-        project=Named.made(id=event.project_id, name=project or "") if event.project_id else None,
+        project=Named.unvalidated(id=event.project_id, name=project or "") if event.project_id else None,
         target=first,
         others=tuple(others),
         before=event.before,
@@ -78,11 +78,11 @@ def of(event: Event, project: str | None) -> StateChange:
         detail=event.detail[:LONGEST],
         fields=event.fields,
         message=event.message[:LONGEST],
-        actor=Named.made(id=event.actor_id, name=event.actor_name or "") if event.actor_id else None,
+        actor=Named.unvalidated(id=event.actor_id, name=event.actor_name or "") if event.actor_id else None,
         run_id=event.run_id,
         fleet_id=event.fleet_id,
     )
 
 
 def _subject(target: Target) -> Subject:
-    return Subject.made(type=target.type, id=target.id, name=target.name)
+    return Subject.unvalidated(type=target.type, id=target.id, name=target.name)

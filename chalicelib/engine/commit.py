@@ -66,10 +66,10 @@ class Committer:
         if beside:
             first = writes[0] if writes else _Write(Step(), ())
             writes[:1] = [replace(first, beside=beside)]
-        under_way = _UnderWay(self, caller)
+        progress = _Progress(self, caller)
         for together in _batches(writes):
-            under_way.write(together)
-        return under_way.done
+            progress.write(together)
+        return progress.done
 
     def set_off(self, steps: Sequence[Step], caller: str) -> None:
         """Submit the effects of steps that were committed together, and notify the agents concerned."""
@@ -82,7 +82,7 @@ class Committer:
             self.notify_agents(concerned)
 
 
-class _UnderWay:
+class _Progress:
     """A plan while it is being committed."""
 
     def __init__(self, committer: Committer, caller: str) -> None:

@@ -44,9 +44,9 @@ class Executor:
         self._counters = counters or Counters()
         self.here, self.load, self.wake, self.kinds = here, load, wake, kinds
         self._notify_agents = notify_agents or _nobody_waits
-        made = [family(here) for family in families]
+        handlers = [family(here) for family in families]
         self._handlers: Mapping[type[Effect], Callable[[Any], Outcome | Sequence[Outcome] | None]] = {
-            kind: getattr(family, method) for family in made for kind, method in family.effects.items()
+            kind: getattr(family, method) for family in handlers for kind, method in family.effects.items()
         }
 
     def execute(self, effect: Effect) -> None:

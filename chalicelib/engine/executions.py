@@ -65,14 +65,14 @@ def _response(executor: Executor, call: StepCall, answer: StepAnswer) -> Mapping
     """The answer as the function of the state returns or raises it."""
     if answer.error:
         raise failure(answer)
-    if answer.made is None:
+    if answer.created is None:
         return {}
     if call.token and executor.here.executions is not None:
-        executor.here.executions.succeed(call.token, answer.made)  # such a state reacts to the callback only
-    return answer.made
+        executor.here.executions.succeed(call.token, answer.created)  # such a state reacts to the callback only
+    return answer.created
 
 
 def failure(answer: StepAnswer) -> Exception:
     """An exception whose class has the error's name, because Lambda reports that name."""
-    made: Exception = type(answer.error, (Exception,), {})(answer.message or answer.error)
-    return made
+    error: Exception = type(answer.error, (Exception,), {})(answer.message or answer.error)
+    return error

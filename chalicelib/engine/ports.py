@@ -174,7 +174,7 @@ class Executions(Protocol):
     def start(self, definition: str, name: str) -> None:
         """Begin the execution of that name, unless there is or was one."""
 
-    def succeed(self, token: str, made: Mapping[str, str]) -> None:
+    def succeed(self, token: str, created: Mapping[str, str]) -> None:
         """Report that the step that waits with this token is done. Ignored if it doesn't wait any more."""
 
     def fail(self, token: str, error: str, message: str) -> None: ...

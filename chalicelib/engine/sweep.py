@@ -19,7 +19,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.noun import Noun
-from chalicelib.domain.owner import is_ours
+from chalicelib.domain.owner import same_install
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 N = TypeVar("N", bound=Noun)
-Listed = Owned | OwnedGroup | OwnedVolume
+OwnedResource = Owned | OwnedGroup | OwnedVolume
 
 
 @dataclass
 class Swept:
     """The results of a sweep."""
 
-    released: list[Listed] = field(default_factory=list)
+    released: list[OwnedResource] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)  # ids of instances and volumes whose machine or disk is gone
 
 
@@ -65,22 +65,22 @@ class Sweeper:
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _view(self, account: Account) -> AccountSweep[Listed]:
+    def _view(self, account: Account) -> AccountSweep[OwnedResource]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
             groups = list(self._groups(account))
             disks = list(self._disks(account))
         now = self._clock.now()
-        named = sorted({one.instance_id for one in listed if is_ours(one.install, install_id)})
-        owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
+        instance_ids = sorted({one.instance_id for one in listed if same_install(one.install, install_id)})
+        owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, instance_ids))}
         lag = account.facts.visibility_lag
-        strays: list[Listed] = []
+        strays: list[OwnedResource] = []
         strays += orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
         fleets = {fleet.id: fleet for fleet in self._found(Fleet, {keys.fleet(one.fleet_id) for one in groups})}
         strays += orphans.stray_groups(groups, fleets, install_id=install_id)
-        made = sorted({one.volume_id for one in disks if is_ours(one.install, install_id)})
-        volumes = {volume.id: volume for volume in self._found(Volume, map(keys.volume, made))}
+        volume_ids = sorted({one.volume_id for one in disks if same_install(one.install, install_id)})
+        volumes = {volume.id: volume for volume in self._found(Volume, map(keys.volume, volume_ids))}
         strays += orphans.stray_volumes(disks, volumes, install_id=install_id, now=now, lag=lag)
         # An index may show an old instance: it is only a reason to read the instance by key.
         suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
@@ -134,7 +134,7 @@ class Sweeper:
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
-    def _act(self, account: Account, finding: Finding[Listed], done: Swept) -> None:
+    def _act(self, account: Account, finding: Finding[OwnedResource], done: Swept) -> None:
         try:
             self._store.commit([nouns.put(noun) for noun in (*finding.step.saves, *finding.step.events)])
         except Conflict:
@@ -150,7 +150,7 @@ class Sweeper:
         for effect in finding.step.effects:
             self._executor.execute(effect)
 
-    def _release(self, account: Account, orphan: Listed, done: Swept) -> None:
+    def _release(self, account: Account, orphan: OwnedResource, done: Swept) -> None:
         what = f"{orphan.handle.kind} {orphan.handle.id}"
         log.warning("%s of %s is an orphan: terminating it", what, account.key)
         try:
@@ -170,7 +170,7 @@ class Sweeper:
         return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
 
 
-def _end(backend: Backend, orphan: Listed) -> None:
+def _end(backend: Backend, orphan: OwnedResource) -> None:
     if isinstance(orphan, Owned):
         backend.terminate(orphan.handle)
     elif isinstance(orphan, OwnedVolume):

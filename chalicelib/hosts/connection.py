@@ -354,10 +354,10 @@ def _opened(login: HostLogin, over: Any) -> Any:
 
 def _socket(login: HostLogin) -> socket.socket:
     try:
-        made = socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
+        sock = socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # elsewhere the system's own limit applies, which is much longer
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
-        return made
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
+        return sock
     except socket.gaierror:
         raise Transient(f"{login.hostname}: the server can't resolve this host name") from None
     except TimeoutError:

@@ -13,6 +13,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from chalicelib.domain.loopback import is_loopback
 from chalicelib.errors import Refused
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
@@ -47,8 +48,7 @@ class Addresses:
     @property
     def warning(self) -> str:
         """A warning if traffic could be read in transit; empty if none leaves this machine."""
-        parts = urlsplit(self.remote)
-        if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        if urlsplit(self.remote).scheme == "https" or is_loopback(self.remote):
             return ""
         return (
             f"Warning: {self.remote} is plain HTTP: tokens, secrets and logs can be read and changed on the way. "
@@ -100,13 +100,6 @@ def _outward(listener: socket.socket) -> str | None:
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 return host
     return None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def checked_url(text: str) -> str:

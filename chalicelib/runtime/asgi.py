@@ -329,7 +329,7 @@ class AsgiExchange:
         self.query: bytes = scope["query_string"]
         self._linger = linger
         self.size = 2**62 if size is None else size  # of the body, as announced; at most
-        self._whole = size == 0  # was it read to its end?
+        self._complete = size == 0  # was it read to its end?
 
     def memory(self, limit: int) -> int:
         """The bytes to reserve for the body."""
@@ -350,7 +350,7 @@ class AsgiExchange:
             if size > limit:
                 raise TooLarge
             if not message.get("more_body"):
-                self._whole = True
+                self._complete = True
                 return b"".join(chunks)
 
     async def unless_left(self, waiting: Coroutine[Any, Any, T]) -> T:
@@ -378,19 +378,19 @@ class AsgiExchange:
         except TimeoutError:
             self.wire.leave()
             return
-        if not self._whole:
+        if not self._complete:
             await self._drain(known)
             await self.wire.part(b"", last=True, drained=True)
 
     async def _write(self, reply: Reply) -> None:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
         headers.append((b"content-length", str(len(reply.body)).encode()))
-        if not self._whole:
+        if not self._complete:
             headers.append((b"connection", b"close"))
         self.wire.begin(reply.status, headers, goes_on=True)
         body = b"" if self._head_only else reply.body
         for start in range(0, max(1, len(body)), PIECE):
-            last = self._whole and start + PIECE >= len(body)
+            last = self._complete and start + PIECE >= len(body)
             await self.wire.part(body[start : start + PIECE], last=last)
 
     async def _drain(self, known: bool) -> None:

@@ -326,9 +326,9 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             return
         self.transport.set_write_buffer_limits(high=BUFFER)
         self.write(head)
-        made: socket.socket | None = self.transport.get_extra_info("socket")
-        if made is not None:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock: socket.socket | None = self.transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if early:
             self.loop.call_soon(self._turns.received, early)
 

@@ -87,8 +87,8 @@ class Seats:
         if self._of_peer[peer] > self._a_peer:
             self._send_away(next(one for one in self._strangers if self._peers[one] == peer))
         if len(self) > self.most:
-            others = (one for one in (*self._strangers, *self._known) if one is not guest)
-            if (longest := next(others, None)) is not None:
+            candidates = (one for one in (*self._strangers, *self._known) if one is not guest)
+            if (longest := next(candidates, None)) is not None:
                 self._send_away(longest)
 
     def _send_away(self, guest: Guest) -> None:

@@ -90,7 +90,7 @@ class EmbeddedRoot(Root):
 
         folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
         clock = clock or SystemClock(after=self._database.newest_event())
-        store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._heard)
+        store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
         publish(blobs, program.read_bytes())
         self.polls, self.counters = Polls(), Counters()
@@ -134,7 +134,7 @@ class EmbeddedRoot(Root):
                 counters=self.counters,
                 renew=self.renewals.add,
                 templates=partial(templates_in, folder / "templates"),
-                authority=settings.authority.made(),
+                authority=settings.authority.build(),
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )
@@ -157,7 +157,7 @@ class EmbeddedRoot(Root):
         from chalicelib.backends.accounts import Account
 
         self._cloud = self.simulated(settings, server_url, program) if settings.fake_cloud else None
-        return [Account.made(self._cloud)] if self._cloud is not None else []
+        return [Account.of(self._cloud)] if self._cloud is not None else []
 
     @staticmethod
     def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
@@ -217,7 +217,7 @@ class EmbeddedRoot(Root):
         self._all_due = True
         self.refreshes.now()
 
-    def _heard(self, changes: Sequence[Change]) -> None:
+    def _committed(self, changes: Sequence[Change]) -> None:
         refresh_door(self.door, changes)
         self.gateway_news.committed(changes)
 

@@ -24,17 +24,17 @@ class HealthEndpoint:
     def __init__(self, check: Callable[[RequestHead], Awaitable[Reply]]) -> None:
         self._check = check
         self._last = Reply(200, _HEADERS, orjson.dumps({"status": "running"}))
-        self._looked_at = float("-inf")
-        self._looking: asyncio.Task[None] | None = None
+        self._read_at = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
 
     def reply(self, head: RequestHead) -> Reply:
         """The response for now. Starts a new reading if the last one is too old."""
         loop = asyncio.get_running_loop()
-        age = loop.time() - self._looked_at
-        if self._looking is None or self._looking.done():
+        age = loop.time() - self._read_at
+        if self._reading is None or self._reading.done():
             if age > FRESH:
-                self._looked_at = loop.time()
-                self._looking = loop.create_task(self._read(head))
+                self._read_at = loop.time()
+                self._reading = loop.create_task(self._read(head))
         elif age > STUCK:
             text = f"The store hasn't answered for {age:.0f} s."
             return Reply(500, _HEADERS, orjson.dumps({"detail": [{"msg": text, "code": "error"}]}))

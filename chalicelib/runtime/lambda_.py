@@ -128,7 +128,7 @@ def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
 def _authority(text: str) -> CertificateAuthority | None:
     """The certificate authority. A mistake in its settings must affect nothing but certificates."""
     try:
-        return authority_in(text).made()
+        return authority_in(text).build()
     except Invalid as wrong:
         log.error("no certificates can be ordered: %s", wrong)
         return None

@@ -41,7 +41,7 @@ class AuthoritySettings:
     eab_kid: str = ""  # of an account that it gave
     eab_hmac_key: str = field(default="", repr=False)
 
-    def made(self) -> CertificateAuthority:
+    def build(self) -> CertificateAuthority:
         from chalicelib.identity.acme import Acme
 
         return Acme(self.server, self.ca, self.eab_kid, self.eab_hmac_key)

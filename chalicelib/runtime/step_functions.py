@@ -32,8 +32,8 @@ class StepFunctions:
         machine = self._machines.get(definition, "")  # none: an older stack, which Step Functions says below
         self._call("start_execution", _THERE, stateMachineArn=machine, name=name, input=json.dumps(first_input(name)))
 
-    def succeed(self, token: str, made: Mapping[str, str]) -> None:
-        self._call("send_task_success", _MOVED_ON, taskToken=token, output=json.dumps({"Payload": dict(made)}))
+    def succeed(self, token: str, created: Mapping[str, str]) -> None:
+        self._call("send_task_success", _MOVED_ON, taskToken=token, output=json.dumps({"Payload": dict(created)}))
 
     def fail(self, token: str, error: str, message: str) -> None:
         self._call("send_task_failure", _MOVED_ON, taskToken=token, error=error, cause=message[:MOST_CAUSE])

@@ -79,9 +79,9 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         self.servers = [Acceptor(each, seats, partial(self._connection, seats)) for each in sockets or ()]
 
     def _connection(self, seats: Seats) -> HttpConnection:
-        made = HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        made.seats = seats
-        return made
+        connection = HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        connection.seats = seats
+        return connection
 
     async def main_loop(self) -> None:
         self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()

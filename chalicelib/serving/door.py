@@ -200,7 +200,7 @@ class Door:
             await exchange.refuse(problem, openai=openai)
 
     def _is_openai(self, place: routing.ServicePath) -> bool:
-        return problems.of_openai(self._directory.peek((place.project, place.run)), place.rest)
+        return problems.of_openai(self._directory.peek((place.project, place.run)), place.path)
 
     @staticmethod
     def _check(exchange: Exchange) -> None:
@@ -213,13 +213,13 @@ class Door:
 
     async def _resolve_service(self, place: routing.ServicePath, exchange: Exchange, query: bytes) -> Served | None:
         """The service, if the caller may use it. None: the request has been answered."""
-        if place.whole[:1] != b"/":
+        if place.full_path[:1] != b"/":
             raise problems.no_path()
-        if not place.rest:
+        if not place.path:
             there = f"{place.prefix}/" + (f"?{query.decode('ascii')}" if query else "")
             await exchange.answer(308, [("location", there)])
             return None
-        if routing.climbs(place.whole):
+        if routing.climbs(place.full_path):
             raise problems.climbing()
         name = place.project, place.run
         service = await self._service(name) if place.run else None
@@ -253,10 +253,10 @@ class Door:
         exchange.wire.recognised()
 
     async def _pass_on(self, service: Served, place: routing.ServicePath, exchange: Exchange, query: bytes) -> None:
-        path = place.rest if service.strip_prefix else place.whole
-        if service.routed and not routing.through_router(routing.read(place.rest)):
+        path = place.path if service.strip_prefix else place.full_path
+        if service.routed and not routing.through_router(routing.read(place.path)):
             raise problems.not_routed()
-        self._limit(service, place.rest, exchange)
+        self._limit(service, place.path, exchange)
         if (exchange.announced or 0) > service.body:
             raise problems.too_large(service.body)
         if self._busy >= self._settings.most:

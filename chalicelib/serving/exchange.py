@@ -25,12 +25,12 @@ class Exchange:
         client = scope.get("client")
         self.address = str(client[0]) if client else ""
         self.announced = self._announced()  # bytes of the body; None: it comes in chunks
-        self.whole = self.announced == 0  # has the body been read to its end?
+        self.complete = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
         self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers to add to the response where it lacks them
         self.only = ""  # the job that must answer; empty: any replica may
         self.observers: list[ResponseObserver] = []  # of the response
-        self._read, self._was_whole = b"", False  # bytes of the body that were read and will be read again
+        self._read, self._was_complete = b"", False  # bytes of the body that were read and will be read again
 
     def _announced(self) -> int | None:
         names = [name for name, _ in self.headers]
@@ -46,13 +46,13 @@ class Exchange:
     async def piece(self) -> bytes:
         """The next bytes of the body; none at its end. Raises ClientGone."""
         if self._read:
-            part, self._read, self.whole = self._read, b"", self._was_whole
+            part, self._read, self.complete = self._read, b"", self._was_complete
             return part
-        while not self.whole:
+        while not self.complete:
             message = await asyncio.wait_for(self._receive(), IDLE)
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            self.whole = not message.get("more_body", False)
+            self.complete = not message.get("more_body", False)
             if part := message.get("body", b""):
                 return bytes(part)
         return b""
@@ -65,7 +65,7 @@ class Exchange:
     def unread(self, data: bytes) -> None:
         """Return these bytes of the body, so that they are read again."""
         if data:
-            self._read, self._was_whole, self.whole = data, self.whole, False
+            self._read, self._was_complete, self.complete = data, self.complete, False
 
     def begin(self, status: int, headers: list[tuple[bytes, bytes]], *, goes_on: bool = False) -> None:
         """`goes_on`: more follows at once."""
@@ -140,12 +140,12 @@ class Body:
 
     async def start(self) -> bytes | None:
         """The whole body, if it has arrived together with the head and needn't be streamed."""
-        if self._exchange.whole or self._size:
-            return b"".join(self._copy) if self._exchange.whole and self._copy is not None else None
+        if self._exchange.complete or self._size:
+            return b"".join(self._copy) if self._exchange.complete and self._copy is not None else None
         if self._exchange.announced is None or self._exchange.announced > min(65536, self._room.left):
             return None  # or what is read here would be lost
         await self._next()
-        return b"".join(self._copy or ()) if self._exchange.whole else None
+        return b"".join(self._copy or ()) if self._exchange.complete else None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces of the body, from its beginning if it is sent again."""

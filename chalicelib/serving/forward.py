@@ -41,10 +41,10 @@ class ReplicaConnections:
         place: Place = (replica.address, replica.port) if replica.address else self._socket_path(replica)
         if not place:
             raise Unanswered(problems.unreachable())
-        whole = await body.start()
-        if whole is not None:
+        content = await body.start()
+        if content is not None:
             return await self._upstreams.send_request(
-                place, method, written(method, target, headers, whole), patience=patience
+                place, method, written(method, target, headers, content), patience=patience
             )
         announced = body.announced
         head, rest = begun(method, target, headers, announced), framed(body.pieces(), announced)

@@ -34,7 +34,7 @@ class ModelRequest:
     """A request to a project's models: the path below their address, as it was sent."""
 
     project: str
-    rest: bytes
+    path: bytes
 
 
 def by_path(path: bytes) -> ModelRequest | None:
@@ -60,10 +60,10 @@ class ModelRequests:
             await cross_origin.allow(exchange)
             return
         exchange.added = cross_origin.READABLE
-        if routing.climbs(b"/" + request.rest):
+        if routing.climbs(b"/" + request.path):
             raise problems.climbing()
         await self._admit(request.project, exchange)
-        question = models.read(exchange.method, request.rest.decode("latin-1"))
+        question = models.read(exchange.method, request.path.decode("latin-1"))
         services = await self.model_index.of(request.project)
         if isinstance(question, models.ModelListing | models.One):
             await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
@@ -72,9 +72,9 @@ class ModelRequests:
             service, exchange.only = self._makers.replica(services, request.project, question.id)
         else:
             service = await self._called(services, request.project, question, exchange)
-        rest = models.target(service, question.path).encode("latin-1")
+        path = models.target(service, question.path).encode("latin-1")
         prefix = f"/proxy/services/{service.project_name}/{service.run_name}"
-        place = routing.ServicePath(service.project_name, service.run_name, prefix.encode() + rest, rest, prefix)
+        place = routing.ServicePath(service.project_name, service.run_name, prefix.encode() + path, path, prefix)
         await self._pass_on(service.with_(auth=True), place, exchange, query)  # the token was judged here
 
     async def _called(self, services: list[Served], project: str, call: models.ModelCall, exchange: Exchange) -> Served:
@@ -87,7 +87,7 @@ class ModelRequests:
                 loop = asyncio.get_running_loop()
                 await asyncio.sleep(next_turn(loop, time.thread_time() - begun) - loop.time())
                 begun, over = time.thread_time(), head.feed(b"")
-        name = models.wanted(services, call, head, whole=exchange.whole and len(head.held) < MOST)
+        name = models.wanted(services, call, head, complete=exchange.complete and len(head.held) < MOST)
         exchange.unread(bytes(head.held))
         candidates = models.serving(services, name)
         if not candidates:
@@ -115,8 +115,8 @@ class _IdRecorder:
         if self._found:
             return
         self._beginning += data[: models.FIRST_ID - len(self._beginning)]
-        made = models.made(bytes(self._beginning))
-        if made:
+        response_id = models.response_id(bytes(self._beginning))
+        if response_id:
             maker = models.Maker(self._service.project_name, self._service.run_id, self._replica)
-            self._makers.remember(made, maker)
-        self._found = bool(made) or len(self._beginning) >= models.FIRST_ID
+            self._makers.remember(response_id, maker)
+        self._found = bool(response_id) or len(self._beginning) >= models.FIRST_ID

@@ -131,8 +131,8 @@ def nobody(services: Sequence[Served], name: str) -> HttpProblem:
     )
 
 
-def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole: bool) -> str:
-    """The name of the requested model. `whole`: the body has been read to its end.
+def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, complete: bool) -> str:
+    """The name of the requested model. `complete`: the body has been read to its end.
 
     A body may have images before the name. If the project has only one model, the name isn't needed. Raises
     HttpProblem.
@@ -140,9 +140,9 @@ def wanted(services: Sequence[Served], call: ModelCall, head: BodyFields, whole:
     if name := head.found.get("model"):
         return name
     there = names(services)
-    if not whole and len(there) == 1:
+    if not complete and len(there) == 1:
         return there[0]
-    if not whole:
+    if not complete:
         size = f"{MOST // 1024**2} MB, or {PARTS} parts," if call.form else f"{MOST // 1024**2} MB"
         hint = "put it first, or use the service's own URL"
         text = f"The first {size} of the body don't say which `model` is asked for: {hint}."
@@ -171,7 +171,7 @@ def target(service: Served, path: str) -> str:
     return f"/{prefix.strip('/')}/{path}" if prefix.strip("/") else f"/{path}"
 
 
-def made(beginning: bytes) -> str:
+def response_id(beginning: bytes) -> str:
     """The id of a stored response, read from the beginning of its JSON or its events; empty if there is none."""
     found = _MADE.search(beginning)
     return found[1].decode(errors="replace") if found else ""

@@ -52,18 +52,18 @@ class PacedReader:
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._loop, self._feed, self._hold, self._clock = loop, feed, hold, clock
-        self._rest, self._size = b"", SLICE
+        self._unread, self._size = b"", SLICE
         self._after: Callable[[], None] | None = None
         self._over = False
 
     @property
     def waiting(self) -> bool:
         """Whether received bytes wait for their turn."""
-        return bool(self._rest)
+        return bool(self._unread)
 
     def received(self, data: bytes) -> None:
-        if self._rest:
-            self._rest += data  # it had been received before reading was paused
+        if self._unread:
+            self._unread += data  # it had been received before reading was paused
         elif len(data) <= SLICE:
             self._feed(data)
         else:
@@ -71,14 +71,14 @@ class PacedReader:
 
     def afterwards(self, action: Callable[[], None]) -> None:
         """Call `action` once all received bytes are processed; at once if they are."""
-        if self._rest:
+        if self._unread:
             self._after = action
         else:
             action()
 
     def drop(self) -> None:
         """Discard the waiting bytes, and stop."""
-        self._rest, self._over = b"", True
+        self._unread, self._over = b"", True
 
     def _turn(self, data: bytes) -> None:
         at, took, begun = 0, 0.0, self._clock()
@@ -93,15 +93,15 @@ class PacedReader:
             took += 0.0 if quick else now - begun
             begun = now
             if took >= TURN and at < len(data):
-                self._rest = data[at:]
+                self._unread = data[at:]
                 self._hold(True)
                 self._loop.call_at(next_turn(self._loop, took), self._go_on)
                 return
 
     def _go_on(self) -> None:
-        data, self._rest = self._rest, b""
+        data, self._unread = self._unread, b""
         self._turn(data)
-        if self._rest or self._over:
+        if self._unread or self._over:
             return
         self._hold(False)
         if self._after is not None:

@@ -41,11 +41,11 @@ class HttpProblem(Exception):
         return json.dumps({"detail": [{"msg": self.message, "code": self.code}]}).encode()
 
 
-def of_openai(service: Served | None, rest: bytes) -> bool:
+def of_openai(service: Served | None, path: bytes) -> bool:
     """Whether the client of this request expects OpenAI's error format."""
-    if rest.startswith(OPENAI):
+    if path.startswith(OPENAI):
         return True
-    return service is not None and service.model is not None and rest.startswith(service.model.prefix.encode() + b"/")
+    return service is not None and service.model is not None and path.startswith(service.model.prefix.encode() + b"/")
 
 
 def no_host() -> HttpProblem:

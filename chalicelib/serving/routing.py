@@ -20,12 +20,12 @@ _ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
 
 
 class ServicePath(NamedTuple):
-    """A service by its names, and the path: `whole` as it was sent, `rest` without the service's prefix."""
+    """A service by its names, and the path: `full_path` as it was sent, `path` without the service's prefix."""
 
     project: str
     run: str
-    whole: bytes
-    rest: bytes
+    full_path: bytes
+    path: bytes
     prefix: str = ""  # empty for a host of its own
 
 
@@ -33,7 +33,7 @@ NOWHERE = ServicePath("", "", b"/", b"/")  # under the prefix of services, but n
 
 
 def by_path(path: bytes) -> ServicePath | None:
-    """The service of a path; None if it isn't one of a service. An empty `rest`: only the final slash is missing."""
+    """The service of a path; None if it isn't one of a service. An empty `path`: only the final slash is missing."""
     if not path.startswith(PREFIX):
         return None
     found = _NAMED.fullmatch(path)

@@ -63,7 +63,7 @@ class Upstream(asyncio.Protocol):
         HttpProblem, or the error that stopped the body."""
         self._bodiless = method == "HEAD"  # the response itself doesn't show that
         self.status, self.raw_headers = 0, []
-        self._headed = self._whole = self._keep_alive = False
+        self._headed = self._complete = self._keep_alive = False
         self._head_bytes = self._size = 0  # bytes of headers since the last part of a body; buffered bytes of the body
         self._parts: list[bytes] = []
         self._failure = None
@@ -90,17 +90,17 @@ class Upstream(asyncio.Protocol):
     @property
     def has_body(self) -> bool:
         """Whether some of the body, or its end, has arrived."""
-        return self._whole or bool(self._parts)
+        return self._complete or bool(self._parts)
 
     @property
     def ended(self) -> bool:
         """Whether the whole body has been returned by `part`."""
-        return self._whole and not self._parts
+        return self._complete and not self._parts
 
     async def part(self) -> bytes:
         """The next bytes of the body; none at its end. Raises AnswerCutShort."""
         while not self._parts:
-            if self._whole:
+            if self._complete:
                 return b""
             if self._failure is not None:
                 raise AnswerCutShort from self._failure
@@ -139,7 +139,7 @@ class Upstream(asyncio.Protocol):
 
     def _fail(self, failure: Exception) -> None:
         self._keep_alive = False
-        if not self._whole and self._failure is None:
+        if not self._complete and self._failure is None:
             self._failure = failure
         self._wake()
 
@@ -208,7 +208,7 @@ class Upstream(asyncio.Protocol):
         if self._parser is None:
             return
         if exc is None and self._headed and self._failure is None and not self._sized():
-            self._whole = True  # the end of the connection is the end of the body
+            self._complete = True  # the end of the connection is the end of the body
         self._fail(Unanswered(problems.unanswered()))
 
     def _sized(self) -> bool:
@@ -218,7 +218,7 @@ class Upstream(asyncio.Protocol):
     # --- what the parser calls ----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._whole:
+        if self._complete:
             raise ValueError("more than was asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -247,7 +247,7 @@ class Upstream(asyncio.Protocol):
     def on_message_complete(self) -> None:
         assert self._parser is not None
         if self._headed:
-            self._whole, self._keep_alive = True, self._parser.should_keep_alive()
+            self._complete, self._keep_alive = True, self._parser.should_keep_alive()
 
 
 class Upstreams:

@@ -40,7 +40,7 @@ class UpgradeAnswer:
     status: int = 0
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
-    whole: bool = False
+    complete: bool = False
 
     # called by the parser
 
@@ -53,7 +53,7 @@ class UpgradeAnswer:
             raise ValueError("too long for a refusal")
 
     def on_message_complete(self) -> None:
-        self.whole = True
+        self.complete = True
 
 
 class WebSocketTunnel(asyncio.Protocol):
@@ -96,11 +96,11 @@ class WebSocketTunnel(asyncio.Protocol):
                 raise ValueError("too long")
         except httptools.HttpParserUpgrade as upgrade:
             self._early = data[upgrade.args[0] :]
-            self._answer.whole = True
+            self._answer.complete = True
         except (httptools.HttpParserError, ValueError):
             self._fail()
             return
-        if self._answer.whole:
+        if self._answer.complete:
             self._answer.status = self._parser.get_status_code()
             self._answered.set_result(self._answer)
 

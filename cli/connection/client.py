@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
+from chalicelib.domain.loopback import is_loopback
 from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, NotSupported, Refused
 from cli.screen.problems import problems_in
 
@@ -44,15 +45,7 @@ def dial(parts: SplitResult) -> http.client.HTTPConnection:
 
 def in_clear(url: str) -> str:
     """A warning if requests to this server aren't encrypted on their way to another machine; else empty."""
-    import ipaddress
-
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    try:
-        here = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        here = host == "localhost"
-    if parts.scheme == "https" or here:
+    if urlsplit(url).scheme == "https" or is_loopback(url):
         return ""
     return f"{url} isn't https: your token can be read on its way. Ask the server's operator for an https address."
 

@@ -34,7 +34,7 @@ from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, InvalidCredentials, Throttled
 from chalicelib.planning.kernel.purchases import Bought, Create, NotBought
-from chalicelib.planning.volumes.volumes import CreateVolume, VolumeNotMade
+from chalicelib.planning.volumes.volumes import CreateVolume, VolumeNotCreated
 from chalicelib.runtime.accounts import StoredAccounts, providers
 from chalicelib.store import nouns
 from chalicelib.store.port import Page, Store
@@ -391,7 +391,7 @@ def test_a_volume_is_not_created_with_a_backend_that_was_just_deleted(desk: Desk
     volume = d.volume("data", backend="aws", status=VolumeStatus.submitted, act_until=until, handle=None)
     desk.save(volume.with_(version=0, project_id=desk.project.id))
     outcome = VolumeEffects(elsewhere.here).create(CreateVolume(volume.unit, "aws", until, desk.project.id))
-    assert isinstance(outcome, VolumeNotMade) and "isn't configured" in outcome.message
+    assert isinstance(outcome, VolumeNotCreated) and "isn't configured" in outcome.message
 
 
 def test_what_was_ordered_just_before_takes_a_deletion_back(desk: Desk) -> None:

@@ -29,7 +29,7 @@ def never() -> Backend:
 
 def test_each_project_has_its_own() -> None:
     ours, theirs = cloud(), cloud()
-    accounts = Accounts([Account.made(ours, OURS), Account.made(theirs, THEIRS)])
+    accounts = Accounts([Account.of(ours, OURS), Account.of(theirs, THEIRS)])
     assert accounts.of(OURS, "nimbus") is ours
     assert accounts.of(THEIRS, "nimbus") is theirs
     assert [account.backend for account in accounts.accounts(OURS)] == [ours]
@@ -122,7 +122,7 @@ def test_only_what_was_made_is_closed() -> None:
         def close(self) -> None:
             closed.append(self.facts.name)
 
-    accounts = Accounts([Account.made(Closing(lambda: 0), OURS), Account(NIMBUS, never, OURS)])
+    accounts = Accounts([Account.of(Closing(lambda: 0), OURS), Account(NIMBUS, never, OURS)])
     accounts.of(OURS, FACTS.name)
     accounts.close()
     assert closed == [FACTS.name]

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.launch import LocalLauncher
-from chalicelib.backends.simulated.loops import GIB, LoopDrives
+from chalicelib.backends.simulated.loops import GIB, LoopDevices
 from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
@@ -30,8 +30,8 @@ needs_loops = pytest.mark.skipif(not ready(), reason="needs root, loop devices a
 
 
 @pytest.fixture
-def drives(tmp_path: Path) -> Iterator[LoopDrives]:
-    found = LoopDrives(tmp_path / "images")
+def devices(tmp_path: Path) -> Iterator[LoopDevices]:
+    found = LoopDevices(tmp_path / "images")
     yield found
     for image in (tmp_path / "images").glob("*.img"):
         found.unplug(image.stem, pulled=True)
@@ -42,51 +42,51 @@ def attached(image: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_volume_is_a_sparse_file(drives: LoopDrives, tmp_path: Path) -> None:
-    drives.make("vol-1", 50)
+def test_a_volume_is_a_sparse_file(devices: LoopDevices, tmp_path: Path) -> None:
+    devices.make("vol-1", 50)
     image = tmp_path / "images" / "vol-1.img"
     assert image.stat().st_size == 50 * GIB and image.stat().st_blocks * 512 < GIB
     assert image.stat().st_mode & 0o077 == 0
     image.write_bytes(b"kept")
-    drives.make("vol-1", 50)
+    devices.make("vol-1", 50)
     assert image.read_bytes() == b"kept"
-    drives.drop("vol-1")
-    drives.drop("vol-1")
+    devices.drop("vol-1")
+    devices.drop("vol-1")
     assert not image.exists()
 
 
 @needs_loops
-def test_it_is_a_loop_device_while_it_is_plugged_in(drives: LoopDrives) -> None:
-    drives.make("vol-1", 1)
-    device = drives.plug("vol-1", read_only=False)
+def test_it_is_a_loop_device_while_it_is_plugged_in(devices: LoopDevices) -> None:
+    devices.make("vol-1", 1)
+    device = devices.plug("vol-1", read_only=False)
     [loop] = attached(device.backing_file)
     assert Path(f"/sys/block/{Path(loop).name}/loop/backing_file").read_text().strip() == device.backing_file
-    assert drives.plug("vol-1", read_only=False) == device and attached(device.backing_file) == [loop]
-    until("nobody to look at it", lambda: drives.unplug("vol-1", pulled=False))
-    assert drives.unplug("vol-1", pulled=False)
+    assert devices.plug("vol-1", read_only=False) == device and attached(device.backing_file) == [loop]
+    until("nobody to look at it", lambda: devices.unplug("vol-1", pulled=False))
+    assert devices.unplug("vol-1", pulled=False)
     assert attached(device.backing_file) == []
 
 
 @needs_loops
-def test_a_mounted_one_stays_until_it_isnt(drives: LoopDrives, tmp_path: Path) -> None:
-    drives.make("vol-1", 1)
-    [loop] = attached(drives.plug("vol-1", read_only=False).backing_file)
+def test_a_mounted_one_stays_until_it_isnt(devices: LoopDevices, tmp_path: Path) -> None:
+    devices.make("vol-1", 1)
+    [loop] = attached(devices.plug("vol-1", read_only=False).backing_file)
     subprocess.run(["mkfs.ext4", "-q", loop], check=True)
     place = tmp_path / "mnt"
     place.mkdir()
     subprocess.run(["mount", loop, place], check=True)
     try:
-        assert not drives.unplug("vol-1", pulled=False)
+        assert not devices.unplug("vol-1", pulled=False)
     finally:
         subprocess.run(["umount", place], check=True)
-    until("it to go", lambda: drives.unplug("vol-1", pulled=False))
+    until("it to go", lambda: devices.unplug("vol-1", pulled=False))
 
 
 @needs_loops
-def test_a_machine_that_ends_leaves_what_is_on_its_volumes(drives: LoopDrives, tmp_path: Path) -> None:
+def test_a_machine_that_ends_leaves_what_is_on_its_volumes(devices: LoopDevices, tmp_path: Path) -> None:
     """Its folder is deleted, but not through a mount."""
-    drives.make("vol-1", 1)
-    [loop] = attached(drives.plug("vol-1", read_only=False).backing_file)
+    devices.make("vol-1", 1)
+    [loop] = attached(devices.plug("vol-1", read_only=False).backing_file)
     subprocess.run(["mkfs.ext4", "-q", loop], check=True)
     place, kept = tmp_path / "machines" / "vm-1" / "with blanks", tmp_path / "kept"
     place.mkdir(parents=True)
@@ -104,9 +104,9 @@ def test_a_machine_that_ends_leaves_what_is_on_its_volumes(drives: LoopDrives, t
 
 @needs_loops
 def test_what_a_killed_machine_had_mounted_is_unmounted_and_free_for_the_next(
-    drives: LoopDrives, tmp_path: Path
+    devices: LoopDevices, tmp_path: Path
 ) -> None:
-    cloud = FakeCloud(lambda: 10_000_000_000, drives=drives)
+    cloud = FakeCloud(lambda: 10_000_000_000, devices=devices)
     offer = next(offer for offer in cloud.offers() if offer.region == "sim-west")
     volume = cloud.create_volume(volume_request("sim-west"))
     wanted = offer.with_(availability_zones=("sim-west-a",))
@@ -128,12 +128,12 @@ def test_what_a_killed_machine_had_mounted_is_unmounted_and_free_for_the_next(
 
 
 @needs_loops
-def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: LoopDrives, tmp_path: Path) -> None:
+def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(devices: LoopDevices, tmp_path: Path) -> None:
     at = [1_000_000_000]
 
     def cloud() -> FakeCloud:
         shelves = [FolderResources(tmp_path / name) for name in ("resources", "volumes")]
-        return FakeCloud(lambda: at[0], store=shelves[0], volumes=shelves[1], drives=drives, facts=FACTS)
+        return FakeCloud(lambda: at[0], store=shelves[0], volumes=shelves[1], devices=devices, facts=FACTS)
 
     first = cloud()
     offer = next(offer for offer in first.offers() if offer.region == "sim-west")
@@ -143,7 +143,7 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: L
     disk = first.describe_volume(volume)
     [(_, device)] = disk.attached_to
     assert device is not None and len(attached(device.backing_file)) == 1
-    drives.unplug(volume.id, pulled=False)  # as when this computer goes down
+    devices.unplug(volume.id, pulled=False)  # as when this computer goes down
     again = cloud()
     again.resume()
     assert len(attached(device.backing_file)) == 1
@@ -156,9 +156,9 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: L
 
 
 @needs_loops
-def test_nothing_can_write_one_that_is_attached_to_be_read(drives: LoopDrives) -> None:
-    drives.make("vol-1", 1)
-    device = drives.plug("vol-1", read_only=True)
+def test_nothing_can_write_one_that_is_attached_to_be_read(devices: LoopDevices) -> None:
+    devices.make("vol-1", 1)
+    device = devices.plug("vol-1", read_only=True)
     [loop] = attached(device.backing_file)
     assert device.read_only and Path(f"/sys/block/{Path(loop).name}/ro").read_text() == "1\n"
 
@@ -175,39 +175,39 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("refused")
-def test_data_in_a_file_are_never_hidden_by_a_folder(drives: LoopDrives, tmp_path: Path) -> None:
-    drives.make("vol-1", 1)
+def test_data_in_a_file_are_never_hidden_by_a_folder(devices: LoopDevices, tmp_path: Path) -> None:
+    devices.make("vol-1", 1)
     (tmp_path / "images" / "vol-1.img").write_bytes(b"precious" * 4096)
     with pytest.raises(Unfit, match=r"this computer refuses them: losetup: no permission\. Start the server as root"):
-        drives.plug("vol-1", read_only=False)
+        devices.plug("vol-1", read_only=False)
 
 
 @pytest.mark.usefixtures("refused")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts folders")
 def test_where_there_are_no_loop_devices_a_volume_is_a_folder_and_says_so(
-    drives: LoopDrives, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    devices: LoopDevices, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drives.make("vol-1", 1)
-    device = drives.plug("vol-1", read_only=False)
+    devices.make("vol-1", 1)
+    device = devices.plug("vol-1", read_only=False)
     folder, place = Path(device.folder), tmp_path / "mnt"
     assert folder == tmp_path / "images" / "vol-1.folder" and device.backing_file == ""
     assert "vol-1 is a folder" in caplog.text and "losetup: no permission" in caplog.text
     (folder / "file").write_text("kept")
     monkeypatch.undo()  # loop devices work again, but its data are in the folder
-    assert drives.plug("vol-1", read_only=False) == device
+    assert devices.plug("vol-1", read_only=False) == device
     place.mkdir()
     subprocess.run(["mount", "--bind", folder, place], check=True)
-    assert not drives.unplug("vol-1", pulled=False), "a machine still has it"
-    assert drives.unplug("vol-1", pulled=True) and not place.is_mount()
+    assert not devices.unplug("vol-1", pulled=False), "a machine still has it"
+    assert devices.unplug("vol-1", pulled=True) and not place.is_mount()
     assert (folder / "file").read_text() == "kept"
-    drives.drop("vol-1")
+    devices.drop("vol-1")
     assert not list((tmp_path / "images").iterdir())
 
 
-def test_without_losetup_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drives: LoopDrives) -> None:
-    drives.make("vol-1", 1)
+def test_without_losetup_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: LoopDevices) -> None:
+    devices.make("vol-1", 1)
     (tmp_path / "images" / "vol-1.img").write_bytes(b"precious" * 4096)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unfit, match="need loop devices, and losetup failed"):
-        drives.plug("vol-1", read_only=False)
+        devices.plug("vol-1", read_only=False)
     monkeypatch.undo()

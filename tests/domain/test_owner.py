@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from chalicelib.domain.ids import derive
-from chalicelib.domain.owner import EPOCHS, LONGEST, OwnedKind, Owner, from_name, from_tags, is_ours, mark, read
+from chalicelib.domain.owner import EPOCHS, LONGEST, OwnedKind, Owner, from_name, from_tags, mark, read, same_install
 from chalicelib.errors import Bug
 
 IDS = st.uuids().map(str)
@@ -46,7 +46,7 @@ def test_tags_are_read_back(owner: Owner) -> None:
 def test_a_name_fits_every_provider_and_is_read_back_whole(owner: Owner) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9-]*", owner.name) and len(owner.name) <= LONGEST
     assert from_name(owner.name) == known_by_name(owner) == read({}, owner.name)
-    assert is_ours(mark(owner.install), owner.install)
+    assert same_install(mark(owner.install), owner.install)
 
 
 @given(owners(), owners())
@@ -76,7 +76,7 @@ def test_the_extremes_have_names(extreme: uuid.UUID, epoch: int) -> None:
 @example("i" + "0" * 59 + "\n")
 def test_foreign_names_are_not_ours(name: str) -> None:
     found = from_name(name)
-    assert found is None or not is_ours(found.install, INSTALL)
+    assert found is None or not same_install(found.install, INSTALL)
 
 
 @given(st.from_regex(r"\A[ivg][0-9a-z]{59}\Z"))
@@ -114,8 +114,8 @@ def test_foreign_tags_are_nobodys(tags: dict[str, str]) -> None:
 
 def test_another_install_is_not_this_one() -> None:
     other = derive("there", "install")
-    assert is_ours(INSTALL, INSTALL) and is_ours(mark(INSTALL), INSTALL)
-    assert not is_ours(other, INSTALL) and not is_ours(mark(other), INSTALL) and not is_ours("", INSTALL)
+    assert same_install(INSTALL, INSTALL) and same_install(mark(INSTALL), INSTALL)
+    assert not same_install(other, INSTALL) and not same_install(mark(other), INSTALL) and not same_install("", INSTALL)
 
 
 def test_tags_count_before_the_name() -> None:

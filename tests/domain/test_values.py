@@ -9,7 +9,7 @@ from chalicelib.domain.instances import Claim
 from chalicelib.domain.noun import Value
 from chalicelib.domain.offers import Resources
 
-MADE = [
+VALUES = [
     (Target, {"name": "train", "type": "run", "id": "1"}),
     (Claim, {"blocks": (0, 1), "run_id": "r", "job_id": "j"}),
     (Trade, {"act": "bought", "price": 1.5, "backend": "b", "region": "r", "type": "t", "cpus": 2, "memory_mib": 1}),
@@ -17,20 +17,20 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "fields"), MADE)
-def test_what_is_made_is_what_validation_makes(kind: type[Value], fields: dict[str, object]) -> None:
-    made, validated = kind.made(**fields), kind(**fields)
-    assert made == validated
-    assert hash(made) == hash(validated)
-    assert repr(made) == repr(validated)
-    assert made.model_dump_json() == validated.model_dump_json()
+@pytest.mark.parametrize(("kind", "fields"), VALUES)
+def test_an_unvalidated_value_equals_a_validated_one(kind: type[Value], fields: dict[str, object]) -> None:
+    plain, validated = kind.unvalidated(**fields), kind(**fields)
+    assert plain == validated
+    assert hash(plain) == hash(validated)
+    assert repr(plain) == repr(validated)
+    assert plain.model_dump_json() == validated.model_dump_json()
 
 
 def test_a_field_that_is_unknown_or_missing_is_named() -> None:
     with pytest.raises(TypeError, match="Target can't be made: nmae is unknown or missing"):
-        Target.made(type="run", id="1", name="train", nmae="typo")
+        Target.unvalidated(type="run", id="1", name="train", nmae="typo")
     with pytest.raises(TypeError, match="Target can't be made: name is unknown or missing"):
-        Target.made(type="run", id="1")
+        Target.unvalidated(type="run", id="1")
 
 
 def test_a_copy_differs_in_what_was_changed_only() -> None:

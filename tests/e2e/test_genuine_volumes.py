@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.simulated.cloud import FakeCloud
-from chalicelib.backends.simulated.loops import LoopDrives
+from chalicelib.backends.simulated.loops import LoopDevices
 from chalicelib.backends.simulated.state import FolderResources
 from tests.e2e.peer import Peer
 from tests.harness.server import Server, until
@@ -74,8 +74,10 @@ def test_a_disk_that_is_a_volume_isnt_registered_again(peer: Peer, server: Serve
 
 def test_a_disk_of_somebody_else_is_registered_and_left_as_it_is(peer: Peer, server: Server) -> None:
     (cloud,) = server.home.rglob("fake-cloud")
-    shelf, drives = FolderResources(cloud / "volumes"), LoopDrives(cloud / "images")
-    FakeCloud(lambda: 0, volumes=shelf, drives=drives).disks.add("vol-theirs", "sim-east", size_gib=7, projects="main")
+    shelf, devices = FolderResources(cloud / "volumes"), LoopDevices(cloud / "images")
+    FakeCloud(lambda: 0, volumes=shelf, devices=devices).disks.add(
+        "vol-theirs", "sim-east", size_gib=7, projects="main"
+    )
     text = "type: volume\nname: theirs\nbackend: aws\nregion: sim-east\nvolume_id: vol-theirs\n"
     peer.run("apply", "-y", "-f", write(peer, text))
     made = volumes(server)["theirs"]

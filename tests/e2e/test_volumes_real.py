@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.simulated.loops import LoopDrives
+from chalicelib.backends.simulated.loops import LoopDevices
 from tests.backends.test_loops_real import ready
 from tests.harness.server import HttpError, Server, until
 
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         one.close()
         for image in home.rglob("*.img"):  # of a test that failed
-            LoopDrives(image.parent).unplug(image.stem, pulled=True)
+            LoopDevices(image.parent).unplug(image.stem, pulled=True)
 
 
 def volume(server: Server) -> Any:

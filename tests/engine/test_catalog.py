@@ -102,7 +102,7 @@ def cloud(place: Engine, script: Script) -> Backend:
 
 @pytest.fixture
 def backends(cloud: Backend) -> Accounts:
-    return Accounts([Account.made(cloud)])
+    return Accounts([Account.of(cloud)])
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Ac
 
 def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
-    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog = Sold(blobs, place, Accounts([Account.of(seller, PROJECT)]))
     seller.terms = OfferTerms(prices="prices.csv, 2026-11-20")
     catalog.refresh_all()
     assert catalog.ages(PROJECT)["nimbus"].prices == "prices.csv, 2026-11-20"
@@ -171,8 +171,8 @@ ASKED = ("bazaar", REQUEST.key)
 
 def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(place: Engine, blobs: Blobs) -> None:
     stall = Stall()
-    market = Account.made(stall, PROJECT)
-    catalog = Sold(blobs, place, Accounts([market, Account.made(Seller(1.0), PROJECT)]))
+    market = Account.of(stall, PROJECT)
+    catalog = Sold(blobs, place, Accounts([market, Account.of(Seller(1.0), PROJECT)]))
     catalog.refresh_all()
     assert len(catalog.book(PROJECT)) == 3 and catalog.book(PROJECT).live == ("bazaar",)
     assert set(catalog.ages(PROJECT)) == {"nimbus"} and not catalog.awaited()
@@ -188,7 +188,7 @@ def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(plac
 
 
 def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine, blobs: Blobs) -> None:
-    market = Account.made(Stall(), PROJECT)
+    market = Account.of(Stall(), PROJECT)
     catalog = Sold(blobs, place, Accounts([market]))
     for number in range(PAGE + 7):
         blobs.put(f"catalog/{market.key}/answers/{number}.json", b"{}")
@@ -207,7 +207,7 @@ def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine
 
 def test_an_account_that_becomes_a_market_leaves_no_list(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
-    before = Account.made(seller, PROJECT)
+    before = Account.of(seller, PROJECT)
     Sold(blobs, place, Accounts([before])).refresh_all()
     assert blobs.kept
     market = Account(NIMBUS.with_(live_offers=True), lambda: seller, PROJECT)
@@ -218,7 +218,7 @@ def test_an_account_that_becomes_a_market_leaves_no_list(place: Engine, blobs: B
 
 
 def test_a_market_is_never_due_and_its_answers_set_no_schedule(place: Engine, blobs: Blobs) -> None:
-    market, listed = Account.made(Stall(), PROJECT), Account.made(Seller(1.0), PROJECT)
+    market, listed = Account.of(Stall(), PROJECT), Account.of(Seller(1.0), PROJECT)
     assert Sold(blobs, place, Accounts([market, listed])).due(MINUTE) == [listed.key]
 
 
@@ -232,7 +232,7 @@ def test_an_answer_that_took_long_replaces_none_that_was_asked_for_later(place: 
                 self.price = 3.0
             return super().offers_for(request)
 
-    market = Account.made(Slow(), PROJECT)
+    market = Account.of(Slow(), PROJECT)
     catalog = Sold(blobs, place, Accounts([market]))
     catalog.ask(market, REQUEST)
     kept = catalog.answers(PROJECT, [ASKED])[ASKED]
@@ -247,7 +247,7 @@ def test_an_account_is_due_before_its_offers_outlive_what_its_facts_say(place: E
             super().__init__(1.0)
             self.facts = Brief.facts
 
-    slow, brief = Account.made(Seller(1.0), PROJECT), Account.made(Brief(), PROJECT)
+    slow, brief = Account.of(Seller(1.0), PROJECT), Account.of(Brief(), PROJECT)
     catalog = Sold(blobs, place, Accounts([slow, brief]))
     every = [slow.key, brief.key]
     assert sorted(catalog.due(MINUTE)) == sorted(every), "nobody has asked them"
@@ -331,7 +331,7 @@ def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: B
 
 
 def test_offers_are_awaited_until_the_first_answer_and_read_soon_after_it(place: Engine, blobs: Blobs) -> None:
-    backends = Accounts([Account.made(Seller(1.0), PROJECT)])
+    backends = Accounts([Account.of(Seller(1.0), PROJECT)])
     reader = Sold(blobs, place, backends)
     assert reader.book(PROJECT).awaited == ("nimbus",)
     Sold(blobs, place, backends).refresh_all()
@@ -352,7 +352,7 @@ def test_who_failed_is_asked_again_soon_if_that_may_help(
     place: Engine, blobs: Blobs, error: Exception, awaited: bool
 ) -> None:
     seller = Seller(1.0)
-    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog = Sold(blobs, place, Accounts([Account.of(seller, PROJECT)]))
     seller.error = error
     catalog.refresh_all()
     assert (catalog.book(PROJECT).awaited == ("nimbus",), len(catalog.awaited())) == (awaited, awaited)
@@ -364,7 +364,7 @@ def test_who_failed_is_asked_again_soon_if_that_may_help(
 
 def test_an_account_with_older_offers_is_not_awaited(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
-    catalog = Sold(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog = Sold(blobs, place, Accounts([Account.of(seller, PROJECT)]))
     catalog.refresh_all()
     seller.error = Transient("no answer")
     catalog.refresh_all()
@@ -375,7 +375,7 @@ def test_an_account_with_older_offers_is_not_awaited(place: Engine, blobs: Blobs
 
 
 def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None:
-    backends = Accounts([Account.made(Seller(1.0), PROJECT), Account.made(Seller(2.0), OTHER)])
+    backends = Accounts([Account.of(Seller(1.0), PROJECT), Account.of(Seller(2.0), OTHER)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [2.0] * 3)
@@ -385,7 +385,7 @@ def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None
 @pytest.mark.parametrize("error", [Transient("a bad minute"), ZeroDivisionError("a bug")])
 def test_a_failing_account_is_nobody_elses_business(place: Engine, blobs: Blobs, error: Exception) -> None:
     ours, theirs = Seller(1.0), Seller(2.0)
-    catalog = Sold(blobs, place, Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)]))
+    catalog = Sold(blobs, place, Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)]))
     catalog.refresh_all()
     before, place.at = place.at, place.at + HOUR
     ours.error, ours.price, theirs.price = error, 3.0, 4.0
@@ -407,7 +407,7 @@ def test_an_account_that_cannot_be_opened_says_why(place: Engine, blobs: Blobs) 
 
 def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
     ours, theirs = Seller(1.0), Seller(2.0)
-    backends = Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
+    backends = Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
     before = {name: body for name, body in blobs.kept.items() if OTHER in name}
@@ -420,7 +420,7 @@ def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
 
 def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine, blobs: Blobs, cloud: Backend) -> None:
     ours, theirs = Seller(0.001), Seller(99.0)
-    backends = Accounts([Account.made(cloud), Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
+    backends = Accounts([Account.of(cloud), Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
     blobs.reads.clear()
@@ -434,7 +434,7 @@ def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine
 
 
 def test_the_book_says_how_old_its_oldest_offers_are(place: Engine, blobs: Blobs, cloud: Backend) -> None:
-    backends = Accounts([Account.made(cloud), Account.made(Seller(1.0), PROJECT)])
+    backends = Accounts([Account.of(cloud), Account.of(Seller(1.0), PROJECT)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
     before, place.at = place.at, place.at + HOUR

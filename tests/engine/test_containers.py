@@ -45,7 +45,7 @@ class Plane:
         self.image_command: tuple[str, ...] | BackendError = ("/entry", "a b")
         self.looked_up: list[tuple[str, RegistryLogin | None, str]] = []
         self.cloud = FakeCloud(self.now, script=self.script, facts=FACTS.with_(containers=True))
-        self.accounts = Accounts([Account.made(self.cloud)])
+        self.accounts = Accounts([Account.of(self.cloud)])
         self.rig = Rig.at(folder, backends=self.accounts)
         world = self.rig.world
         catalog = StoredCatalog(world.plane.blobs, world.clock, self.accounts)

@@ -81,7 +81,7 @@ class Bench:
             self.logged_as.append(f"instance/{ids()['instance_id']}")
             return decide_outcome(snapshot, outcome)
 
-        return self.executing(Account.made(backend), kinds=KINDS.deciding("instance", conclude=noted))
+        return self.executing(Account.of(backend), kinds=KINDS.deciding("instance", conclude=noted))
 
     def executing(self, *accounts: Account, kinds: Kinds = KINDS) -> Executor:
         place, backends = self.place, Accounts(accounts)
@@ -533,7 +533,7 @@ def test_an_instance_is_bought_seen_and_ended_at_its_projects_account_alone(benc
             raise AssertionError(f"{name} of another project's account was used")
 
     others = Account(facts_of(FakeCloud), lambda: Forbidden(bench.place.now), "another-project")
-    executor = bench.executing(others, Account.made(bench.cloud, bench.first.project_id))
+    executor = bench.executing(others, Account.of(bench.cloud, bench.first.project_id))
     executor.execute(bench.effect)
     assert len(bench.cloud.machines()) == 1
     bench.place.at += 20 * SECOND

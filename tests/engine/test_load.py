@@ -118,7 +118,7 @@ def test_only_a_replica_that_reaches_others_is_bound_to_the_fleet_where_they_are
     place.save(b.job(run, replica=1, replica_group="0", **there))
     waits = place.again(waits).with_(replica_group="0")
     (queued,) = loader(place).queue(b.PROJECT, [waits], (), place.at).queue
-    assert queued.wants.fleet_id == (host.fleet_id if bound else None)
+    assert queued.requirements.fleet_id == (host.fleet_id if bound else None)
 
 
 def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:

@@ -56,7 +56,7 @@ def stack(tmp_path: Path) -> Any:
 
 def test_a_schedule_that_fires_twice_sends_each_account_once(stack: Stack) -> None:
     clouds = [FakeCloud(stack.rig.world.clock.now) for _ in range(3)]
-    backends = Accounts([Account.made(cloud, f"p{number}") for number, cloud in enumerate(clouds)])
+    backends = Accounts([Account.of(cloud, f"p{number}") for number, cloud in enumerate(clouds)])
     object.__setattr__(stack.root.ports, "backends", backends)
     fires = stack.fires("sweep")
     done = [sweep_orphans.handler(fires, None, stack.root)["accounts"] for _ in range(2)]
@@ -70,7 +70,7 @@ def test_a_schedule_that_fires_twice_sends_each_account_once(stack: Stack) -> No
 def test_no_account_is_always_the_last(stack: Stack) -> None:
     """A turn may be cut off, if there are very many."""
     cloud = FakeCloud(stack.rig.world.clock.now)
-    backends = Accounts([Account.made(cloud, f"p{number}") for number in range(7)])
+    backends = Accounts([Account.of(cloud, f"p{number}") for number in range(7)])
     object.__setattr__(stack.root.ports, "backends", backends)
     last = set[str]()
     for _ in range(7):

@@ -46,5 +46,5 @@ def test_nobody_expects_a_report_of_a_machine_that_has_ended() -> None:
 
 def test_a_pass_is_due_all_the_same_in_case_nobody_watches() -> None:
     presence = Presence(instance_id="i", project_id="p", seen_until=MINUTE)
-    assert presence.look_at == MINUTE + 1
-    assert presence.with_(watched=True).look_at == MINUTE + 6 * HOUR
+    assert presence.check_at == MINUTE + 1
+    assert presence.with_(watched=True).check_at == MINUTE + 6 * HOUR

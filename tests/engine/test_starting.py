@@ -363,7 +363,7 @@ def test_how_far_a_start_is_follows_from_the_gang(found: Gang, first: Instance |
         assert (now.name if now else None) == at
     snapshot = RunSnapshot(b.NOW, RUN, b.run_spec(), (), (), instances, {}, gangs=(found,))
     for name in STAGES if found.status is not GangStatus.undone else ():
-        over = start_answer(snapshot, GangStart.of(found), StepCall(name)).made is not None
+        over = start_answer(snapshot, GangStart.of(found), StepCall(name)).created is not None
         assert over == (at is None or STAGES.index(name) < STAGES.index(at))
 
 

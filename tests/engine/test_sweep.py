@@ -46,7 +46,7 @@ class Scene:
         self.store: Store = self.place.store
         self.script = Script(end=0)
         self.cloud = clouds[0] if clouds else FakeCloud(self.place.now, script=self.script)
-        self.accounts = Accounts([Account.made(self.cloud)])
+        self.accounts = Accounts([Account.of(self.cloud)])
         for number, project_id in enumerate((PROJECT, derive("test", "project", 2))):
             project = Project(id=project_id, name=f"project-{number}", owner_id="u", created_at=self.place.at)
             pointer = nouns.pointer(keys.project_name(project.name), project.id)
@@ -331,7 +331,7 @@ def of_two(script: Script | None = None) -> tuple[Scene, FakeCloud]:
     place = Engine.in_memory(backends=accounts(FACTS))
     ours, theirs = FakeCloud(place.now, script=script or Script(end=0)), FakeCloud(place.now, script=Script(end=0))
     scene = Scene(ours, place=place)
-    scene.accounts = Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
+    scene.accounts = Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
     return scene, theirs
 
 

@@ -49,7 +49,7 @@ def test_the_zone_is_recorded_before_it_is_tried_and_is_the_next_calls_first() -
     )
     instance = b.machine(0, status=InstanceStatus.pending, offer=offer, act_until=until, handles=()).with_(version=0)
     store.commit([nouns.put(instance)])
-    buying = Purchases(EffectContext(store, Clock(), Accounts([Account.made(cloud)]), "install", b"k" * 32))
+    buying = Purchases(EffectContext(store, Clock(), Accounts([Account.of(cloud)]), "install", b"k" * 32))
     effect = Create(f"instance/{instance.id}", offer.backend, until, instance.project_id)
     assert isinstance(buying.create(effect), NotBought)
     assert cloud.seen is not None and (cloud.seen.trying, cloud.seen.handles) == ("sim-east-b", ())

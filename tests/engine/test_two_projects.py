@@ -55,7 +55,7 @@ class Projects:
         self.main, self.other = self.rig.project, self.rig.another_project("other")
         self.rig.another_project("third")
         self.clouds = {self.main.id: Nimbus(self.clock.now, 2.0), self.other.id: Nimbus(self.clock.now, 3.0)}
-        self.accounts = Accounts(Account.made(cloud, project_id) for project_id, cloud in self.clouds.items())
+        self.accounts = Accounts(Account.of(cloud, project_id) for project_id, cloud in self.clouds.items())
         self.catalog = StoredCatalog(world.plane.blobs, self.clock, self.accounts)
         for account in self.accounts.accounts():
             self.catalog.refresh(account.key)
@@ -131,7 +131,7 @@ def test_a_machine_is_bought_at_its_projects_account_by_that_accounts_facts(proj
 
 def test_what_is_taken_out_of_one_project_is_still_there_for_the_other(projects: Projects) -> None:
     main, other = projects.order(projects.main, "ours"), projects.order(projects.other, "theirs")
-    accounts = Accounts([Account.made(projects.clouds[projects.other.id], projects.other.id)])
+    accounts = Accounts([Account.of(projects.clouds[projects.other.id], projects.other.id)])
     projects.executor = projects.executing(accounts)
     projects.clock.pass_(10 * 60)  # neither agent was ever heard
     projects.work()

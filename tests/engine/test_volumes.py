@@ -26,7 +26,7 @@ from chalicelib.planning.volumes.volumes import (
     DescribeVolume,
     DiskSeen,
     RegisterVolume,
-    VolumeNotMade,
+    VolumeNotCreated,
 )
 from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
@@ -312,7 +312,7 @@ def test_projects_with_keys_of_their_own_may_have_one_account(stage: Stage, uniq
     facts = FACTS.with_(name="aws", unique_volumes=unique)
     clouds = [FakeCloud(stage.place.now, script=stage.script, facts=facts) for _ in range(2)]
     stage.backends = Accounts(
-        Account.made(cloud, project.id) for cloud, project in zip(clouds, (stage.project, elsewhere), strict=True)
+        Account.of(cloud, project.id) for cloud, project in zip(clouds, (stage.project, elsewhere), strict=True)
     )
     object.__setattr__(stage.place.plane, "backends", stage.backends)
     for cloud in clouds:
@@ -336,7 +336,7 @@ def test_of_two_registrations_at_once_one_succeeds(stage: Stage) -> None:
     asked = [RegisterVolume(each.unit, each.backend, until, each.project_id) for each in both]
     first, second, again = (effects.register(effect) for effect in (*asked, asked[0]))
     assert isinstance(first, DiskSeen) and isinstance(again, DiskSeen)
-    assert isinstance(second, VolumeNotMade)
+    assert isinstance(second, VolumeNotCreated)
     assert (second.error, second.message) == ("Unfit", "Volume vol-shared is the volume first already.")
 
 

@@ -75,7 +75,7 @@ class Market:
         clock, aws = Clock(), Lambda()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         cloud = FakeCloud(clock.now, script=Script(faults=[Fault("create", "InsufficientCapacity", times=1_000)]))
-        backends = Accounts([Account.made(cloud)])
+        backends = Accounts([Account.of(cloud)])
 
         def process() -> Root:
             chain = EventChain(longest)

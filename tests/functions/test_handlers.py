@@ -74,7 +74,7 @@ class Stack:
         hints: list[str] = []
         asked = Asked()
         work = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, EventChain())
-        backends = Accounts([Account.made(FakeCloud(clock.now))])
+        backends = Accounts([Account.of(FakeCloud(clock.now))])
         root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=work, account_work=work))
         _, project = first_start(root.plane, ADMIN)
         rig = Rig(World(root.plane, clock, folder), project)
@@ -217,7 +217,7 @@ def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> Non
 
 def test_a_refresh_that_leaves_jobs_without_first_offers_is_one_for_lambda_to_repeat(stack: Stack) -> None:
     script = Script(faults=[Fault("offers", "Transient", times=2)])
-    backends = Accounts([Account.made(FakeCloud(stack.rig.world.clock.now, script=script))])
+    backends = Accounts([Account.of(FakeCloud(stack.rig.world.clock.now, script=script))])
     root = Root(replace(stack.root.ports, backends=backends))
     event = {"refresh": f"{FACTS.name}-all"}
     for _ in range(2):

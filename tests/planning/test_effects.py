@@ -24,7 +24,7 @@ from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.requirements import Wants, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.matching.requirements import JobRequirements, fleet_query, merged_fleet, requirements_of
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.endings import grace_of
 from chalicelib.planning.volumes.mounts import named_volumes
@@ -64,12 +64,12 @@ class Seen:
         return first_replicas(self.nodes, first_scales(self.spec.configuration))
 
     @property
-    def wants(self) -> Wants:
-        return wants_of(self.spec, self.job)
+    def requirements(self) -> JobRequirements:
+        return requirements_of(self.spec, self.job)
 
     @property
     def query(self) -> Query:
-        return self.wants.query
+        return self.requirements.query
 
     @property
     def needs(self) -> Any:
@@ -88,13 +88,13 @@ class Seen:
     def takes(self) -> list[bool]:
         """Which of three hosts the run may take."""
         hosts = [b.host(num, b.fleet("lab"), hostname=f"h{num}") for num in range(3)]
-        return [selects(self.wants.instances, host, "lab") for host in hosts]
+        return [selects(self.requirements.instances, host, "lab") for host in hosts]
 
     @property
     def borrows(self) -> list[bool]:
         """Which of two hosts of another project's fleet."""
         hosts = [b.host(num, b.fleet("lab")) for num in range(2)]
-        return [selects(self.wants.instances, host, "their/lab") for host in hosts]
+        return [selects(self.requirements.instances, host, "their/lab") for host in hosts]
 
     @property
     def bought(self) -> Any:
@@ -154,9 +154,9 @@ PARAMS: dict[str, Case] = {
     "retry": (True, lambda s: s.job.retry.duration, 3600),
     "max_duration": ("2h", lambda s: s.task["max_duration"], 7200),
     "stop_duration": ("1m", lambda s: grace_of(s.job), 60 * b.SECOND),
-    "creation_policy": ("reuse", lambda s: s.wants.reuse_only, True),
-    "fleets.name": (["gpus"], lambda s: s.wants.fleets, ("gpus",)),
-    "fleets.project": (["lab/gpus"], lambda s: s.wants.fleets, ("lab/gpus",)),
+    "creation_policy": ("reuse", lambda s: s.requirements.reuse_only, True),
+    "fleets.name": (["gpus"], lambda s: s.requirements.fleets, ("gpus",)),
+    "fleets.project": (["lab/gpus"], lambda s: s.requirements.fleets, ("lab/gpus",)),
     "instances.name": (["lab-1"], lambda s: s.takes, [False, True, False]),
     "instances.hostname": ([{"hostname": "h2"}], lambda s: s.takes, [False, False, True]),
     "instances.fleet.name": ([{"fleet": "lab", "instance": 0}], lambda s: s.takes, [True, False, False]),
@@ -192,7 +192,7 @@ CONFIGURATION: dict[str, Case] = {
         )
         for name, (value, look, want) in {
             "replicas": (2, lambda s: [job.replica_group for job in s.first], ["0", "0", "1"]),
-            "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", ("image",))),
+            "image": ("ubuntu", lambda s: (s.task["image"], s.requirements.container), ("ubuntu", ("image",))),
             "python": ("3.11", lambda s: [job.image_name for job in s.nodes], ["base:3.11", "base:3.12"]),
             "nvcc": (True, lambda s: [job.image_name for job in s.nodes], ["devel:3.12", "base:3.12"]),
             "docker": (
@@ -208,7 +208,7 @@ CONFIGURATION: dict[str, Case] = {
     "groups.ports": ([GROUP, {**GROUP, "ports": [80]}], lambda s: [len(job.app_specs) for job in s.nodes], [0, 1]),
     "type": ("task", lambda s: s.job.jobs_per_replica, 1),
     "name": ("other", lambda s: s.effective.configuration.name, "other"),
-    "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", ("image",))),
+    "image": ("ubuntu", lambda s: (s.task["image"], s.requirements.container), ("ubuntu", ("image",))),
     "user": ("1000:users", lambda s: (s.task["user"]["uid"], s.task["user"]["groupname"]), (1000, "users")),
     "privileged": (True, lambda s: (s.task["privileged"], s.task["runtime"]), (True, "docker")),
     "docker": (

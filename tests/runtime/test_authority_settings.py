@@ -22,7 +22,7 @@ KEY = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
 def test_lets_encrypt_is_asked_unless_another_is_set() -> None:
     assert server_settings({}).authority == authority_in("") == AuthoritySettings()
-    assert AuthoritySettings().made() == Acme(LETS_ENCRYPT)
+    assert AuthoritySettings().build() == Acme(LETS_ENCRYPT)
 
 
 def test_another_is_set_alike_for_both_roots(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_another_is_set_alike_for_both_roots(tmp_path: Path) -> None:
     assert found == authority_in(
         json.dumps({"server": DIRECTORY_URL, "ca": ca, "eab_kid": "kid-1", "eab_hmac_key": KEY})
     )
-    assert found.made() == Acme(DIRECTORY_URL, ca, "kid-1", KEY)
+    assert found.build() == Acme(DIRECTORY_URL, ca, "kid-1", KEY)
     assert KEY not in repr(found)
 
 

@@ -160,7 +160,7 @@ def test_the_path_goes_under_the_models_prefix(prefix: str, path: str) -> None:
 def test_a_response_is_asked_of_the_replica_that_made_it() -> None:
     makers, there = Makers(), [service("a", replicas=3)]
     answer = b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_7","object":"response"'
-    makers.remember(models.made(answer), models.Maker("p", "id-of-a", "job-1"))
+    makers.remember(models.response_id(answer), models.Maker("p", "id-of-a", "job-1"))
     found, job = makers.replica(there, "p", "resp_7")
     assert (found.run_name, job) == ("a", "job-1")
     with pytest.raises(HttpProblem, match="is gone"):

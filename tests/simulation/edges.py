@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol
 
 from chalicelib.backends.simulated.cloud import FakeCloud
-from chalicelib.backends.simulated.script import Call, Fault, Script, When
+from chalicelib.backends.simulated.script import Call, Fault, FaultPoint, Script
 from chalicelib.backends.spi import (
     CreateRequest,
     CreateResult,
@@ -104,7 +104,7 @@ class ShakyScript(Script):
 
     world: World
 
-    def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
+    def fault(self, call: Call, when: FaultPoint, *, region: str = "", type: str = "") -> Exception | None:
         if scripted := super().fault(call, when, region=region, type=type):
             return scripted
         world = self.world

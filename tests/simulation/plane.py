@@ -261,7 +261,7 @@ class Site:
     @property
     def backends(self) -> Accounts:
         """The configuration for a process that starts now."""
-        return Accounts([Account.made(self.backend)] if self.configured else [])
+        return Accounts([Account.of(self.backend)] if self.configured else [])
 
     def deploy(self) -> None:
         """Another version of the plane, or another configuration: every process restarts."""

@@ -27,7 +27,7 @@ from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Again, Reader, has_room
-from chalicelib.engine.sweep import Listed, Sweeper
+from chalicelib.engine.sweep import OwnedResource, Sweeper
 from chalicelib.planning.gateways.certificates import decide_certificate
 from chalicelib.planning.gateways.gateway_machines import as_fleet
 from chalicelib.planning.gateways.gateways import decide_gateway
@@ -230,7 +230,7 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 
 class _Greedy(Sweeper):
-    def _view(self, account: Account) -> AccountSweep[Listed]:
+    def _view(self, account: Account) -> AccountSweep[OwnedResource]:
         class Ours:
             facts = account.facts
 
@@ -238,7 +238,7 @@ class _Greedy(Sweeper):
             def list_owned() -> Sequence[Owned]:
                 return [replace(owned, install=INSTALL) for owned in account.backend.list_owned()]
 
-        return super()._view(Account.made(Ours()))  # type: ignore[arg-type]
+        return super()._view(Account.of(Ours()))  # type: ignore[arg-type]
 
 
 class _Blind(Sweeper):

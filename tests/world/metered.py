@@ -306,7 +306,7 @@ class MeteredSite(Site):
 
     def open_account(self) -> None:
         """As somebody configures it."""
-        self.backends.now = Accounts([Account.made(self.cloud)])
+        self.backends.now = Accounts([Account.of(self.cloud)])
         self._api.ports.account_work.refresh(self.backends.accounts()[0].key)
 
     def _function(self) -> Root:

@@ -21,7 +21,7 @@ from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import Wants, wants_of
+from chalicelib.planning.matching.requirements import JobRequirements, requirements_of
 from chalicelib.planning.placing.plan_offers import with_sites
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.planning.volumes.sites import Volumes
@@ -72,10 +72,10 @@ def job_spec(spec: RunSpec) -> JobSpec:
     return job_specs(spec, images=Images())[0]
 
 
-def wants(spec: RunSpec, job: JobSpec | None = None, volumes: Volumes | None = None) -> Wants:
+def requirements(spec: RunSpec, job: JobSpec | None = None, volumes: Volumes | None = None) -> JobRequirements:
     """What the first job of the run requires of a place."""
     job = job or job_spec(spec)
-    found = wants_of(spec, job)
+    found = requirements_of(spec, job)
     return found if volumes is None else with_sites(found, job, volumes)
 
 

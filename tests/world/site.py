@@ -79,7 +79,7 @@ class Site:
 
     def _here(self, root: Root, **ports: Any) -> Root:
         """The same root with this site's cloud, and with ids that are the same in every run."""
-        backends = Accounts([Account.made(self.cloud)])
+        backends = Accounts([Account.of(self.cloud)])
         return Root(replace(root.ports, backends=backends, random_id=self._id, random_token=self._id, **ports))
 
     def _id(self) -> str:

@@ -60,7 +60,7 @@ class Stage:
         self.lost: Callable[[Effect], bool] = lambda effect: False  # effects that nobody executes
 
     def configure(self, *clouds: Any) -> None:
-        self.backends = Accounts([Account.made(cloud) for cloud in clouds])
+        self.backends = Accounts([Account.of(cloud) for cloud in clouds])
         object.__setattr__(self.place.plane, "backends", self.backends)
 
     @property

@@ -57,14 +57,14 @@ def place(folder: str, job: str) -> str:
 def listening(path: str, group: int) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    made = socket.socket(socket.AF_UNIX)
-    made.bind(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
     os.chmod(path, 0o660)
     if group >= 0:
         os.chown(path, -1, group)
-    made.listen(BACKLOG)
-    made.setblocking(False)
-    return made
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
 
 
 class RequestedStream:

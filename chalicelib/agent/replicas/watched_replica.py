@@ -42,8 +42,8 @@ class WatchedPort:
         if not address or pid is None:
             return ""
         try:
-            with socket.create_connection((address, self.port), 1.0) as made:
-                return address if networks.has_connection(pid, made.getsockname()) else ""
+            with socket.create_connection((address, self.port), 1.0) as connection:
+                return address if networks.has_connection(pid, connection.getsockname()) else ""
         except OSError:  # the replica listens on its loopback only, or its network isn't reachable
             return ""
 

@@ -86,8 +86,8 @@ def apply(call: Call) -> Any:
     body = call.parse(ApplyGatewayBody)
     current = body.plan.current_resource
     seen = None if body.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
-    made = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen)
-    return _shown(call, made)
+    gateway = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen)
+    return _shown(call, gateway)
 
 
 def create(call: Call) -> Any:

@@ -36,8 +36,8 @@ class LeftBody(RequestBody):
 
 def create(call: Call) -> Any:
     body = call.parse(CreateJoinBody)
-    made = joins.create(call.plane, call.actor, call.tenant, body.name, body.expires_in, role=call.role)
-    return {**_json(call, made.join), "command": made.command}
+    created = joins.create(call.plane, call.actor, call.tenant, body.name, body.expires_in, role=call.role)
+    return {**_json(call, created.join), "command": created.command}
 
 
 def list_joins(call: Call) -> Any:

@@ -94,8 +94,8 @@ def _listed(call: Call, found: Sequence[Project]) -> list[dict[str, Any]]:
 def create(call: Call) -> Any:
     body = call.parse(CreateProjectBody)
     _no_templates(body.templates_repo)
-    made = projects.create_project(call.plane, call.actor, body.project_name, is_public=body.is_public)
-    return _seen(call, made)
+    project = projects.create_project(call.plane, call.actor, body.project_name, is_public=body.is_public)
+    return _seen(call, project)
 
 
 def delete(call: Call) -> None:

@@ -19,5 +19,5 @@ class CreateTokenBody(RequestBody):
 
 def create_token(call: Call) -> Any:
     body = call.parse(CreateTokenBody)
-    made = service_tokens.issue(call.plane, call.actor, call.tenant, body.run_name or "", body.expires_in)
-    return {"token": made.token, "expires_at": iso(made.ends_at), "run_name": made.run_name or None}
+    issued = service_tokens.issue(call.plane, call.actor, call.tenant, body.run_name or "", body.expires_in)
+    return {"token": issued.token, "expires_at": iso(issued.ends_at), "run_name": issued.run_name or None}

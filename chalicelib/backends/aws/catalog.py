@@ -113,15 +113,15 @@ class AwsCatalog:
         )
         types = {each["InstanceType"]: each for each in listed if self._wanted(each)}
         reserved = reservations(self._clients, region)
-        others = self._others(region, {each["InstanceType"] for each in reserved}.difference(types))
-        if not types and not others:
+        only_reserved = self._only_reserved(region, {each["InstanceType"] for each in reserved}.difference(types))
+        if not types and not only_reserved:
             return Region(region, {}, {}, {}, {})
         spot = [name for name, body in types.items() if "spot" in body.get("SupportedUsageClasses", ())]
         prices = self._prices.spot(region, sorted(spot)) if spot else {}
         zones = self._zones(region, sorted(types)) if types else {}
-        return Region(region, types, zones, prices, quotas(self._clients, region), reserved, others)
+        return Region(region, types, zones, prices, quotas(self._clients, region), reserved, only_reserved)
 
-    def _others(self, region: str, names: Collection[str]) -> Mapping[str, Body]:
+    def _only_reserved(self, region: str, names: Collection[str]) -> Mapping[str, Body]:
         """Types that are offered here only through a reservation."""
         if not names:
             return {}
@@ -159,7 +159,7 @@ class AwsCatalog:
             return False
         if "GpuInfo" not in body:
             return named or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))
-        if not all(_whole(name, gpu) and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
+        if not all(_whole_gpus(name, gpu) and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
             return False
         driven = UNDRIVEN.isdisjoint(gpu["Name"] for gpu in body["GpuInfo"]["Gpus"])
         return named or (driven and not body.get("BareMetal"))
@@ -244,11 +244,11 @@ def _gpus(body: Body) -> tuple[Gpu, ...]:
     found: list[Gpu | None] = []
     for each in body.get("GpuInfo", {}).get("Gpus", ()):
         card = gpu(each["Name"], each["MemoryInfo"]["SizeInMiB"], "nvidia")
-        found += [card] * _whole(body["InstanceType"], each)
+        found += [card] * _whole_gpus(body["InstanceType"], each)
     return tuple(card for card in found if card is not None)
 
 
-def _whole(type_name: str, gpu: Body) -> int:
+def _whole_gpus(type_name: str, gpu: Body) -> int:
     """How many whole ones; 0: shares of one. AWS counts none where a type has shares, and says in newer answers how
     large these are."""
     share = float(gpu.get("GpuPartitionSize", 1.0))

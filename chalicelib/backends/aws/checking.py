@@ -114,11 +114,11 @@ def _rehearsed(context: _CheckContext, region: str, operation: str, params: Mapp
 
 def _unending(context: _CheckContext, region: str, ending: Ending) -> BackendError | None:
     """Of what there is."""
-    ours = filters(tag_key="dstack-install")
+    owned = filters(tag_key="dstack-install")
     if ending.key == "Reservations":
-        ours += filters(instance_state_name=ALIVE)
+        owned += filters(instance_state_name=ALIVE)
     try:
-        listed = context.clients.call("ec2", region, ending.listing, Filters=ours)[ending.key]
+        listed = context.clients.call("ec2", region, ending.listing, Filters=owned)[ending.key]
     except MissingPermission:
         return None  # which is found without this
     bodies = [body for each in listed for body in each.get("Instances", [each])]

@@ -33,7 +33,7 @@ class Clients:
         self._creds, self._endpoint = creds, endpoint
         self._new_session = session or self._logged_in
         self._session: Any = None
-        self._made: dict[tuple[str, str], Any] = {}
+        self._open: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
 
     def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:
@@ -65,13 +65,13 @@ class Clients:
 
     def close(self) -> None:
         with self._lock:
-            made, self._made = self._made, {}
-        for client in made.values():
+            clients, self._open = self._open, {}
+        for client in clients.values():
             client.close()
 
     def _client(self, service: str, region: str) -> Any:
         with self._lock:  # a session can create only one client at a time
-            client = self._made.get((service, region))
+            client = self._open.get((service, region))
             if client is None:
                 from botocore.config import Config
 
@@ -84,7 +84,7 @@ class Clients:
                     max_pool_connections=POOL,
                 )
                 client = self._session.client(service, region_name=region, endpoint_url=self._endpoint, config=config)
-                self._made[service, region] = client
+                self._open[service, region] = client
             return client
 
     def _logged_in(self) -> Any:

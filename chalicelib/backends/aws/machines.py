@@ -136,10 +136,10 @@ class Machines:
         """Allocates the address. AWS accepts no token here, so a lost response may leave a second one; its tag releases
         it."""
         region = request.offer.region
-        ours = self._clients.call(
+        existing = self._clients.call(
             "ec2", region, "describe_addresses", Filters=tag_filters({REQUEST_TAG: request.token})
         )
-        for address in sorted(ours["Addresses"], key=lambda each: str(each["AllocationId"])):
+        for address in sorted(existing["Addresses"], key=lambda each: str(each["AllocationId"])):
             return dict(address)
         tags = launch.owner_tags(request, self._settings)
         return self._clients.call(
@@ -316,13 +316,13 @@ class Machines:
     def _owned(self, region: str, instance_id: str | None) -> Iterator[Owned]:
         """Disks and network cards are deleted with their machine, so only those that were left behind are listed."""
         if instance_id is None:
-            ours = filters(tag_key="dstack-instance")
+            by_tag = filters(tag_key="dstack-instance")
         else:
-            ours = tag_filters({"dstack-instance": instance_id})
-        idle = [*ours, *filters(status="available")]
-        for body in self._instances(region, [*ours, *filters(instance_state_name=[*ALIVE, "shutting-down"])]):
+            by_tag = tag_filters({"dstack-instance": instance_id})
+        idle = [*by_tag, *filters(status="available")]
+        for body in self._instances(region, [*by_tag, *filters(instance_state_name=[*ALIVE, "shutting-down"])]):
             yield from owned(_vm(body, region), tags_of(body))
-        for body in self._clients.call("ec2", region, "describe_addresses", Filters=ours)["Addresses"]:
+        for body in self._clients.call("ec2", region, "describe_addresses", Filters=by_tag)["Addresses"]:
             yield from owned(_address(body, region), tags_of(body))
         for body in self._clients.pages("ec2", region, "describe_volumes", "Volumes", Filters=idle, MaxResults=PAGE):
             yield from owned(Handle(kind="disk", id=body["VolumeId"], data={"region": region}), tags_of(body))

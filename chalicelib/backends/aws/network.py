@@ -39,7 +39,7 @@ class Networks:
         self._networks: LookupCache[Network] = LookupCache(now)
         self._groups: LookupCache[str] = LookupCache(now)
         self._now = now
-        self._made: dict[str, Micros] = {}  # groups, and when
+        self._created: dict[str, Micros] = {}  # groups, and when
 
     def of(self, region: str) -> Network:
         """Raises Unfit if the region has no VPC, or none with a subnet that fits."""
@@ -141,7 +141,7 @@ class Networks:
         group = self._find_group(region, vpc, group_name=name)
         if group is None:
             try:
-                made = self._clients.call(
+                created = self._clients.call(
                     "ec2",
                     region,
                     "create_security_group",
@@ -150,8 +150,8 @@ class Networks:
                     VpcId=vpc,
                     TagSpecifications=tagged(["security-group"], {**tags, "Name": name, "dstack-install": install}),
                 )
-                group = {"GroupId": made["GroupId"]}
-                self._made[made["GroupId"]] = self._now()
+                group = {"GroupId": created["GroupId"]}
+                self._created[created["GroupId"]] = self._now()
             except AlreadyThere as error:
                 group = self._find_group(region, vpc, group_name=name)
                 if group is None:
@@ -182,8 +182,8 @@ class Networks:
             if error.provider_code != "InvalidPermission.Duplicate":
                 raise
         except (Gone, MissingPermission) as error:
-            made = self._made.get(group["GroupId"])
-            if made is None or self._now() - made >= SHOWS:
+            created_at = self._created.get(group["GroupId"])
+            if created_at is None or self._now() - created_at >= SHOWS:
                 raise
             text = f"AWS doesn't know {group['GroupId']} in {region} everywhere yet, or not its tags: {error}"
             raise Transient(text) from error

@@ -74,15 +74,15 @@ class AwsVolumes:
 
     def create(self, request: VolumeRequest) -> Handle:
         region = request.region
-        ours = [*tag_filters({REQUEST_TAG: request.token}), *filters(status=["creating", "available", "in-use"])]
-        for body in self._listed(region, ours):
+        existing = [*tag_filters({REQUEST_TAG: request.token}), *filters(status=["creating", "available", "in-use"])]
+        for body in self._listed(region, existing):
             return _handle(body, region)
         subnets = self._networks.of(region).subnets
         zone = request.zone or min(subnets)
         if zone not in subnets:
             raise Unfit(f"No machine could have a volume in {zone}: the VPC in {region} has no subnet there.")
         tags = {"Name": request.name, **all_tags(request, self._config.tags)}
-        made = self._clients.call(
+        created = self._clients.call(
             "ec2",
             region,
             "create_volume",
@@ -92,7 +92,7 @@ class AwsVolumes:
             ClientToken=hashlib.sha256(request.token.encode()).hexdigest(),
             TagSpecifications=tagged(["volume"], tags),
         )
-        return _handle(made, region)
+        return _handle(created, region)
 
     def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         enabled = self._clients.call("ec2", self._regions[0], "describe_regions")["Regions"]
@@ -175,13 +175,13 @@ class AwsVolumes:
             self._clients.call("ec2", self._region(handle), "delete_volume", VolumeId=handle.id)
 
     def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
-        ours = filters(tag_key="dstack-volume") if volume_id is None else tag_filters({"dstack-volume": volume_id})
+        by_tag = filters(tag_key="dstack-volume") if volume_id is None else tag_filters({"dstack-volume": volume_id})
         regions = (region,) if region else self._regions
-        for found in everywhere(regions, lambda region: list(self._owned(region, ours))):
+        for found in everywhere(regions, lambda region: list(self._owned(region, by_tag))):
             yield from found
 
-    def _owned(self, region: str, ours: list[dict[str, object]]) -> Iterator[OwnedVolume]:
-        for body in self._listed(region, ours):
+    def _owned(self, region: str, by_tag: list[dict[str, object]]) -> Iterator[OwnedVolume]:
+        for body in self._listed(region, by_tag):
             yield from owned_volume(_handle(body, region), tags_of(body))
 
     def _listed(self, region: str, wanted: list[dict[str, object]]) -> Iterator[Body]:

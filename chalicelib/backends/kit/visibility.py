@@ -20,8 +20,8 @@ def stamp(at: datetime) -> str:
 
 def is_fresh(handle: Handle, now: Micros, lag: Micros) -> bool:
     """Is it so new that the provider may not list it yet?"""
-    made = handle.data.get(CREATED)
-    return made is not None and now - from_iso(made) < lag
+    created = handle.data.get(CREATED)
+    return created is not None and now - from_iso(created) < lag
 
 
 def check_settled(missing: Iterable[Handle], now: Micros, lag: Micros, provider: str) -> None:

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from chalicelib.backends.kit.owners import owned, owned_group
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.simulated import WIRE_NAME, catalog
-from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
-from chalicelib.backends.simulated.script import Call, Script, When
+from chalicelib.backends.simulated.disks import Disks, NoDevices, VolumeDevices, machine_of
+from chalicelib.backends.simulated.script import Call, FaultPoint, Script
 from chalicelib.backends.simulated.state import MemoryResources, ResourceStore
 from chalicelib.backends.spi import (
     Container,
@@ -109,7 +109,7 @@ class FakeCloud:
         store: ResourceStore | None = None,
         launcher: Launcher | None = None,
         volumes: ResourceStore | None = None,
-        drives: Drives | None = None,
+        devices: VolumeDevices | None = None,
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
         hostname: str = "",
@@ -126,7 +126,7 @@ class FakeCloud:
         self.disks = Disks(
             now,
             volumes or MemoryResources(),
-            drives or NoDrives(),
+            devices or NoDevices(),
             read_script,
             partial(FakeCloud._zone_of, self),
             by_token=facts.idempotent_create,
@@ -169,16 +169,16 @@ class FakeCloud:
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         """Creates everything that it can before it yields the first result."""
         self._maybe_fail("create", "before")
-        made: list[CreateResult] = []
+        results: list[CreateResult] = []
         for request in requests:
             try:
                 making = self.create(request)  # what it yields is kept, even if it fails afterwards
                 while (handle := next(making, None)) is not None:
-                    made.append(CreateResult(request.token, handle))
+                    results.append(CreateResult(request.token, handle))
             except BackendError as error:
-                made.append(CreateResult(request.token, error=error))
+                results.append(CreateResult(request.token, error=error))
         self._maybe_fail("create", "after")
-        yield from made
+        yield from results
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
         self._maybe_fail("describe", "before")
@@ -334,7 +334,7 @@ class FakeCloud:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _maybe_fail(self, call: Call, when: When, *, region: str = "", type: str = "") -> None:
+    def _maybe_fail(self, call: Call, when: FaultPoint, *, region: str = "", type: str = "") -> None:
         error = self._script().fault(call, when, region=region, type=type)
         if error is not None:
             raise error

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.simulated import catalog
-from chalicelib.backends.simulated.script import Call, Script, When
+from chalicelib.backends.simulated.script import Call, FaultPoint, Script
 from chalicelib.backends.simulated.state import ResourceStore
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
@@ -25,7 +25,7 @@ from chalicelib.errors import Gone, InsufficientCapacity, InUse, QuotaExceeded, 
 Body = dict[str, Any]
 
 
-class Drives(Protocol):
+class VolumeDevices(Protocol):
     """The volumes' drives on this computer."""
 
     def make(self, volume_id: str, size_gib: int) -> None:
@@ -43,7 +43,7 @@ class Drives(Protocol):
         """Deletes the drive. Does nothing if there is none."""
 
 
-class NoDrives:
+class NoDevices:
     """Volumes that exist only in the cloud's state."""
 
     def make(self, volume_id: str, size_gib: int) -> None:
@@ -64,7 +64,7 @@ class Disks:
         self,
         now: Callable[[], Micros],
         store: ResourceStore,
-        drives: Drives,
+        devices: VolumeDevices,
         script: Callable[[], Script],
         zone_of: Callable[[str], str | None],
         *,
@@ -72,7 +72,7 @@ class Disks:
     ) -> None:
         """`zone_of`: a machine's zone; None if there is no such machine. `by_token`: does the token find at once what
         an earlier call created, or only the name, which is delayed?"""
-        self._now, self._store, self._drives, self._script = now, store, drives, script
+        self._now, self._store, self._devices, self._script = now, store, devices, script
         self._zone_of, self._by_token = zone_of, by_token
         self._lock = threading.RLock()
         self._count = 0
@@ -82,8 +82,8 @@ class Disks:
     def create(self, request: VolumeRequest) -> Handle:
         self._maybe_fail("create_volume", "before", request.region)
         with self._lock:
-            body = self._adopt(request) or self._made(request)
-            self._drives.make(body["id"], body["size_gib"])
+            body = self._adopt(request) or self._create(request)
+            self._devices.make(body["id"], body["size_gib"])
         self._maybe_fail("create_volume", "after", request.region)
         return _handle(body)
 
@@ -119,7 +119,7 @@ class Disks:
                 raise InUse(f"Volume {body['id']} is {self._described(body).state}.")
             known = body["attached"].get(machine_id)
             if (known is None or known["until"] is not None) and not script.take("lies"):
-                device = self._drives.plug(body["id"], read_only=read_only)
+                device = self._devices.plug(body["id"], read_only=read_only)
                 since = self._now() + script.attach
                 plugged = {"device": device.model_dump(), "since": since, "until": None}
                 self._store.put(body["id"], {**body, "attached": {**body["attached"], machine_id: plugged}})
@@ -171,23 +171,23 @@ class Disks:
         tags = ((OFFERED, projects),) if projects else ()
         with self._lock:
             self._put(volume_id, VolumeRequest("", volume_id, tags, region, zone, size_gib))
-            self._drives.make(volume_id, size_gib)
+            self._devices.make(volume_id, size_gib)
 
     def lose(self, volume_id: str) -> None:
         """It disappears without notice."""
         with self._lock:
-            self._drives.drop(volume_id)
+            self._devices.drop(volume_id)
             self._store.drop(volume_id)
 
     def resume(self) -> None:
         """Plugs in the drives that were plugged in when this cloud's computer went down."""
         for body in self.all():
             for each in body["attached"].values():
-                self._drives.plug(body["id"], read_only=each["device"]["read_only"])
+                self._devices.plug(body["id"], read_only=each["device"]["read_only"])
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _maybe_fail(self, call: Call, when: When, region: str = "") -> None:
+    def _maybe_fail(self, call: Call, when: FaultPoint, region: str = "") -> None:
         error = self._script().fault(call, when, region=region, type="volume")
         if error is not None:
             raise error
@@ -205,12 +205,12 @@ class Disks:
     def _aged(self, body: Body) -> Body | None:
         """The volume in its present state: without the machines that have ended or detached it."""
         if body["ends_at"] is not None and body["ends_at"] <= self._now():
-            self._drives.drop(body["id"])
+            self._devices.drop(body["id"])
             self._store.drop(body["id"])
             return None
         stays = {machine: each for machine, each in body["attached"].items() if not self._left(machine, each)}
         pulled = all(self._zone_of(machine) is None for machine in body["attached"])
-        if stays != body["attached"] and (stays or self._drives.unplug(body["id"], pulled=pulled)):
+        if stays != body["attached"] and (stays or self._devices.unplug(body["id"], pulled=pulled)):
             body = {**body, "attached": stays}
             self._store.put(body["id"], body)
         return body
@@ -229,7 +229,7 @@ class Disks:
                 return body
         return None
 
-    def _made(self, request: VolumeRequest) -> Body:
+    def _create(self, request: VolumeRequest) -> Body:
         self._count = max([self._count, *(body["number"] for body in self._store.all())]) + 1
         quota = self._script().quota.get("volume")
         if quota is not None and len(self.all()) >= quota:

@@ -8,7 +8,7 @@ from pathlib import Path
 from chalicelib.backends.simulated import WIRE_NAME
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.backends.simulated.launch import LocalLauncher
-from chalicelib.backends.simulated.loops import LoopDrives
+from chalicelib.backends.simulated.loops import LoopDevices
 from chalicelib.backends.simulated.script import Script, ScriptFile
 from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.domain.instants import SECOND, Micros
@@ -31,7 +31,7 @@ def simulated_cloud(folder: Path, launcher: Launcher, name: str, hostname: str =
         store=FolderResources(folder / "resources"),
         launcher=launcher,
         volumes=FolderResources(folder / "volumes"),
-        drives=LoopDrives(folder / "images"),
+        devices=LoopDevices(folder / "images"),
         script=script.current,
         facts=FACTS.with_(name=name),
         hostname=hostname,

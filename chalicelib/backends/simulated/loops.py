@@ -23,7 +23,7 @@ GIB = 1024**3
 PATIENCE = 20.0  # seconds for one call of losetup
 
 
-class LoopDrives:
+class LoopDevices:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()  # as the kernel names the file behind a loop device
 

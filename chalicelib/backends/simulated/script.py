@@ -35,7 +35,9 @@ Call = Literal[
     "list_volumes",
 ]
 TIMES = ("boot", "end", "lag", "ready", "attach", "detach")
-When = Literal["before", "between", "after"]  # before any effect; after the first resource; after all, the reply lost
+FaultPoint = Literal[
+    "before", "between", "after"
+]  # before any effect; after the first resource; after all, the reply lost
 
 FAULTS = (
     "InsufficientCapacity",
@@ -56,7 +58,7 @@ class Fault:
 
     call: Call
     error: str
-    when: When = "before"
+    when: FaultPoint = "before"
     times: int = 1
     region: str = ""  # empty: any
     type: str = ""
@@ -94,7 +96,7 @@ class Script:
     bad_images: list[str] = field(default_factory=list)  # that can't be pulled, where containers are sold
     faults: list[Fault] = field(default_factory=list)
 
-    def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
+    def fault(self, call: Call, when: FaultPoint, *, region: str = "", type: str = "") -> Exception | None:
         """The error to fail with at this point, if any. The call counts as one use of it."""
         for fault in self.faults:
             fits = fault.call == call and fault.when == when and fault.times > 0

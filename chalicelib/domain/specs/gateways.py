@@ -143,9 +143,9 @@ class GatewayConfiguration(Spec):
             yield "exclusive", "without a certificate there is no https", "remove `https_port`", "https_port"
         if kind == "lets-encrypt" and not self.public_ip:
             yield "exclusive", "Let's Encrypt must reach the gateway", "remove `public_ip`", "public_ip"
-        provider_kept = self.certificate if isinstance(self.certificate, ProviderGatewayCertificate) else None
-        if provider_kept and provider_kept.BACKEND not in ("", self.backend):
-            why = f"`{kind}` is a certificate of {provider_kept.OWNER}"
+        managed = self.certificate if isinstance(self.certificate, ProviderGatewayCertificate) else None
+        if managed and managed.BACKEND not in ("", self.backend):
+            why = f"`{kind}` is a certificate of {managed.OWNER}"
             yield "exclusive", why, "use `lets-encrypt`", "certificate"
 
 

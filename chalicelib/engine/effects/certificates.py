@@ -19,9 +19,9 @@ from chalicelib.engine.effects.context import EffectContext, failure_fields, tra
 from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
 from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
-    CertificateMade,
+    CertificateCollected,
+    CheckOrder,
     CollectCertificate,
-    LookAtOrder,
     NotCertified,
     OrderPlaced,
     OrderSeen,
@@ -38,7 +38,7 @@ class Certificates:
     effects: ClassVar[Mapping[type[Effect], str]] = {
         PlaceOrder: "order",
         AnswerChallenge: "answer",
-        LookAtOrder: "check",
+        CheckOrder: "check",
         CollectCertificate: "collect",
     }
 
@@ -53,7 +53,7 @@ class Certificates:
             effect, lambda found: self._seen(effect, self._authority(found).answer(*self._account_and_url(found)))
         )
 
-    def check(self, effect: LookAtOrder) -> Outcome | None:
+    def check(self, effect: CheckOrder) -> Outcome | None:
         return self._step(
             effect, lambda found: self._seen(effect, self._authority(found).check(*self._account_and_url(found)))
         )
@@ -84,7 +84,7 @@ class Certificates:
         if isinstance(found, OrderState):
             return OrderSeen(certificate.unit, until, found.state, found.error)
         pair = CertificatePair(chain=found.chain, key=order.key, since=found.since, until=found.until)
-        return CertificateMade(certificate.unit, until, pair)
+        return CertificateCollected(certificate.unit, until, pair)
 
     def _step(self, effect: Effect, step: Callable[[Certificate], Outcome]) -> Outcome | None:
         certificate = nouns.find(self.here.store, Certificate, keys.certificate(effect.unit.partition("/")[2]))

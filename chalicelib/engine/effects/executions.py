@@ -29,4 +29,4 @@ def send(executions: Executions, effect: StartExecution | AnswerExecution) -> No
     elif effect.error:
         executions.fail(effect.token, effect.error, effect.message)
     else:
-        executions.succeed(effect.token, effect.made)
+        executions.succeed(effect.token, effect.created)

@@ -15,7 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, PlacementGroup
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance
-from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.errors import BackendError, Conflict, Gone, InUse, Transient
 from chalicelib.planning.kernel.plan import Effect, Outcome
@@ -102,7 +102,7 @@ class GroupEffects:
     def _request(self, group: PlacementGroup, backend: PlacementGroups) -> str:
         """Request the deletion. Returns what is left of the group."""
         handles = [group.handle] if group.handle is not None else []
-        owned = (one for one in backend.list_owned_groups() if is_ours(one.install, self.here.install_id))
+        owned = (one for one in backend.list_owned_groups() if same_install(one.install, self.here.install_id))
         handles += [one.handle for one in owned if one.group_id == group.id and one.handle not in handles]
         going = ""
         for handle in handles:

@@ -23,7 +23,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
-from chalicelib.domain.owner import CALLED, OwnedKind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
 from chalicelib.engine.effects.containers import Containers, settings
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.effects.placement_groups import of_machine
@@ -256,7 +256,7 @@ class Purchases:
         except BackendError as error:
             return NotDone(effect.unit, *failure_fields(error), instance.epoch)
         install = self.here.install_id
-        owned = [o.handle for o in listed if is_ours(o.install, install) and o.instance_id == instance.id]
+        owned = [o.handle for o in listed if same_install(o.install, install) and o.instance_id == instance.id]
         found = self.checkpoint(instance, owned, backend)
         if found is None:
             return None

@@ -16,7 +16,7 @@ from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.owner import CALLED, OFFERED, OwnedKind, Owner, is_ours
+from chalicelib.domain.owner import CALLED, OFFERED, OwnedKind, Owner, same_install
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeStatus
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
@@ -30,9 +30,9 @@ from chalicelib.planning.volumes.volumes import (
     DiskLeft,
     DiskSeen,
     RegisterVolume,
-    VolumeMade,
+    VolumeCreated,
+    VolumeNotCreated,
     VolumeNotDone,
-    VolumeNotMade,
     has_disk,
     is_disk_of,
     may_begin,
@@ -63,8 +63,8 @@ class VolumeEffects:
             with translated(volume.name):
                 handle = provider.create_volume(self.request(volume))
         except BackendError as error:
-            return VolumeNotMade(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
-        return VolumeMade(effect.unit, volume.epoch, effect.act_until, handle)
+            return VolumeNotCreated(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
+        return VolumeCreated(effect.unit, volume.epoch, effect.act_until, handle)
 
     def register(self, effect: RegisterVolume) -> Outcome | None:
         volume = self._may_begin(effect)
@@ -78,7 +78,7 @@ class VolumeEffects:
                 self._refuse_taken(volume, disk.handle, provider)
                 self._refuse_unoffered(volume, disk)
         except BackendError as error:
-            return VolumeNotMade(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
+            return VolumeNotCreated(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
 
     def _claim(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
@@ -120,7 +120,7 @@ class VolumeEffects:
             if is_disk_of(other, handle, volume.region):
                 raise _taken_error(volume, other.project_id, f"is the volume {other.name} already")
         for one in provider.list_owned_volumes():
-            if is_ours(one.install, self.here.install_id) and one.handle.id == handle.id:
+            if same_install(one.install, self.here.install_id) and one.handle.id == handle.id:
                 raise _taken_error(volume, one.project_id, "was created by this server for a volume that is gone")
 
     def _volumes_near(self, volume: Volume, provider: object) -> Iterator[Volume]:
@@ -194,7 +194,7 @@ class VolumeEffects:
             listed = list(provider.list_owned_volumes(volume.id, volume.region))
         found = {} if volume.handle is None else {volume.handle.id: volume.handle}
         for one in listed:
-            if is_ours(one.install, self.here.install_id) and one.volume_id == volume.id:
+            if same_install(one.install, self.here.install_id) and one.volume_id == volume.id:
                 found.setdefault(one.handle.id, one.handle)
         return list(found.values())
 

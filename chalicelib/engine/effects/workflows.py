@@ -32,9 +32,9 @@ class StepEffects:
         performer = self.here.performers[workflow.definition]
         try:
             with unit_context(workflow.subject), translated(f"{workflow.name}, {effect.step}"):
-                made = performer.undo(effect.step, workflow) if effect.undo else performer.do(effect.step, workflow)
+                created = performer.undo(effect.step, workflow) if effect.undo else performer.do(effect.step, workflow)
         except NotYet as waits:
             return StepWaits(effect.unit, effect.act_until, str(waits))
         except BackendError as error:
             return StepFailed(effect.unit, *failure_fields(error), effect.act_until)
-        return StepDone(effect.unit, effect.act_until, tuple(sorted((made or {}).items())))
+        return StepDone(effect.unit, effect.act_until, tuple(sorted((created or {}).items())))

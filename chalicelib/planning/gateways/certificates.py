@@ -60,7 +60,7 @@ class AnswerChallenge(Effect):
 
 
 @dataclass(frozen=True)
-class LookAtOrder(Effect):
+class CheckOrder(Effect):
     """Poll the order's status."""
 
 
@@ -86,7 +86,7 @@ class OrderSeen(Outcome):
 
 
 @dataclass(frozen=True)
-class CertificateMade(Outcome):
+class CertificateCollected(Outcome):
     act_until: Micros
     pair: CertificatePair
 
@@ -163,7 +163,7 @@ def decide_certificate(snapshot: CertificateSnapshot) -> Plan:
 def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Plan:
     """Apply the outcome of a call to the authority. One that comes too late has no consequences."""
     this = _CertificateOutcome(snapshot)
-    if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateMade | NotCertified):
+    if not isinstance(outcome, OrderPlaced | OrderSeen | CertificateCollected | NotCertified):
         raise Bug(f"{outcome} is no outcome of an effect on a certificate")
     if this.certificate.act_until != outcome.act_until or this.certificate.dropped:
         return this.plan()
@@ -171,8 +171,8 @@ def conclude_certificate(snapshot: CertificateSnapshot, outcome: Outcome) -> Pla
         this.placed(outcome.order)
     elif isinstance(outcome, OrderSeen):
         this.seen(outcome)
-    elif isinstance(outcome, CertificateMade):
-        this.made(outcome.pair)
+    elif isinstance(outcome, CertificateCollected):
+        this.collected(outcome.pair)
     else:
         this.failed(outcome)
     this.draft.wake(this.certificate.unit)  # which is due later, when the call would have been repeated
@@ -246,7 +246,7 @@ class _CertificatePass:
             self.refuse("the authority has neither issued nor refused it")
         elif self.due():
             validating = self.certificate.status is CertificateStatus.validating
-            self.act(LookAtOrder if validating else CollectCertificate)
+            self.act(CheckOrder if validating else CollectCertificate)
 
     def issued(self) -> None:
         pair = self.certificate.pair
@@ -300,7 +300,7 @@ class _CertificateOutcome(_CertificatePass):
         requested = 0 if seen.again is None else round(seen.again * SECOND)
         self.update(looks=looks + 1, act_until=None, due_at=self.now + max(pause, min(requested, TO_VALIDATE)))
 
-    def made(self, pair: CertificatePair) -> None:
+    def collected(self, pair: CertificatePair) -> None:
         if self.certificate.status is CertificateStatus.finalizing:
             self.move("issued", message="", pair=pair, failures=0, due_at=self.now, **_WITHOUT_ORDER)
             self.issued()

@@ -31,7 +31,7 @@ class AnswerExecution(Effect):
     """Send the callback with this token: how the step ended that the execution waits for."""
 
     token: str = ""
-    made: Mapping[str, str] = field(default_factory=dict)
+    created: Mapping[str, str] = field(default_factory=dict)
     error: str = ""  # empty: the step is done
     message: str = ""
 
@@ -47,9 +47,9 @@ class StepCall:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """The answer to a `StepCall`. With neither `made` nor an error, the state has to wait for its callback."""
+    """The answer to a `StepCall`. With neither `created` nor an error, the state has to wait for its callback."""
 
-    made: Mapping[str, str] | None = None
+    created: Mapping[str, str] | None = None
     error: str = ""
     message: str = ""
     settled: bool = False  # no further attempt can change the answer
@@ -64,4 +64,4 @@ def refusal(reason: str | None, message: str) -> StepAnswer:
 
 def answer_execution(effect_fields: tuple[str, str, Micros, str], token: str, answer: StepAnswer) -> AnswerExecution:
     """`effect_fields`: those of `Effect`, in order."""
-    return AnswerExecution(*effect_fields, token, answer.made or {}, answer.error, answer.message)
+    return AnswerExecution(*effect_fields, token, answer.created or {}, answer.error, answer.message)

@@ -25,7 +25,7 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
         yield step
         return
     groups: dict[str, list[Noun]] = {}
-    others: list[Noun] = []
+    ungrouped: list[Noun] = []
     of: dict[str, str] = {}  # id of a job or a machine → its group
     for noun in step.saves:
         if isinstance(noun, Job | Instance):
@@ -33,7 +33,7 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
             groups.setdefault(at, []).append(noun)
             of[noun.id] = at
         else:
-            others.append(noun)
+            ungrouped.append(noun)
     events_of: dict[str, list[Event]] = {}
     for event in step.events:
         events_of.setdefault(of.get(event.targets[0].id, ""), []).append(event)
@@ -47,4 +47,4 @@ def in_parts(step: Step, run: Run) -> Iterator[Step]:
         part = Step((*part.saves, *saves), (*part.events, *events))
         size += more
     yield part
-    yield Step(tuple(others) or (run,), tuple(events_of.get("", [])), step.effects, step.wake)
+    yield Step(tuple(ungrouped) or (run,), tuple(events_of.get("", [])), step.effects, step.wake)

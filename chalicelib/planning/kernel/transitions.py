@@ -31,7 +31,7 @@ _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running":
 
 def target(noun: Noun) -> Target:
     """The event target that stands for a noun."""
-    return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+    return Target.unvalidated(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
 def _targets(nouns: Sequence[Noun]) -> tuple[Target, ...]:
@@ -40,7 +40,7 @@ def _targets(nouns: Sequence[Noun]) -> tuple[Target, ...]:
         found.append(target(noun))
         if also := noun.parent():
             kind, id, name = also
-            found.append(Target.made(type=kind, id=id, name=name))
+            found.append(Target.unvalidated(type=kind, id=id, name=name))
     return tuple(found)
 
 
@@ -82,7 +82,7 @@ class Draft:
         first: Any = nouns[0]
         at = self.now + len(self._events)
         self._events.append(
-            Event.made(
+            Event.unvalidated(
                 id=derive(first.id, "event", first.version, at, type),
                 project_id=first.project_id,
                 at=at,

@@ -85,7 +85,7 @@ class DoStep(Effect):
 @dataclass(frozen=True)
 class StepDone(Outcome):
     attempt: Micros  # the `act_until` it was committed with
-    made: tuple[tuple[str, str], ...] = ()  # ids to store in the workflow's state
+    created: tuple[tuple[str, str], ...] = ()  # ids to store in the workflow's state
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class _WorkflowPass:
     def done(self, done: StepDone) -> None:
         type_ = EventType.step_undone if self._undoing else EventType.step_done
         self.draft.record(type_, self.workflow, detail=self._step.description)
-        state = self.workflow.state | dict(done.made)
+        state = self.workflow.state | dict(done.created)
         if self.workflow.cancelled and not self._undoing:  # the next one was never begun
             self._update(state=state)
             self.proceed()

@@ -61,7 +61,7 @@ def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
         return found
     for host in ssh.each:
         if user := host.user or ssh.user:
-            made = OnPrem(
+            found_host = OnPrem(
                 hostname=host.hostname,
                 port=host.port or ssh.port or 22,
                 user=user,
@@ -70,7 +70,7 @@ def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
                 blocks=host.blocks,
                 spec_num=spec_num,
             )
-            found[made.key] = made
+            found[found_host.key] = found_host
     return found
 
 

@@ -377,7 +377,7 @@ class InstancePass:
         if self.presence is None or not self.presence.seen_until:
             return InstanceVerdict()
         if not self.instance.unreachable:
-            return InstanceVerdict(check_at=self.presence.look_at)
+            return InstanceVerdict(check_at=self.presence.check_at)
         if not self.instance.bought:  # its agent wakes this; the due time is for lost wake-ups
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT

@@ -23,7 +23,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, Micros
-from chalicelib.domain.owner import is_ours
+from chalicelib.domain.owner import same_install
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
@@ -108,13 +108,13 @@ def strays(
 ) -> list[I]:
     """The listed resources of ours that belong to nobody. `owners`: all stored instances that they name. Until the
     provider's lag has passed, a resource of a terminated instance may be a stale entry."""
-    own = (one for one in listed if is_ours(one.install, install_id))
+    own = (one for one in listed if same_install(one.install, install_id))
     return [one for one in own if _is_stray(one, owners.get(one.instance_id), now - lag)]
 
 
 def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
     """The listed placement groups that no fleet has. `fleets`: all stored fleets that they name."""
-    own = (one for one in listed if is_ours(one.install, install_id))
+    own = (one for one in listed if same_install(one.install, install_id))
     return [one for one in own if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
 
 
@@ -122,7 +122,7 @@ def stray_volumes(
     listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
 ) -> list[V]:
     """The listed disks of ours that belong to nobody. `owners`: all stored volumes that they name."""
-    own = (one for one in listed if is_ours(one.install, install_id))
+    own = (one for one in listed if same_install(one.install, install_id))
     return [one for one in own if _is_stray_disk(one, owners.get(one.volume_id), now - lag)]
 
 

@@ -20,8 +20,8 @@ from chalicelib.planning.placing.placement_groups import DeleteGroup, GroupLeft,
 
 def earliest_check(fleet: Fleet, at: Micros | None) -> Micros | None:
     """When the next pass over the fleet is due: at this time, or earlier for a group that is being deleted."""
-    looks = [group.look_at for group in fleet.groups if group.leaving and group.look_at is not None]
-    return min([*looks, *([] if at is None else [at])], default=None)
+    checks = [group.look_at for group in fleet.groups if group.leaving and group.look_at is not None]
+    return min([*checks, *([] if at is None else [at])], default=None)
 
 
 def delete_unused_groups(fleet: Fleet, instances: Iterable[Instance], now: Micros) -> tuple[tuple[Step, ...], Fleet]:

@@ -86,11 +86,11 @@ _ANYTHING = ("*",)
 
 
 def _offered(value: Callable[[Offer], Any]) -> cached_property[Column]:
-    return cached_property(lambda stock: Column([value(offer) for offer in stock.offers], range(len(stock.offers))))
+    return cached_property(lambda index: Column([value(offer) for offer in index.offers], range(len(index.offers))))
 
 
 def _measured(what: str) -> cached_property[Column]:
-    return cached_property(lambda stock: Column([getattr(has, what) for has in stock.measures], stock.kinds))
+    return cached_property(lambda index: Column([getattr(has, what) for has in index.measures], index.kinds))
 
 
 class MachineIndex:

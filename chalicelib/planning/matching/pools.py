@@ -20,7 +20,7 @@ from chalicelib.planning.matching.fitting import blocks_needed, measured
 from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.isolation import unisolated, without_docker
 from chalicelib.planning.matching.machine_index import MachineIndex, Query
-from chalicelib.planning.matching.requirements import FleetConditions, Wants
+from chalicelib.planning.matching.requirements import FleetConditions, JobRequirements
 from chalicelib.planning.volumes.mounts import has_folders
 
 READY = (InstanceStatus.idle, InstanceStatus.busy)
@@ -109,22 +109,22 @@ class Pool:
 
     # --- what fits ---------------------------------------------------------------------------------------------------
 
-    def shares(self, wants: Wants, query: Query) -> list[PoolShare]:
+    def shares(self, requirements: JobRequirements, query: Query) -> list[PoolShare]:
         """The machines that fit, free or not."""
         found = []
-        chosen = self.chosen(wants)
-        if whole := self._whole and chosen and self._fitting(wants, query) & chosen:
+        chosen = self.chosen(requirements)
+        if whole := self._whole and chosen and self._fitting(requirements, query) & chosen:
             for price, rows in self._prices.items():
                 if rows & whole and (query.max_price is None or price <= query.max_price):
                     found.append(PoolShare(price, 1, rows & whole))
-        anywhere = wants._replace(instances=()) if wants.instances else wants
+        anywhere = requirements._replace(instances=()) if requirements.instances else requirements
         for alike in self._cut.values():
             if blocks := blocks_for(anywhere, query, alike.one, self.view.fleet.name):
                 price = alike.one.offer.price * blocks / alike.one.total_blocks
                 found.append(PoolShare(price, blocks, alike.rows & chosen))
         return found
 
-    def undecided(self, wants: Wants, query: Query) -> int:
+    def undecided(self, requirements: JobRequirements, query: Query) -> int:
         """Starting machines that fit if they get the zone of the job's volumes; their zone isn't known yet."""
         sites = query.sites
         if not sites:
@@ -134,7 +134,7 @@ class Pool:
             for row, one in enumerate(self.machines)
             if self.coming >> row & 1 and not one.zone and any(site.sells(one.offer) for site in sites)
         }
-        fitting = self.shares(wants, query._replace(sites=None)) if may else ()
+        fitting = self.shares(requirements, query._replace(sites=None)) if may else ()
         return sum(row for row in may if any(share.rows & row for share in fitting))
 
     def zone_of(self, undecided: int) -> str:
@@ -142,24 +142,24 @@ class Pool:
         instance = self.machines[first_of(undecided)]
         return f"for the zone of {instance.name} in fleet `{self.view.fleet.name}`, which is still being created"
 
-    def chosen(self, wants: Wants) -> int:
+    def chosen(self, requirements: JobRequirements) -> int:
         """The machines that the run names; all if it names none."""
-        if not wants.instances:
+        if not requirements.instances:
             return -1
         fleet = self.view.fleet.name
-        return sum(1 << row for row, one in enumerate(self.machines) if selects(wants.instances, one, fleet))
+        return sum(1 << row for row, one in enumerate(self.machines) if selects(requirements.instances, one, fleet))
 
-    def _fitting(self, wants: Wants, query: Query) -> int:
+    def _fitting(self, requirements: JobRequirements, query: Query) -> int:
         found = self._index.offered(query) & self._whole
-        if wants.container or wants.barred:
+        if requirements.container or requirements.barred:
             found &= ~self._plain
-        if wants.isolated:
+        if requirements.isolated:
             found &= ~self._shared
         if query.sites is not None:
             found &= sum(1 << row for row, one in enumerate(self.machines) if at_sites(query, one))
-        made, own = found & self._bought, found & ~self._bought
-        made = made and made & self._index.having(query.resources)
-        return made | (own and own & self._index.having(query.resources, provisioned=False))
+        provisioned, hosts = found & self._bought, found & ~self._bought
+        provisioned = provisioned and provisioned & self._index.having(query.resources)
+        return provisioned | (hosts and hosts & self._index.having(query.resources, provisioned=False))
 
     @cached_property
     def _index(self) -> MachineIndex:
@@ -222,15 +222,15 @@ def unreported(instance: Instance) -> bool:
     return not instance.bought and instance.status in COMING and instance.started_at is None
 
 
-def blocks_for(wants: Wants, query: Query, instance: Instance, fleet: str) -> int:
+def blocks_for(requirements: JobRequirements, query: Query, instance: Instance, fleet: str) -> int:
     """How many of the instance's blocks the job needs; 0: it doesn't fit. `fleet`: the name by which the project knows
     its fleet."""
     offer = instance.offer
     if (
         offer.is_container
-        or not selects(wants.instances, instance, fleet)
-        or ((wants.container or wants.barred) and without_docker(instance))
-        or (wants.isolated and unisolated(instance))
+        or not selects(requirements.instances, instance, fleet)
+        or ((requirements.container or requirements.barred) and without_docker(instance))
+        or (requirements.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer)
         or not at_sites(query, instance)

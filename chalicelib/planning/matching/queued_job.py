@@ -9,7 +9,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.matching.requirements import Wants, wants_of
+from chalicelib.planning.matching.requirements import JobRequirements, requirements_of
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Site
 
@@ -33,8 +33,8 @@ class QueuedJob:
         return named_volumes(self.spec.volumes)
 
     @cached_property
-    def wants(self) -> Wants:
+    def requirements(self) -> JobRequirements:
         """Its requirements, including the sites of its volumes. The fleet of its run's other jobs is required only if
         they reach each other: otherwise a later replica may go wherever the first could."""
-        wants = wants_of(self.run_spec, self.spec, self.fleet_id)
-        return wants if self.sites is None else wants.at(self.sites)
+        requirements = requirements_of(self.run_spec, self.spec, self.fleet_id)
+        return requirements if self.sites is None else requirements.at(self.sites)

@@ -38,7 +38,7 @@ _ABSENT = object()  # a field that a profile has and this kind of configuration 
 _SPOT = {"spot": True, "on-demand": False, "auto": None}
 
 
-class Wants(NamedTuple):
+class JobRequirements(NamedTuple):
     """The requirements of a job on its place."""
 
     query: Query
@@ -53,7 +53,7 @@ class Wants(NamedTuple):
     named: bool = False  # it sets `user`
     barred: Misfit | None = None  # why it can't be a plain process as that user
 
-    def at(self, sites: tuple[Site, ...]) -> Wants:
+    def at(self, sites: tuple[Site, ...]) -> JobRequirements:
         """The same requirements, at these sites only."""
         return self._replace(query=self.query._replace(sites=sites))
 
@@ -99,7 +99,7 @@ def _poured(config: Config, profile: ProfileParams) -> Config:
     return config.with_(**given) if given else config
 
 
-def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wants:
+def requirements_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> JobRequirements:
     config = of_group(merged_run(run_spec), job.replica_group)
     needs = job.requirements
     query = Query(
@@ -120,7 +120,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     ports = tuple([app.port for app in job.app_specs])
     container = needing_container(config)
     user = job.user is not None, barred(job.user, job.user_permitted)
-    return Wants(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked, *user)
+    return JobRequirements(query, names, fleet_id, reuse, container, job.isolated, named, ports, job.networked, *user)
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
@@ -178,39 +178,41 @@ class FleetConditions:
         return FleetConditions(view.fleet, config, query, view.imported, local, plain)
 
 
-def combined(wants: Wants, view: FleetView) -> Query | Note:
+def combined(requirements: JobRequirements, view: FleetView) -> Query | Note:
     """The query that both the fleet and the run allow, or why this fleet can't host the run."""
-    return within(FleetConditions.of(view), wants)
+    return within(FleetConditions.of(view), requirements)
 
 
-def within(conditions: FleetConditions, wants: Wants) -> Query | Note:
+def within(conditions: FleetConditions, requirements: JobRequirements) -> Query | Note:
     """The same, for a fence that is used more than once."""
     fleet = conditions.fleet
     if fleet.deleted or fleet.status != "active":
         return Note(f"fleet `{fleet.name}`", "is being deleted")
-    if wants.fleets is not None and fleet.name not in wants.fleets:
+    if requirements.fleets is not None and fleet.name not in requirements.fleets:
         return Note(f"fleet `{fleet.name}`", NOT_NAMED, f"add `{fleet.name}` to `fleets`")
-    if conditions.imported and (unfit := _too_much(wants, conditions)):
+    if conditions.imported and (unfit := _too_much(requirements, conditions)):
         return Note(
             f"fleet `{fleet.name}`", f"is another project's, and takes no run {unfit}", "use a fleet of your own"
         )
-    if wants.networked and conditions.config.placement != "cluster" and not conditions.one_machine:
+    if requirements.networked and conditions.config.placement != "cluster" and not conditions.one_machine:
         text = "isn't a cluster, and the replicas of this service reach each other"
         return Note(f"fleet `{fleet.name}`", text, "set `placement: cluster` on it, if its machines share a network")
-    if wants.fleet_id is not None and fleet.id != wants.fleet_id:
+    if requirements.fleet_id is not None and fleet.id != requirements.fleet_id:
         return Note(f"fleet `{fleet.name}`", "isn't where the other replicas are that this one reaches")
     return (
-        wants.query if conditions.query is None else _meet(wants.query, conditions.query, conditions.config, fleet.name)
+        requirements.query
+        if conditions.query is None
+        else _meet(requirements.query, conditions.query, conditions.config, fleet.name)
     )
 
 
-def _too_much(wants: Wants, conditions: FleetConditions) -> str:
+def _too_much(requirements: JobRequirements, conditions: FleetConditions) -> str:
     """A feature of the run that a project doesn't grant to jobs of other projects; empty if there is none."""
-    if wants.query.host:
+    if requirements.query.host:
         return "with folders of its hosts"
-    if wants.named and conditions.plain:
+    if requirements.named and conditions.plain:
         return "with `user`, because it has hosts that run plain processes"
-    return "with `privileged` or `docker`" if {"privileged", "docker"} & set(wants.container) else ""
+    return "with `privileged` or `docker`" if {"privileged", "docker"} & set(requirements.container) else ""
 
 
 def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Query | Note:

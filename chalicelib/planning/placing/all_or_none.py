@@ -37,7 +37,7 @@ def place_together(
     mark = capacity.mark()
     verdicts: list[FreePlace | Purchase] = []
     for item in unit:
-        verdict = find(capacity, item.wants, item.job) if item.sites is None else _with_volumes(capacity, item)
+        verdict = find(capacity, item.requirements, item.job) if item.sites is None else _with_volumes(capacity, item)
         if isinstance(verdict, Waiting | Unplaceable):
             capacity.roll_back(mark)
             return Unplaced(item, verdict)
@@ -51,10 +51,10 @@ def _with_volumes(capacity: Capacity, item: QueuedJob) -> Verdict:
     if not item.sites:
         return nowhere(item, capacity.volumes)
     now = sites(item.volumes, capacity.volumes, free)
-    found = find(capacity, item.wants.at(now), item.job) if now else None
+    found = find(capacity, item.requirements.at(now), item.job) if now else None
     if isinstance(found, FreePlace | Purchase):
         return found
-    ever = find(capacity, item.wants, item.job)
+    ever = find(capacity, item.requirements, item.job)
     if isinstance(ever, Unplaceable) or isinstance(found, Waiting):
         return ever if isinstance(ever, Unplaceable) or found is None else found
     return Waiting("", busy(item.volumes, capacity.volumes))

@@ -11,7 +11,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 
 MOST_TRIED = 25  # offers tried for one submission before it counts as out of capacity
 
@@ -54,10 +54,10 @@ def in_zones(offer: Offer, query: Query) -> Offer:
     return offer.with_(availability_zones=tuple(z for z in offer.availability_zones if z.lower() in query.zones))
 
 
-def may_grow(pool: Pool, count: int, wants: Wants) -> bool:
+def may_grow(pool: Pool, count: int, requirements: JobRequirements) -> bool:
     """May the fleet, which has `count` instances, buy one for this job, now or once it has room?"""
     nodes = pool.view.spec.configuration.nodes
-    if nodes is None or nodes.max == 0 or wants.reuse_only or wants.instances:
+    if nodes is None or nodes.max == 0 or requirements.reuse_only or requirements.instances:
         return False
     for_good = pool.staying == count <= nodes.min  # every instance stays, so no room will appear
     return not (for_good and nodes.max is not None and len(pool.view.instances) >= nodes.max)

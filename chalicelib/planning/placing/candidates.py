@@ -12,15 +12,17 @@ from chalicelib.planning.matching.colocation import beside, first_of, is_cluster
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool, PoolShare
-from chalicelib.planning.matching.requirements import Wants, within
+from chalicelib.planning.matching.requirements import JobRequirements, within
 from chalicelib.planning.placing.buying import Purchase, best_buy
 
 
 class Candidates:
     """`at` is a fleet's position in `pools`; `backends` are those whose machines can be clusters."""
 
-    def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook, backends: Collection[str] = ()) -> None:
-        self.wants, self.pools, self.book, self.backends = wants, pools, book, backends
+    def __init__(
+        self, requirements: JobRequirements, pools: Sequence[Pool], book: OfferBook, backends: Collection[str] = ()
+    ) -> None:
+        self.requirements, self.pools, self.book, self.backends = requirements, pools, book, backends
         self._queries: dict[int, Query | Note] = {}
         self._shares: dict[int, Sequence[PoolShare]] = {}
         self._buys: dict[int, Purchase | None] = {}
@@ -28,14 +30,14 @@ class Candidates:
     def query(self, at: int) -> Query | Note:
         found = self._queries.get(at)
         if found is None:
-            found = self._queries[at] = within(self.pools[at].conditions, self.wants)
+            found = self._queries[at] = within(self.pools[at].conditions, self.requirements)
         return found
 
     def shares(self, at: int) -> Sequence[PoolShare]:
         found = self._shares.get(at)
         if found is None:
             query = self.query(at)
-            found = () if isinstance(query, Note) else self.pools[at].shares(self.wants, query)
+            found = () if isinstance(query, Note) else self.pools[at].shares(self.requirements, query)
             self._shares[at] = found
         return found
 

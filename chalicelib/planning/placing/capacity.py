@@ -19,7 +19,7 @@ from chalicelib.planning.matching.colocation import capable, first_of, is_cluste
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.candidates import Candidates
 
 
@@ -45,14 +45,14 @@ class Capacity:
         self.listings = {each.offer.key: True for each in machines if each.offer.terms.listing}  # of markets, bought
         self._live = frozenset(name.lower() for name, each in (facts or {}).items() if each.live_offers)
         self.held: dict[str, str] = {}  # fleet → the run for which some of its machines are held back
-        self._candidates: dict[Wants, Candidates] = {}
+        self._candidates: dict[JobRequirements, Candidates] = {}
         self._journal = Journal()
 
-    def candidates(self, wants: Wants) -> Candidates:
+    def candidates(self, requirements: JobRequirements) -> Candidates:
         """The candidates for jobs with these requirements, free or not."""
-        found = self._candidates.get(wants)
+        found = self._candidates.get(requirements)
         if found is None:
-            found = self._candidates[wants] = Candidates(wants, self.pools, self.book, self._backends)
+            found = self._candidates[requirements] = Candidates(requirements, self.pools, self.book, self._backends)
         return found
 
     def awaits_first_machine(self, pool: Pool) -> bool:

@@ -11,7 +11,7 @@ from chalicelib.planning.matching.queued_job import QueuedJob
 
 def claim_of(item: QueuedJob, blocks: tuple[int, ...]) -> Claim:
     job = item.job
-    return Claim.made(
+    return Claim.unvalidated(
         job_id=job.id,
         run_id=job.run_id,
         replica_num=job.replica_num,
@@ -24,7 +24,7 @@ def claim_of(item: QueuedJob, blocks: tuple[int, ...]) -> Claim:
 
 def assignment_to(instance: Instance, offer: Offer, now: Micros, volumes: tuple[Mounted, ...] = ()) -> Assignment:
     """The assignment of a job to an instance. `offer`: its share of the machine's."""
-    return Assignment.made(
+    return Assignment.unvalidated(
         instance_id=instance.id,
         instance_name=instance.name,
         fleet_id=instance.fleet_id,

@@ -13,7 +13,7 @@ from chalicelib.planning.matching.bitmaps import first_of, rows_of
 from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.pools import Pool, unreported
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.capacity import Capacity
 
 
@@ -55,27 +55,27 @@ def _is_unused(capacity: Capacity, pool: Pool, row: int) -> bool:
     return len(capacity.free(instance)) == instance.total_blocks
 
 
-def fitting_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
+def fitting_rows(capacity: Capacity, cluster: Cluster, requirements: JobRequirements) -> int:
     """The machines that fit, free or not, and hosts that haven't reported yet, which may fit."""
-    candidates = capacity.candidates(wants)
+    candidates = capacity.candidates(requirements)
     if not isinstance(candidates.query(cluster.at), Query):
         return 0
     rows = 0
     for share in candidates.shares(cluster.at):
         rows |= share.rows
     silent = sum(1 << row for row, each in enumerate(cluster.pool.machines) if unreported(each))
-    return (rows | silent & cluster.pool.chosen(candidates.wants)) & cluster.rows
+    return (rows | silent & cluster.pool.chosen(candidates.requirements)) & cluster.rows
 
 
-def may_use(capacity: Capacity, at: int, groups: Iterable[Wants]) -> bool:
+def may_use(capacity: Capacity, at: int, groups: Iterable[JobRequirements]) -> bool:
     """May every node be in this fleet, as far as the fleet and the run say?"""
-    return all(isinstance(capacity.candidates(wants).query(at), Query) for wants in groups)
+    return all(isinstance(capacity.candidates(requirements).query(at), Query) for requirements in groups)
 
 
-def undecided_rows(capacity: Capacity, cluster: Cluster, wants: Wants) -> int:
+def undecided_rows(capacity: Capacity, cluster: Cluster, requirements: JobRequirements) -> int:
     """Machines that fit if they come up in the zone of the volumes."""
-    query = capacity.candidates(wants).query(cluster.at)
-    return cluster.pool.undecided(wants, query) & cluster.rows if isinstance(query, Query) else 0
+    query = capacity.candidates(requirements).query(cluster.at)
+    return cluster.pool.undecided(requirements, query) & cluster.rows if isinstance(query, Query) else 0
 
 
 def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None:

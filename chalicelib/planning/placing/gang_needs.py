@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from chalicelib.domain.jobs import Job
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.capacity import Capacity
 
 
@@ -35,11 +35,11 @@ class Needs:
     def nodes(self) -> Sequence[QueuedJob]:
         return self.unit[self.first :]
 
-    def groups(self) -> dict[Wants, list[int]]:
+    def groups(self) -> dict[JobRequirements, list[int]]:
         """The ranks by their requirements."""
-        found: dict[Wants, list[int]] = {}
+        found: dict[JobRequirements, list[int]] = {}
         for rank in range(self.first, len(self.unit)):
-            found.setdefault(self.unit[rank].wants, []).append(rank)
+            found.setdefault(self.unit[rank].requirements, []).append(rank)
         return found
 
 

@@ -258,7 +258,7 @@ def seek(capacity: Capacity, needs: Needs, gang: Gang | None) -> FoundCluster | 
     for cluster in clusters(capacity):
         if gang is not None and not all(_still_usable(capacity, cluster, place) for place in gang.places):
             continue
-        fitting = [fitting_rows(capacity, cluster, wants) for wants in groups]
+        fitting = [fitting_rows(capacity, cluster, requirements) for requirements in groups]
         counts = [len(ranks) for ranks in groups.values()]
         free = cluster.free(capacity)
         if chosen := share_out(counts, [rows & free for rows in fitting]):
@@ -291,7 +291,7 @@ def hold_back(capacity: Capacity, now: Micros, needs: Needs) -> str:
         return ""
     groups = needs.groups()
     for cluster in clusters(capacity):
-        fitting = [fitting_rows(capacity, cluster, wants) for wants in groups]
+        fitting = [fitting_rows(capacity, cluster, requirements) for requirements in groups]
         held = cluster.free(capacity) & _any(fitting)
         enough = share_out([len(ranks) for ranks in groups.values()], fitting)
         if enough or _awaits_room(capacity, cluster, len(needs.nodes), held, _any(fitting)):
@@ -344,7 +344,7 @@ def _awaited(capacity: Capacity, cluster: Cluster, needs: Needs, fitting: Sequen
     if share_out(counts, fitting):
         ready = len(list(rows_of(free & _any(fitting))))
         return f"for {_hosts(needs)} in cluster `{cluster.name}` at once ({ready} free now)"
-    coming = [undecided_rows(capacity, cluster, wants) for wants in groups]
+    coming = [undecided_rows(capacity, cluster, requirements) for requirements in groups]
     if share_out(counts, [rows | more for rows, more in zip(fitting, coming, strict=True)]):
         return cluster.pool.zone_of(_any(coming))
     return ""

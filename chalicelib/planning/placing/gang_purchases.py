@@ -84,7 +84,7 @@ class _Order:
         name, count = self.view.fleet.name, self.capacity.count[self.view.fleet.id]
         if not may_use(self.capacity, self.at, self.groups):
             return None
-        if not all(may_grow(self.pool, count, wants) for wants in self.groups):
+        if not all(may_grow(self.pool, count, requirements) for requirements in self.groups):
             return None
         staying = {each.id for each in self.view.instances if each.status in (*READY, *COMING)}
         if not staying.issuperset(self.held):
@@ -106,7 +106,7 @@ class _Order:
         return None if buy is None else Ordered((buy,))
 
     def _first_machine(self) -> Purchase | None:
-        orders = {wants: self.capacity.candidates(wants).order(self.at) for wants in self.groups}
+        orders = {requirements: self.capacity.candidates(requirements).order(self.at) for requirements in self.groups}
         first = orders[next(iter(self.groups))]
         for offer, _, total in self.capacity.book.machines(first, OFFERS_READ) if first else ():
             usable = offer.availability.usable and offer.key not in self.tried
@@ -129,11 +129,11 @@ class _Order:
         where, missing = self._machines_by_rank(cluster)
         if not self._has_room(len(missing)):
             return self._wait(cluster)
-        for wants, ranks in self.groups.items():
+        for requirements, ranks in self.groups.items():
             lacking = [rank for rank in ranks if rank in missing]
             if not lacking:
                 continue
-            query = self.capacity.candidates(wants).order(self.at)
+            query = self.capacity.candidates(requirements).order(self.at)
             found = None if query is None else self._best(query)
             if query is None or found is None:
                 return self._retreat(first)
@@ -150,9 +150,9 @@ class _Order:
         """Machines by rank, including those that are still starting, and the ranks for which there is none."""
         where: dict[int, Instance | Purchase] = {}
         free, missing = cluster.free(self.capacity, coming=True), set[int]()
-        for wants, ranks in self.groups.items():
+        for requirements, ranks in self.groups.items():
             for rank in ranks:
-                rows = free & fitting_rows(self.capacity, cluster, wants)
+                rows = free & fitting_rows(self.capacity, cluster, requirements)
                 if not rows:
                     missing.add(rank)
                     continue
@@ -164,8 +164,8 @@ class _Order:
     def _wait(self, cluster: Cluster) -> Waiting | None:
         """Wait if the full fleet has enough machines once its current jobs have ended."""
         nodes, found = len(self.needs.nodes), 0
-        for wants in self.groups:
-            found |= fitting_rows(self.capacity, cluster, wants)
+        for requirements in self.groups:
+            found |= fitting_rows(self.capacity, cluster, requirements)
         if found.bit_count() + (self.capacity.room(self.pool) or 0) < nodes:
             return None
         return Waiting(cluster.name, f"for {nodes} whole hosts in cluster `{cluster.name}` at once")

@@ -23,7 +23,7 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.market_answers import Answers, requests_of, silence
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.buying import is_full, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.quotas import Amounts, gpus_of
@@ -145,7 +145,7 @@ class Markets:
         gpus = 0
         for item in unit:
             untaken = tried_by(item.job) | capacity.listings.keys()
-            queries = self._to_buy(capacity, item.wants)
+            queries = self._to_buy(capacity, item.requirements)
             best = [found for query in queries if (found := self._last_offers.best(query, untaken)) is not None]
             if best:
                 gpus += gpus_of(*min(best, key=lambda found: found[0].price * found[1] / found[2]))
@@ -160,20 +160,20 @@ class Markets:
 
     def _wanted(self, capacity: Capacity, unit: Sequence[QueuedJob]) -> Iterable[tuple[str, OfferRequest]]:
         found: dict[tuple[str, str], OfferRequest] = {}
-        for wants in dict.fromkeys(item.wants for item in unit):
-            for query in self._to_buy(capacity, wants):
+        for requirements in dict.fromkeys(item.requirements for item in unit):
+            for query in self._to_buy(capacity, requirements):
                 for backend, request in requests_of(query, self._facts):
                     found[backend, request.key] = request
         return [(backend, request) for (backend, _), request in found.items()]
 
-    def _to_buy(self, capacity: Capacity, wants: Wants) -> Iterator[Query]:
+    def _to_buy(self, capacity: Capacity, requirements: JobRequirements) -> Iterator[Query]:
         """What the fleets would buy, those that can."""
-        candidates = capacity.candidates(wants)
+        candidates = capacity.candidates(requirements)
         for at, pool in enumerate(capacity.pools):
             query, count = candidates.order(at), capacity.count[pool.view.fleet.id]
             if query is None or capacity.awaits_first_machine(pool):
                 continue
-            if not is_full(pool, count) and may_grow(pool, count, wants):
+            if not is_full(pool, count) and may_grow(pool, count, requirements):
                 yield query
 
     def _holds(self, backend: str, answer: MarketAnswer) -> bool:
@@ -198,5 +198,5 @@ class Markets:
 
 def least(unit: Sequence[QueuedJob]) -> Amounts:
     """What the unit takes of a quota at the least, whatever is bought for it."""
-    gpus = [item.wants.query.resources.gpu for item in unit]
+    gpus = [item.requirements.query.resources.gpu for item in unit]
     return Amounts(sum(each.count.min or 0 for each in gpus if each is not None), len(unit))

@@ -26,8 +26,8 @@ def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: Queue
     idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
-    made = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
-    fleet, instance = in_group(fleet, buy.view.spec, made.with_(tags=tags, for_run=True), facts)
+    ordered = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
+    fleet, instance = in_group(fleet, buy.view.spec, ordered.with_(tags=tags, for_run=True), facts)
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)

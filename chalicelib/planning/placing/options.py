@@ -21,7 +21,7 @@ from chalicelib.planning.matching.colocation import is_cluster
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import slice_of
 from chalicelib.planning.matching.pools import Pool
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.buying import MOST_TRIED, Purchase, is_full, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.markets import Unanswered
@@ -66,21 +66,23 @@ class Unplaceable:
 Verdict = FreePlace | Purchase | Waiting | Unplaceable
 
 
-def find(capacity: Capacity, wants: Wants, job: Job) -> Verdict:
-    question = _Search(capacity, wants, job)
-    return question.spot() or question.purchase() or question.wait() or unplaceable(capacity, wants, job)
+def find(capacity: Capacity, requirements: JobRequirements, job: Job) -> Verdict:
+    question = _Search(capacity, requirements, job)
+    return question.spot() or question.purchase() or question.wait() or unplaceable(capacity, requirements, job)
 
 
-def unplaceable(capacity: Capacity, wants: Wants, job: Job, *, together: bool = False) -> Unplaceable:
+def unplaceable(capacity: Capacity, requirements: JobRequirements, job: Job, *, together: bool = False) -> Unplaceable:
     """`together`: the run has several nodes, which only a cluster takes."""
-    notes = refusals(capacity, wants, job, together=together)
-    return Unplaceable(notes, unreported=_unreported(capacity, wants, together) if capacity.book.awaited else None)
+    notes = refusals(capacity, requirements, job, together=together)
+    return Unplaceable(
+        notes, unreported=_unreported(capacity, requirements, together) if capacity.book.awaited else None
+    )
 
 
-def _unreported(capacity: Capacity, wants: Wants, together: bool) -> Waiting | None:
+def _unreported(capacity: Capacity, requirements: JobRequirements, together: bool) -> Waiting | None:
     for at, pool in enumerate(capacity.pools):
-        query, count = capacity.candidates(wants).query(at), capacity.count[pool.view.fleet.id]
-        grows = may_grow(pool, count, wants) and (is_cluster(pool.view.spec) or not together)
+        query, count = capacity.candidates(requirements).query(at), capacity.count[pool.view.fleet.id]
+        grows = may_grow(pool, count, requirements) and (is_cluster(pool.view.spec) or not together)
         if grows and isinstance(query, Query) and (awaited := capacity.book.awaited_by(query)):
             return Waiting(pool.view.fleet.name, f"for the first offers of {awaited}", CHECK_OFFERS_EVERY)
     return None
@@ -89,9 +91,9 @@ def _unreported(capacity: Capacity, wants: Wants, together: bool) -> Waiting | N
 class _Search:
     """The search of one job in the current capacity."""
 
-    def __init__(self, capacity: Capacity, wants: Wants, job: Job) -> None:
-        self.capacity, self.candidates = capacity, capacity.candidates(wants)
-        self.tried, self.ports = tried_by(job), wants.ports
+    def __init__(self, capacity: Capacity, requirements: JobRequirements, job: Job) -> None:
+        self.capacity, self.candidates = capacity, capacity.candidates(requirements)
+        self.tried, self.ports = tried_by(job), requirements.ports
 
     def spot(self) -> FreePlace | None:
         return self._spot(lambda pool: pool.ready) or self._spot(lambda pool: pool.coming & ~self._failed(pool))
@@ -123,7 +125,7 @@ class _Search:
         best: Purchase | None = None
         for at, pool in enumerate(self.capacity.pools):
             count = self.capacity.count[pool.view.fleet.id]
-            grows = may_grow(pool, count, self.candidates.wants) and not is_full(pool, count)
+            grows = may_grow(pool, count, self.candidates.requirements) and not is_full(pool, count)
             if grows and not self.capacity.awaits_first_machine(pool):
                 found = self._buy(at)
                 if found and (best is None or found.price < best.price):
@@ -141,7 +143,7 @@ class _Search:
             text = self._awaited(at, pool) if isinstance(query, Query) else ""
             if text or (text := self._room(at, pool)):
                 return Waiting(pool.view.fleet.name, text)
-            if isinstance(query, Query) and (coming := pool.undecided(self.candidates.wants, query)):
+            if isinstance(query, Query) and (coming := pool.undecided(self.candidates.requirements, query)):
                 return Waiting(pool.view.fleet.name, pool.zone_of(coming))
         return None
 
@@ -155,14 +157,14 @@ class _Search:
             port = next(port for port in self.ports if pool.listening((port,)) >> found[2] & 1)
             where = f"on {instance.name} in fleet `{pool.view.fleet.name}`"
             return f"for port {port} {where}, where another job listens on it"
-        text = pool.awaited(shares, pool.chosen(self.candidates.wants))
+        text = pool.awaited(shares, pool.chosen(self.candidates.requirements))
         held = self.capacity.held.get(pool.view.fleet.id)
         return f"{text}; machines are held back for {held}" if text and held else text
 
     def _room(self, at: int, pool: Pool) -> str:
         """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
         count, nodes = self.capacity.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
-        if nodes is None or not may_grow(pool, count, self.candidates.wants):
+        if nodes is None or not may_grow(pool, count, self.candidates.requirements):
             return ""
         if self.capacity.awaits_first_machine(pool):
             return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"

@@ -16,14 +16,20 @@ from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolat
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook, slice_of
 from chalicelib.planning.matching.pools import READY, blocks_for
-from chalicelib.planning.matching.requirements import Wants, combined, fleet_purchase, fleet_query, merged_fleet
+from chalicelib.planning.matching.requirements import (
+    JobRequirements,
+    combined,
+    fleet_purchase,
+    fleet_query,
+    merged_fleet,
+)
 from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, relevant
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import Volumes, sites
 
 
 def plan_offers(
-    wants: Wants,
+    requirements: JobRequirements,
     fleets: Sequence[FleetView],
     book: OfferBook,
     limit: int,
@@ -34,28 +40,28 @@ def plan_offers(
     """The offers for a job, in the order in which they would be tried; their number; and notes that say why a fleet
     offers nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes
     a whole machine of a cluster. With `facts`, a cluster buys only machines that can be beside its first one."""
-    several = wants.query.nodes > 1
+    several = requirements.query.nodes > 1
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     existing: list[Offer] = []
     queries: list[Query] = []
     notes: list[Note] = []
     for view in views:
-        query = combined(wants, view)
+        query = combined(requirements, view)
         if isinstance(query, Note):
             notes.append(query)
             continue
-        found = _existing(wants, query, view, whole, several)
+        found = _existing(requirements, query, view, whole, several)
         existing += found
-        closed = closed_to(wants, view, query)
+        closed = closed_to(requirements, view, query)
         order = query
         if facts is not None and is_cluster(view.spec):
             order = beside(query, first_of(view.instances), capable(facts)) or query
         if closed is None:
             queries.append(order)
         if not found:
-            notes += _no_offer_notes(wants, query, order, view, closed, book)
+            notes += _no_offer_notes(requirements, query, order, view, closed, book)
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return in_attempt_order(existing, bought)[:limit], len(existing) + total, relevant(notes, wants, views)
+    return in_attempt_order(existing, bought)[:limit], len(existing) + total, relevant(notes, requirements, views)
 
 
 def in_attempt_order(existing: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:
@@ -71,19 +77,19 @@ def _attempt_order(offer: Offer) -> int:
     return 0 if offer.availability is Availability.idle else 1 if offer.availability.usable else 3
 
 
-def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:
+def with_sites(requirements: JobRequirements, job_spec: JobSpec, volumes: Volumes) -> JobRequirements:
     """The requirements, limited to the sites of the job's volumes."""
     names = named_volumes(job_spec.volumes)
-    return wants.at(sites(names, volumes)) if names else wants
+    return requirements.at(sites(names, volumes)) if names else requirements
 
 
-def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
+def _existing(requirements: JobRequirements, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
     """The shares of the fleet's instances that fit, busy or not. `alone`: the job needs the whole machine."""
     found: list[Offer] = []
     for instance in view.instances:
         if instance.status not in READY or instance.unreachable or instance.health == "failure":
             continue
-        if blocks := blocks_for(wants, query, instance, view.fleet.name):
+        if blocks := blocks_for(requirements, query, instance, view.fleet.name):
             needed = instance.total_blocks if alone else blocks
             state = Availability.idle if needed <= instance.free_blocks else Availability.busy
             shown = instance.total_blocks if whole else needed
@@ -92,18 +98,18 @@ def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: b
 
 
 def _no_offer_notes(
-    wants: Wants, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
+    requirements: JobRequirements, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
 ) -> list[Note]:
     """Why a fleet has no instance that fits, and can't buy one. `order`: the part of the `query` that it may buy."""
     if view.spec.configuration.nodes is None:
         existing = [i for i in view.instances if i.status in READY and not i.unreachable]
         ill = next(
-            (i for i in existing if i.health == "failure" and blocks_for(wants, query, i, view.fleet.name)), None
+            (i for i in existing if i.health == "failure" and blocks_for(requirements, query, i, view.fleet.name)), None
         )
         if ill is not None:
             text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
             return [Note(f"fleet `{view.fleet.name}`", text, "fix it, and it takes jobs again by itself")]
-        return [nearest(wants, query, view, [i for i in existing if i.health != "failure"])]
+        return [nearest(requirements, query, view, [i for i in existing if i.health != "failure"])]
     if closed:
         return [closed]
     if book.match(order, 1)[1]:
@@ -112,31 +118,35 @@ def _no_offer_notes(
     return [out_of_reach(view) if sold else no_offers(f"fleet `{view.fleet.name}`", query, book)]
 
 
-def only_plain(wants: Wants, fleets: Sequence[FleetView], book: OfferBook) -> tuple[str, Misfit] | None:
+def only_plain(
+    requirements: JobRequirements, fleets: Sequence[FleetView], book: OfferBook
+) -> tuple[str, Misfit] | None:
     """The instance that could take the job except for the isolation of plain processes there, and the misfit; None if
     an instance can take it anyway, or none can, or a market may have a machine, which it says only when it is asked."""
-    if not (wants.isolated or wants.barred) or not any(
+    if not (requirements.isolated or requirements.barred) or not any(
         without_docker(one) for view in fleets for one in view.instances
     ):
         return None
-    if plan_offers(wants, fleets, book, 1)[1] or any(_sold_on_request(wants, view, book) for view in fleets):
+    if plan_offers(requirements, fleets, book, 1)[1] or any(
+        _sold_on_request(requirements, view, book) for view in fleets
+    ):
         return None
-    anywhere = wants._replace(isolated=False, barred=None)
+    anywhere = requirements._replace(isolated=False, barred=None)
     for view in fleets:
         query = combined(anywhere, view)
         name = view.fleet.name
         found = [] if isinstance(query, Note) else [i for i in view.instances if blocks_for(anywhere, query, i, name)]
         if found:
-            shared = wants.isolated and unisolated(found[0])
-            return found[0].name, UNISOLATED if shared else wants.barred or UNISOLATED
+            shared = requirements.isolated and unisolated(found[0])
+            return found[0].name, UNISOLATED if shared else requirements.barred or UNISOLATED
     return None
 
 
-def _sold_on_request(wants: Wants, view: FleetView, book: OfferBook) -> bool:
-    query = combined(wants, view)
+def _sold_on_request(requirements: JobRequirements, view: FleetView, book: OfferBook) -> bool:
+    query = combined(requirements, view)
     if not isinstance(query, Query) or query.nodes > 1 or not book.live_for(query):
         return False
-    return closed_to(wants, view, query) is None
+    return closed_to(requirements, view, query) is None
 
 
 def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:

@@ -174,9 +174,9 @@ def _over(limits: Limits, used: Amounts, need: Amounts, owner: str) -> str:
 def _limit_text(most: int, used: int, need: int, what: str, owner: str) -> str:
     if need > most:
         return f"for quota: it needs {_many(need, what)}, and {owner} may have {most} at once"
-    wants = "" if used >= most else f", and it needs {need}"
+    needed = "" if used >= most else f", and it needs {need}"
     doing = "in use" if what == "GPU" else "running"
-    return f"for quota: {used} of {_many(most, what)} of {owner} {'is' if most == 1 else 'are'} {doing}{wants}"
+    return f"for quota: {used} of {_many(most, what)} of {owner} {'is' if most == 1 else 'are'} {doing}{needed}"
 
 
 def _many(count: int, what: str) -> str:

@@ -6,15 +6,23 @@ from collections.abc import Callable, Iterator
 
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.colocation import is_cluster
-from chalicelib.planning.matching.requirements import Wants
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.placing.gang_needs import Needs
 
 # Fields with which a run limits its machines, the requirements without them, and hints.
-_LIMITS: tuple[tuple[str, Callable[[Wants], Wants], str], ...] = (
-    ("instances", lambda wants: wants._replace(instances=()), "name more of them, or leave `instances` out"),
-    ("max_price", lambda wants: wants._replace(query=wants.query._replace(max_price=None)), "raise `max_price`"),
+_LIMITS: tuple[tuple[str, Callable[[JobRequirements], JobRequirements], str], ...] = (
+    (
+        "instances",
+        lambda requirements: requirements._replace(instances=()),
+        "name more of them, or leave `instances` out",
+    ),
+    (
+        "max_price",
+        lambda requirements: requirements._replace(query=requirements.query._replace(max_price=None)),
+        "raise `max_price`",
+    ),
 )
 
 
@@ -45,13 +53,13 @@ def _of_machines(capacity: Capacity, at: int, needs: Needs) -> Note | None:
         text = f"may have {may_have.max} machines, and the task has {nodes} nodes"
         return Note(subject, text, "raise `nodes` of the fleet, or lower it in the task")
     fitting, room = _fitting(capacity, at, needs), capacity.room(pool)
-    fixed = any(wants.reuse_only or wants.instances for wants in needs.groups())
+    fixed = any(requirements.reuse_only or requirements.instances for requirements in needs.groups())
     if fitting >= nodes or (not fixed and (room is None or fitting + room >= nodes)):
         return None
     if left_out := _left_out(capacity, at, needs, fitting):
         return left_out
     has = f"{fitting} of its machines fit{'s' if fitting == 1 else ''}: too few for {nodes} nodes"
-    if any(wants.reuse_only for wants in needs.groups()):
+    if any(requirements.reuse_only for requirements in needs.groups()):
         text = f"gets no new machine for a run with `creation_policy: reuse`, and {has}"
         return Note(subject, text, "set `creation_policy: reuse-or-create`")
     if fixed:
@@ -73,10 +81,15 @@ def _left_out(capacity: Capacity, at: int, needs: Needs, fitting: int) -> Note |
     return None
 
 
-def _fitting(capacity: Capacity, at: int, needs: Needs, change: Callable[[Wants], Wants] = lambda wants: wants) -> int:
+def _fitting(
+    capacity: Capacity,
+    at: int,
+    needs: Needs,
+    change: Callable[[JobRequirements], JobRequirements] = lambda requirements: requirements,
+) -> int:
     """How many machines of the fleet fit a node, free or not."""
     found = 0
     for cluster in clusters(capacity):
-        for wants in needs.groups() if cluster.at == at else ():
-            found |= fitting_rows(capacity, cluster, change(wants))
+        for requirements in needs.groups() if cluster.at == at else ():
+            found |= fitting_rows(capacity, cluster, change(requirements))
     return found.bit_count()

@@ -22,7 +22,7 @@ from chalicelib.planning.matching.isolation import UNISOLATED, unisolated, witho
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool, at_sites
-from chalicelib.planning.matching.requirements import NOT_NAMED, Wants, within
+from chalicelib.planning.matching.requirements import NOT_NAMED, JobRequirements, within
 from chalicelib.planning.placing.buying import may_grow
 from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.volumes.mounts import has_folders
@@ -32,14 +32,16 @@ OTHER_TYPES = "use other instance types"
 OTHER_FOLDERS = "mark the host's folder in `volumes` as `optional: true`, or mount a volume instead"
 
 
-def refusals(capacity: Capacity, wants: Wants, job: Job, *, together: bool = False) -> tuple[Note, ...]:
+def refusals(
+    capacity: Capacity, requirements: JobRequirements, job: Job, *, together: bool = False
+) -> tuple[Note, ...]:
     """One note per fleet, first those that don't accept the run at all. `together`: the run has several nodes, which
     only a cluster takes."""
     closed: list[Note] = []
     notes: list[Note] = []
     loose: list[Note] = []
     for at, pool in enumerate(capacity.pools):
-        query = within(pool.conditions, wants)
+        query = within(pool.conditions, requirements)
         if isinstance(query, Note):
             closed.append(query)
         elif together and not is_cluster(pool.view.spec):
@@ -48,15 +50,15 @@ def refusals(capacity: Capacity, wants: Wants, job: Job, *, together: bool = Fal
                 Note(f"fleet `{pool.view.fleet.name}`", "isn't a cluster, and the run has several nodes", hint)
             )
         else:
-            notes.append(_elsewhere(capacity, at, wants) or _of_fleet(capacity, pool, wants, query, job))
-    return tuple(relevant([*closed, *notes, *loose], wants, [pool.view for pool in capacity.pools]))
+            notes.append(_elsewhere(capacity, at, requirements) or _of_fleet(capacity, pool, requirements, query, job))
+    return tuple(relevant([*closed, *notes, *loose], requirements, [pool.view for pool in capacity.pools]))
 
 
-def _elsewhere(capacity: Capacity, at: int, wants: Wants) -> Note | None:
+def _elsewhere(capacity: Capacity, at: int, requirements: JobRequirements) -> Note | None:
     """A note if a cluster may grow, but nothing that fits is sold at its place."""
-    view, candidates = capacity.pools[at].view, capacity.candidates(wants)
+    view, candidates = capacity.pools[at].view, capacity.candidates(requirements)
     query, order = candidates.query(at), candidates.order(at)
-    if not is_cluster(view.spec) or order is None or capacity.book.best(order, ()) or closed_to(wants, view):
+    if not is_cluster(view.spec) or order is None or capacity.book.best(order, ()) or closed_to(requirements, view):
         return None
     sold = isinstance(query, Query) and capacity.book.match(query, 0)[1]
     return out_of_reach(view) if sold or first_of(view.instances) else None
@@ -72,11 +74,13 @@ def out_of_reach(view: FleetView) -> Note:
     return Note(subject, text, "delete its instances to let it move, or use another fleet")
 
 
-def _of_fleet(capacity: Capacity, pool: Pool, wants: Wants, query: Query, job: Job) -> Note:
+def _of_fleet(capacity: Capacity, pool: Pool, requirements: JobRequirements, query: Query, job: Job) -> Note:
     view, subject = pool.view, f"fleet `{pool.view.fleet.name}`"
     if view.spec.configuration.nodes is None:
-        return nearest(wants, query, view, pool.machines if wants.instances else pool.different)
-    if not may_grow(pool, capacity.count[view.fleet.id], wants) and (closed := closed_to(wants, view, query)):
+        return nearest(requirements, query, view, pool.machines if requirements.instances else pool.different)
+    if not may_grow(pool, capacity.count[view.fleet.id], requirements) and (
+        closed := closed_to(requirements, view, query)
+    ):
         return closed
     if capacity.book.best(query, ()):
         return Note(subject, f"has tried every matching offer ({_failures(job)})")
@@ -85,7 +89,7 @@ def _of_fleet(capacity: Capacity, pool: Pool, wants: Wants, query: Query, job: J
     return no_offers(subject, query, capacity.book)
 
 
-def relevant(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) -> list[Note]:
+def relevant(notes: Sequence[Note], requirements: JobRequirements, views: Sequence[FleetView]) -> list[Note]:
     """The notes, without fleets that the run excludes; if it names only fleets that don't exist, a note saying so."""
     if not views:
         return [Note("the project", "has no fleet", "apply a configuration with `type: fleet`")]
@@ -93,7 +97,7 @@ def relevant(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) ->
     if relevant_notes or not notes:
         return relevant_notes
     known = ", ".join(f"`{view.fleet.name}`" for view in views[:5])
-    names = ", ".join(f"`{name}`" for name in wants.fleets or ())
+    names = ", ".join(f"`{name}`" for name in requirements.fleets or ())
     return [Note("the project", f"has no fleet named {names}", f"set `fleets` to one of {known}")]
 
 
@@ -114,37 +118,37 @@ def _failures(job: Job) -> str:
 # --- existing machines -----------------------------------------------------------------------------------------------
 
 
-def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
+def nearest(requirements: JobRequirements, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
     """The note on the instance that comes closest."""
     subject = f"fleet `{view.fleet.name}`"
     instances = list(instances)
-    named = [instance for instance in instances if selects(wants.instances, instance, view.fleet.name)]
+    named = [instance for instance in instances if selects(requirements.instances, instance, view.fleet.name)]
     if instances and not named:
-        return _not_named(subject, wants)
-    wrong = min((misfits_of(wants, query, instance) for instance in named), key=len, default=None)
+        return _not_named(subject, requirements)
+    wrong = min((misfits_of(requirements, query, instance) for instance in named), key=len, default=None)
     if wrong is None:
         return Note(subject, "has no instance", "add a host to it, or create a fleet with a backend")
     hints = " and ".join(dict.fromkeys(misfit.hint for misfit in wrong))
     return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create another fleet")
 
 
-def _not_named(subject: str, wants: Wants) -> Note:
-    named = ", ".join(map(str, wants.instances[:5]))
+def _not_named(subject: str, requirements: JobRequirements) -> Note:
+    named = ", ".join(map(str, requirements.instances[:5]))
     return Note(subject, f"has no usable instance that the run names in `instances` ({named})", "see `dstack fleet -v`")
 
 
-def misfits_of(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
+def misfits_of(requirements: JobRequirements, query: Query, instance: Instance) -> list[Misfit]:
     """Everything wrong with an instance that doesn't fit."""
     offer = instance.offer
     if offer.is_container:
         return [Misfit("is a container, which ends with the job that it was created for", "name other `instances`")]
     wrong: list[Misfit] = []
-    if wants.container and without_docker(instance):
-        fields = " and ".join(f"`{name}`" for name in wants.container)
+    if requirements.container and without_docker(instance):
+        fields = " and ".join(f"`{name}`" for name in requirements.container)
         wrong.append(Misfit("runs plain processes, not containers", f"remove {fields}, or install Docker there"))
-    elif wants.barred and without_docker(instance):
-        wrong.append(wants.barred)
-    if wants.isolated and unisolated(instance):
+    elif requirements.barred and without_docker(instance):
+        wrong.append(requirements.barred)
+    if requirements.isolated and unisolated(instance):
         wrong.append(UNISOLATED)
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
@@ -185,14 +189,14 @@ def _volume_sites(query: Query) -> str:
 # --- machines that could be bought -----------------------------------------------------------------------------------
 
 
-def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note | None:
+def closed_to(requirements: JobRequirements, view: FleetView, query: Query | None = None) -> Note | None:
     """Why the fleet can't get a new instance for this run now; None if it can. `query`: what would fit."""
     subject, nodes = f"fleet `{view.fleet.name}`", view.spec.configuration.nodes
     if nodes is None:
         return Note(subject, "consists of fixed hosts", "add a host")
-    if wants.instances:
-        return _not_named(subject, wants)
-    if wants.reuse_only:
+    if requirements.instances:
+        return _not_named(subject, requirements)
+    if requirements.reuse_only:
         text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
         return Note(subject, text, "set `creation_policy: reuse-or-create`")
     if nodes.max == 0:

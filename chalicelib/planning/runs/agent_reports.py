@@ -82,8 +82,8 @@ class ReportFold:
 
     def _record_contact(self, job: Job, report: TaskReport) -> Job:
         """Clear the mark of a disconnected host, and adopt the message about a running task, which users see."""
-        said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
-        message = job.message if job.status is JobStatus.terminating else said
+        message = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
+        message = job.message if job.status is JobStatus.terminating else message
         if job.disconnected_at is not None or message != job.message:
             job = job.with_(disconnected_at=None, message=message)
             self.draft.save(job)

@@ -73,8 +73,10 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
         found += _replica_refusals(run_spec, config)
     # Report a value from the profile once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
-    kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
-    return kept + unresolved(run_spec.configuration.env, "configuration.env")
+    reported = [
+        p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")
+    ]
+    return reported + unresolved(run_spec.configuration.env, "configuration.env")
 
 
 def _port_refusals(config: AnyConfiguration) -> Iterator[Problem]:

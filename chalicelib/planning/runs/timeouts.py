@@ -41,7 +41,7 @@ def _record_silence(this: RunPass, job: Job) -> Job:
         return job
     silent = presence.seen_until < this.now
     if not silent:
-        this.check_by(presence.look_at)
+        this.check_by(presence.check_at)
     if silent == (job.disconnected_at is not None):
         return job
     watched = job.with_(disconnected_at=this.now if silent else None)

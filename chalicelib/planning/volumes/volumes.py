@@ -49,7 +49,7 @@ class DeleteVolume(Effect):
 
 
 @dataclass(frozen=True)
-class VolumeMade(Outcome):
+class VolumeCreated(Outcome):
     """The provider accepted the creation."""
 
     epoch: int
@@ -58,7 +58,7 @@ class VolumeMade(Outcome):
 
 
 @dataclass(frozen=True)
-class VolumeNotMade(Failed):
+class VolumeNotCreated(Failed):
     """The volume wasn't created, or wasn't found. The fields identify the attempt."""
 
     epoch: int = 0
@@ -145,10 +145,10 @@ def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     this = _VolumeOutcome(snapshot)
     if isinstance(outcome, DiskAt | DiskNotMoved):
         this.volume = conclude_move(snapshot, this.draft, this.volume, outcome)
-    elif isinstance(outcome, VolumeMade | VolumeNotMade):
+    elif isinstance(outcome, VolumeCreated | VolumeNotCreated):
         same = (outcome.epoch, outcome.act_until) == (this.volume.epoch, this.volume.act_until)
         if same:
-            this.made(outcome.handle) if isinstance(outcome, VolumeMade) else this.not_made(outcome)
+            this.created(outcome.handle) if isinstance(outcome, VolumeCreated) else this.not_created(outcome)
     elif isinstance(outcome, DiskSeen | DiskLeft | VolumeNotDone):
         if outcome.epoch == this.volume.epoch:
             this.conclude(outcome)
@@ -269,7 +269,7 @@ class VolumePass:
 
 
 class _VolumeOutcome(VolumePass):
-    def made(self, handle: Handle) -> None:
+    def created(self, handle: Handle) -> None:
         if self.volume.status is VolumeStatus.submitted:
             self._move("accepted", note="its provider is creating it", message="", handle=handle, act_until=None)
             self.describe()
@@ -278,7 +278,7 @@ class _VolumeOutcome(VolumePass):
             self._update(handle=handle, remains=remains, act_until=None, due_at=self.now)
             self.draft.wake(self.volume.unit)
 
-    def not_made(self, failed: VolumeNotMade) -> None:
+    def not_created(self, failed: VolumeNotCreated) -> None:
         if self.volume.status is VolumeStatus.deleting:
             self._update(act_until=None if meaning(failed.error).settled else self.volume.act_until, due_at=self.now)
             self.draft.wake(self.volume.unit)

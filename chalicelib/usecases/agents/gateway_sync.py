@@ -18,6 +18,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayReplica, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import CallerVerdict, Served
@@ -26,7 +27,6 @@ from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
 from chalicelib.usecases.agents.credentials import instance_holding
 from chalicelib.usecases.context import Joining
-from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.pace import Pace
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.services import certificates, doors, traffic

@@ -16,6 +16,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.joins import Join, JoinStatus
+from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
@@ -30,7 +31,6 @@ from chalicelib.store.listing import all_of
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agents.credentials import holds, outlived
 from chalicelib.usecases.context import TRIES, Joining
-from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.machines.fleets import get, refuse_hosts
 from chalicelib.usecases.machines.hosts import MOST_HOSTS
 from chalicelib.usecases.ports import ChangePorts, CredentialPorts, RecordPorts

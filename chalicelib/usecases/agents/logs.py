@@ -67,8 +67,8 @@ def take_chunks(
         elif chunk.stored:
             low, high = (min(max(0, at + clock_off), LAST_INSTANT) for at in (chunk.low, chunk.high))
             where = {"project_id": job.project_id, "job_id": job.id, "first": chunk.offset, "last": chunk.end}
-            made = LogChunk.made(**where, low=low, high=high, blob="", clock_off=clock_off)
-            ends[job.id] = plane.uploads.enter(made, chunk.sha256)
+            chunk_record = LogChunk.unvalidated(**where, low=low, high=high, blob="", clock_off=clock_off)
+            ends[job.id] = plane.uploads.enter(chunk_record, chunk.sha256)
         else:
             offer = plane.uploads.offer(job.project_id, job.id, chunk.offset, chunk.size, chunk.sha256)
             if isinstance(offer, int):

@@ -28,8 +28,8 @@ def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
         return
     for start in range(0, len(orders), MAX_CHANGES):
         part = orders[start : start + MAX_CHANGES]
-        made = {(instance_id, order["id"]): _made(plane, instance_id, order) for instance_id, order in part}
-        plane.store.commit([replace(nouns.put(each), expect=None) for each in made.values()])
+        stored_orders = {(instance_id, order["id"]): _stored(plane, instance_id, order) for instance_id, order in part}
+        plane.store.commit([replace(nouns.put(each), expect=None) for each in stored_orders.values()])
 
 
 def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) -> list[dict[str, Any]]:
@@ -43,9 +43,9 @@ def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) 
     return [orjson.loads(plane.seal.open(each.order, context=_context(each))) for each in found if each.at > late]
 
 
-def _made(plane: SealedPorts, instance_id: str, order: Order) -> StreamOrder:
-    made = StreamOrder(instance_id=instance_id, id=order["id"], order="", at=plane.clock.now())
-    return made.with_(order=plane.seal.seal(orjson.dumps(order).decode(), context=_context(made)))
+def _stored(plane: SealedPorts, instance_id: str, order: Order) -> StreamOrder:
+    stored = StreamOrder(instance_id=instance_id, id=order["id"], order="", at=plane.clock.now())
+    return stored.with_(order=plane.seal.seal(orjson.dumps(order).decode(), context=_context(stored)))
 
 
 def _context(order: StreamOrder) -> str:

@@ -79,12 +79,12 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, change:
     for _ in range(TRIES):
         if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
             raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
-        made = _changed(plane, actor, project, none, change)
+        export = _changed(plane, actor, project, none, change)
         try:
-            _commit(plane, actor, project, none, made)
+            _commit(plane, actor, project, none, export)
         except Conflict:
             continue  # somebody took the name, or the project was deleted: try again
-        return _view(plane, made)
+        return _view(plane, export)
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 

@@ -190,13 +190,13 @@ def _create(
         due_at=now,
     )
     body = stored_body(plane, fleet, raw)
-    made = Draft(now, (user.id, user.name))
-    made.save(fleet)
-    made.save(body)
-    made.record(EventType.created, fleet)
-    made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
+    draft = Draft(now, (user.id, user.name))
+    draft.save(fleet)
+    draft.save(body)
+    draft.record(EventType.created, fleet)
+    draft.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
     pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
-    plane.committer.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.committer.take(NounsSnapshot(now, ()), draft.plan(), [pointer, undeleted(plane.store, project)])
     return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
 
 

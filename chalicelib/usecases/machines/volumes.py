@@ -208,12 +208,12 @@ def _create(
         deadline=now + TO_CREATE,
         due_at=now,
     )
-    made = Draft(now, (user.id, user.name))
-    made.save(volume)
-    made.record(EventType.created, volume)
-    made.wake(volume.unit)
+    draft = Draft(now, (user.id, user.name))
+    draft.save(volume)
+    draft.record(EventType.created, volume)
+    draft.wake(volume.unit)
     pointer = nouns.pointer(keys.volume_name(project.id, volume.name), volume.id, version=version)
-    plane.committer.take(NounsSnapshot(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
+    plane.committer.take(NounsSnapshot(now, ()), draft.plan(), [pointer, undeleted(plane.store, project)])
     return volume.with_(version=1)
 
 

@@ -120,5 +120,5 @@ def _of_project(plane: RecordPorts, project_id: str) -> dict[str, float]:
 def _starts(plane: RecordPorts, run: Run, now: Micros) -> float:
     """How often a scheduled run starts in the counted time. Each start costs about as much as a run."""
     newest = plane.read.newest_job(run.id, 0, 0)
-    made = 0 if newest is None else newest.submission_num + 1
-    return made * min(1.0, WINDOW / max(SECOND, now - run.submitted_at))
+    starts = 0 if newest is None else newest.submission_num + 1
+    return starts * min(1.0, WINDOW / max(SECOND, now - run.submitted_at))

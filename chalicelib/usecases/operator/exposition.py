@@ -100,36 +100,36 @@ class Exposition:
 
 
 def expose(plane: MetricPorts, user: User) -> Exposition:
-    made = Exposition(plane.clock.now())
+    exposition = Exposition(plane.clock.now())
     everything = user.role is GlobalRole.admin
     for project in visible(plane.store, user, not_joined=everything):
-        _instances(plane, made, project)
-        _runs(plane, made, project)
-        _queue(plane, made, project)
+        _instances(plane, exposition, project)
+        _runs(plane, exposition, project)
+        _queue(plane, exposition, project)
     if everything and plane.counters is not None:
         for (name, labels), number in sorted(plane.counters.counts().items()):
-            made.samples[f"dstack_engine_{name}_total"].append((dict(labels), number))
-    return made
+            exposition.samples[f"dstack_engine_{name}_total"].append((dict(labels), number))
+    return exposition
 
 
-def _instances(plane: RecordPorts, made: Exposition, project: Project) -> None:
+def _instances(plane: RecordPorts, exposition: Exposition, project: Project) -> None:
     price = 0.0
     for fleet in plane.read.fleets(project.id):
         instances = plane.read.instances(fleet.id)
         for status, number in sorted(Counter(instance.status.value for instance in instances).items()):
             named = {"project_name": project.name, "fleet_name": fleet.name, "fleet_id": fleet.id}
-            made.add("dstack_fleet_instances", number, **named, status=status)
+            exposition.add("dstack_fleet_instances", number, **named, status=status)
         for instance in instances:
-            _instance(made, instance, project)
+            _instance(exposition, instance, project)
             price += instance.offer.price
     for gateway in plane.read.gateways(project.id):
         for instance in plane.read.instances(gateway.id):
-            _instance(made, instance, project)
+            _instance(exposition, instance, project)
             price += instance.offer.price
-    made.add("dstack_project_price_dollars_per_hour", round(price, 6), project_name=project.name)
+    exposition.add("dstack_project_price_dollars_per_hour", round(price, 6), project_name=project.name)
 
 
-def _instance(made: Exposition, instance: Instance, project: Project) -> None:
+def _instance(exposition: Exposition, instance: Instance, project: Project) -> None:
     labels = {
         "project_name": project.name,
         "fleet_name": instance.fleet_name,
@@ -141,7 +141,7 @@ def _instance(made: Exposition, instance: Instance, project: Project) -> None:
         "gpu": _gpu(instance.offer),
     }
     values = {
-        "duration_seconds_total": made.seconds(instance.created_at),
+        "duration_seconds_total": exposition.seconds(instance.created_at),
         "price_dollars_per_hour": instance.offer.price,
         "gpu_count": len(instance.offer.instance.resources.gpus),
         "blocks": instance.total_blocks,
@@ -149,7 +149,7 @@ def _instance(made: Exposition, instance: Instance, project: Project) -> None:
         "health": HEALTH[instance.health],
     }
     for name, value in values.items():
-        made.add(f"dstack_instance_{name}", value, **labels)
+        exposition.add(f"dstack_instance_{name}", value, **labels)
 
 
 def _gpu(offer: Offer) -> str:
@@ -157,7 +157,7 @@ def _gpu(offer: Offer) -> str:
     return gpus[0].name if gpus else ""
 
 
-def _runs(plane: RecordPorts, made: Exposition, project: Project) -> None:
+def _runs(plane: RecordPorts, exposition: Exposition, project: Project) -> None:
     counted: Counter[tuple[str, str]] = Counter()  # name of the family, name of the user
     live: Counter[str] = Counter()
     for run in _listed(plane, project):
@@ -168,15 +168,15 @@ def _runs(plane: RecordPorts, made: Exposition, project: Project) -> None:
             live[run.status.value] += 1
             row = plane.read.run_row(run)
             configuration = orjson.loads(row.run_spec)["configuration"]
-            _jobs(plane, made, project, row, str(configuration["type"]))
+            _jobs(plane, exposition, project, row, str(configuration["type"]))
             if model := configuration.get("model"):
-                _tokens(plane, made, project, run, model if isinstance(model, str) else str(model["name"]))
+                _tokens(plane, exposition, project, run, model if isinstance(model, str) else str(model["name"]))
     users = sorted({user for _, user in counted})
     for name in ("dstack_run_count_total", *_ENDS.values()):
         for user in users:
-            made.add(name, counted[name, user], project_name=project.name, user_name=user)
+            exposition.add(name, counted[name, user], project_name=project.name, user_name=user)
     for status, number in sorted(live.items()):
-        made.add("dstack_runs", number, project_name=project.name, status=status)
+        exposition.add("dstack_runs", number, project_name=project.name, status=status)
 
 
 def _listed(plane: RecordPorts, project: Project) -> Iterator[Run]:
@@ -184,7 +184,7 @@ def _listed(plane: RecordPorts, project: Project) -> Iterator[Run]:
         yield plane.read.parse(Run, record)
 
 
-def _tokens(plane: RecordPorts, made: Exposition, project: Project, run: Run, model: str) -> None:
+def _tokens(plane: RecordPorts, exposition: Exposition, project: Project, run: Run, model: str) -> None:
     for record in all_of(plane.store, "main", keys.traffic(run.id, "").pk):
         seen = plane.read.parse(Traffic, record)
         named = {
@@ -194,14 +194,14 @@ def _tokens(plane: RecordPorts, made: Exposition, project: Project, run: Run, mo
             "model": model,
             "door": seen.door,
         }
-        made.add("dstack_service_prompt_tokens_total", seen.prompt_tokens, **named)
-        made.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named)
+        exposition.add("dstack_service_prompt_tokens_total", seen.prompt_tokens, **named)
+        exposition.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named)
 
 
-def _jobs(plane: RecordPorts, made: Exposition, project: Project, row: RunRow, kind: str) -> None:
+def _jobs(plane: RecordPorts, exposition: Exposition, project: Project, row: RunRow, kind: str) -> None:
     for job in row.jobs:
         if not job.finished and job.assignment is not None:
-            _job(made, project, row.run, job, job.assignment, kind, _newest_point(plane, job))
+            _job(exposition, project, row.run, job, job.assignment, kind, _newest_point(plane, job))
 
 
 def _newest_point(plane: RecordPorts, job: Job) -> dict[str, Any] | None:
@@ -210,7 +210,13 @@ def _newest_point(plane: RecordPorts, job: Job) -> dict[str, Any] | None:
 
 
 def _job(
-    made: Exposition, project: Project, run: Run, job: Job, place: Assignment, kind: str, point: dict[str, Any] | None
+    exposition: Exposition,
+    project: Project,
+    run: Run,
+    job: Job,
+    place: Assignment,
+    kind: str,
+    point: dict[str, Any] | None,
 ) -> None:
     has = place.offer.instance.resources
     labels = {
@@ -227,7 +233,7 @@ def _job(
         "gpu": _gpu(place.offer),
     }
     values: dict[str, float] = {
-        "duration_seconds_total": made.seconds(place.assigned_at),
+        "duration_seconds_total": exposition.seconds(place.assigned_at),
         "price_dollars_per_hour": place.offer.price,
         "gpu_count": len(has.gpus),
         "cpu_count": has.cpus,
@@ -240,19 +246,19 @@ def _job(
             "memory_working_set_bytes": point["memory_working_set_bytes"],
         }
     for name, value in values.items():
-        made.add(f"dstack_job_{name}", value, **labels)
+        exposition.add(f"dstack_job_{name}", value, **labels)
     for number, used in enumerate((point or {}).get("gpus") or ()):
         one = {**labels, "gpu_num": str(number)}
         if used.get("util_percent") is not None:
-            made.add("dstack_job_gpu_usage_ratio", used["util_percent"] / 100, **one)
+            exposition.add("dstack_job_gpu_usage_ratio", used["util_percent"] / 100, **one)
         if used.get("memory_usage_bytes") is not None:
-            made.add("dstack_job_gpu_memory_usage_bytes", used["memory_usage_bytes"], **one)
+            exposition.add("dstack_job_gpu_memory_usage_bytes", used["memory_usage_bytes"], **one)
         if number < len(has.gpus):
-            made.add("dstack_job_gpu_memory_total_bytes", has.gpus[number].memory_mib * MIB, **one)
+            exposition.add("dstack_job_gpu_memory_total_bytes", has.gpus[number].memory_mib * MIB, **one)
 
 
-def _queue(plane: RecordPorts, made: Exposition, project: Project) -> None:
+def _queue(plane: RecordPorts, exposition: Exposition, project: Project) -> None:
     waiting = [plane.read.parse(Job, each) for each in all_of(plane.store, "gsi1", keys.queue_of(project.id))]
-    oldest = min((job.submitted_at for job in waiting), default=made.now)
-    made.add("dstack_queue_jobs", len(waiting), project_name=project.name)
-    made.add("dstack_queue_age_seconds", made.seconds(oldest), project_name=project.name)
+    oldest = min((job.submitted_at for job in waiting), default=exposition.now)
+    exposition.add("dstack_queue_jobs", len(waiting), project_name=project.name)
+    exposition.add("dstack_queue_age_seconds", exposition.seconds(oldest), project_name=project.name)

@@ -48,8 +48,8 @@ def _ensure(plane: AccountPorts, token: str | None) -> tuple[str | None, Project
     admin = _named(store, User, keys.user_name(ADMIN), keys.user)
     if admin is None:
         shown = token or plane.random_token()
-        admin, made = make_user(plane.seal, plane.random_id(), ADMIN, GlobalRole.admin, token=shown, now=now)
-        changes += [*made, *rights_revision.admins_after(store, admin)]
+        admin, created = make_user(plane.seal, plane.random_id(), ADMIN, GlobalRole.admin, token=shown, now=now)
+        changes += [*created, *rights_revision.admins_after(store, admin)]
     elif token is not None and hash_token(token) != admin.token_hash:
         shown = token
         changes += move_token(admin, token)

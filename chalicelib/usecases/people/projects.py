@@ -106,12 +106,12 @@ def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: boo
     event = audit_event(
         EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor
     )
-    made: list[Change] = [nouns.put(project), name_of(project), nouns.put(member), nouns.put(event)]
+    changes: list[Change] = [nouns.put(project), name_of(project), nouns.put(member), nouns.put(event)]
     for _ in range(TRIES):
         if nouns.find_target(plane.store, keys.project_name(name)) is not None:
             raise AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
         try:
-            plane.store.commit([*made, *_one_more(plane.store, actor)])
+            plane.store.commit([*changes, *_one_more(plane.store, actor)])
         except Conflict:
             continue  # the name was taken, or the same user created another project: try again
         return project

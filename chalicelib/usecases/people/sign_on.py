@@ -26,6 +26,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, group_rights
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Conflict, Contended, NotFound, Refused
@@ -33,7 +34,6 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.context import DeviceCode, SignsOn
-from chalicelib.usecases.loopback import is_loopback
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.projects import give_role
 from chalicelib.usecases.people.users import make_user, memberships, sign_on
@@ -210,7 +210,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
         known = same.with_(identities=(*same.identities, identity))
         plane.store.commit([nouns.put(known), nouns.pointer(keys.identity(identity), same.id)])
         return known.with_(version=same.version + 1)
-    made, (_, *beside) = make_user(
+    created, (_, *beside) = make_user(
         plane.seal,
         plane.random_id(),
         _free_name(plane, claims.username),
@@ -220,7 +220,7 @@ def _user(plane: AccountPorts, provider: SignsOn, claims: Claims, role: GlobalRo
         email=claims.email or None,
     )
     given = provider.rules.name if role is GlobalRole.admin else ""
-    user = made.with_(identities=(identity,), admin_by=given)
+    user = created.with_(identities=(identity,), admin_by=given)
     changes = [nouns.put(user), *beside, nouns.pointer(keys.identity(identity), user.id)]
     if admins := rights_revision.admins_after(plane.store, user):
         rights_revision.commit(plane, [*changes, *admins])

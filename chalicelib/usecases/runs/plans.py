@@ -38,7 +38,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import Wants, as_placed, combined, wants_of
+from chalicelib.planning.matching.requirements import JobRequirements, as_placed, combined, requirements_of
 from chalicelib.planning.placing import cluster_plans, plan_offers
 from chalicelib.planning.placing.why_not import closed_to
 from chalicelib.planning.runs import field_support, schedule
@@ -101,7 +101,7 @@ class _JobGroup(NamedTuple):
     """Jobs whose specs differ only in their number, so they have the same requirements."""
 
     specs: Sequence[JobSpec]
-    wants: Wants
+    requirements: JobRequirements
 
     @property
     def first(self) -> JobSpec:
@@ -124,7 +124,7 @@ class _Draft:
     def groups(self) -> tuple[_JobGroup, ...]:
         """Its jobs, or the replica groups of a service."""
         return tuple(
-            _JobGroup(specs, wants_of(self.placed, specs[0])) for specs in planned_jobs.by_group(self.job_specs)
+            _JobGroup(specs, requirements_of(self.placed, specs[0])) for specs in planned_jobs.by_group(self.job_specs)
         )
 
     @property
@@ -223,18 +223,18 @@ def _to_buy(draft: _Draft, fleets: Sequence[FleetView], view: PlanView) -> Itera
     """What would be bought for the run, by each fleet that could."""
     for group in draft.groups:
         if view.beyond_fleets:
-            yield group.wants.query
+            yield group.requirements.query
             continue
         for fleet in fleets:
-            query = combined(group.wants, fleet)
-            if isinstance(query, Query) and closed_to(group.wants, fleet, query) is None:
+            query = combined(group.requirements, fleet)
+            if isinstance(query, Query) and closed_to(group.requirements, fleet, query) is None:
                 yield query
 
 
 def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
     """The fleets that accept the run."""
-    wants = {group.wants for group in draft.groups}
-    return [view for view in views if any(isinstance(combined(each, view), Query) for each in wants)]
+    requirements = {group.requirements for group in draft.groups}
+    return [view for view in views if any(isinstance(combined(each, view), Query) for each in requirements)]
 
 
 def _job_plan(
@@ -249,16 +249,22 @@ def _job_plan(
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group.first
     limit = offer_lists.MANY_OFFERS if view.reverse else view.limit
-    wants = plan_offers.with_sites(group.wants, job_spec, volumes)
-    offers, total, notes = plan_offers.plan_offers(wants, views, book, limit, whole=view.whole_machines, facts=facts)
+    requirements = plan_offers.with_sites(group.requirements, job_spec, volumes)
+    offers, total, notes = plan_offers.plan_offers(
+        requirements, views, book, limit, whole=view.whole_machines, facts=facts
+    )
     buying = [
         view for view in views if view.spec.configuration.nodes is not None
     ]  # the others have a fixed number of hosts
-    queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
+    queries: list[Query] = [query for view in buying if isinstance(query := combined(requirements, view), Query)]
     if view.beyond_fleets:
         existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
-        to_buy, count = book.match(wants.query, limit)
-        offers, total, queries = plan_offers.in_attempt_order(existing, to_buy), len(existing) + count, [wants.query]
+        to_buy, count = book.match(requirements.query, limit)
+        offers, total, queries = (
+            plan_offers.in_attempt_order(existing, to_buy),
+            len(existing) + count,
+            [requirements.query],
+        )
     highest = offer_lists.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
@@ -284,7 +290,7 @@ def _refuse_large(draft: _Draft) -> None:
 def _refuse_plain(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
     """Refuse a run for which only hosts without containers have room, if it must not run as a plain process."""
     for group in draft.groups:
-        if found := plan_offers.only_plain(group.wants, views, book):
+        if found := plan_offers.only_plain(group.requirements, views, book):
             name, why = found
             raise Refused(f"{name} {why.text}.", hint=f"{why.hint[0].upper()}{why.hint[1:]}.")
 
@@ -416,15 +422,15 @@ def _submit(
     now, body = run.submitted_at, _body(plane, run, draft)
     begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
     jobs = tuple(_job(run, spec) for spec in begun)
-    made = Draft(now, (user.id, user.name))
+    changes = Draft(now, (user.id, user.name))
     for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
-        made.save(noun)
+        changes.save(noun)
     for noun in (run, *jobs):
-        made.record(EventType.created, noun)
-    made.wake(f"queue/{project.id}", f"run/{run.id}")
+        changes.record(EventType.created, noun)
+    changes.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
-    plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), made.plan(), beside)
+    plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), changes.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
     texts = body.job_texts()
     if body.groups:

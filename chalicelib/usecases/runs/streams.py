@@ -79,16 +79,16 @@ def check_name(name: str) -> None:
 def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
     """May the user, with the same token, still open this target?"""
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
-    who, where, member, run = plane.store.get_many(places)
-    known = None if who is None else nouns.read(User, who)
+    user_record, project_record, member_record, run_record = plane.store.get_many(places)
+    known = None if user_record is None else nouns.read(User, user_record)
     if known is None or not known.active or not rights_revision.good(plane.store, known, token_hash, plane.clock.now()):
         return False
-    if where is None or nouns.read(Project, where).deleted:
+    if project_record is None or nouns.read(Project, project_record).deleted:
         return False
-    role = None if member is None else nouns.read(Member, member).role
+    role = None if member_record is None else nouns.read(Member, member_record).role
     if role is None and known.role is not GlobalRole.admin:
         return False
-    return name == "logs" or may_reach(known, role, _owner(None if run is None else nouns.read(Run, run)))
+    return name == "logs" or may_reach(known, role, _owner(None if run_record is None else nouns.read(Run, run_record)))
 
 
 def _owner(run: Run | None) -> str | None:

@@ -171,7 +171,7 @@ def _shown(plane: SealedPorts, certificate: Certificate) -> dict[str, str]:
 
 
 def _new(gateway: Gateway, host: str, now: int) -> Plan:
-    made = Certificate(
+    certificate = Certificate(
         id=certificate_id(gateway.id, host),
         project_id=gateway.project_id,
         gateway_id=gateway.id,
@@ -183,9 +183,9 @@ def _new(gateway: Gateway, host: str, now: int) -> Plan:
         due_at=now,
     )
     draft = Draft(now)
-    draft.save(made)
-    draft.record(EventType.created, made)
-    draft.wake(made.unit)
+    draft.save(certificate)
+    draft.record(EventType.created, certificate)
+    draft.wake(certificate.unit)
     return draft.plan()
 
 

@@ -268,14 +268,14 @@ def _create(
         due_at=now,
         **_fields(plane, project, gateway_id, configuration),
     )
-    made = Draft(now, (user.id, user.name))
-    made.save(gateway)
-    made.record(EventType.created, gateway)
-    made.wake(gateway.unit)
+    draft = Draft(now, (user.id, user.name))
+    draft.save(gateway)
+    draft.record(EventType.created, gateway)
+    draft.wake(gateway.unit)
     pointer = nouns.pointer(keys.gateway_name(project.id, gateway.name), gateway.id, version=version)
     swap = gateways.default_change(plane, gateway, configuration.default)
     plane.committer.take(
-        NounsSnapshot(now, ()), made.plan(), [pointer, *_present(swap), undeleted(plane.store, project)]
+        NounsSnapshot(now, ()), draft.plan(), [pointer, *_present(swap), undeleted(plane.store, project)]
     )
     return gateways.get(plane, project, gateway.name)
 

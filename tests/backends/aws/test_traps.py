@@ -405,7 +405,7 @@ def test_an_address_whose_machine_is_gone_is_listed(site: Site, of_a_cluster: Cr
 def sweep(site: Site, place: Engine) -> None:
     """As the program does it: whatever no record of ours explains ends once two looks agree."""
     place.at = site.clock.at
-    accounts = Accounts([Served.made(site.backend)])
+    accounts = Accounts([Served.of(site.backend)])
     here = EffectContext(place.store, place, accounts, INSTALL, b"k" * 32)
     load = Loader(Reader(place.store), Books(), accounts)
     Sweeper(Executor(here, load, wake=place.woken.extend)).run(*accounts.accounts())

@@ -20,7 +20,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import combined, wants_of
+from chalicelib.planning.matching.requirements import combined, requirements_of
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.planning.runs.test_service_run import world
@@ -102,13 +102,15 @@ def test_replicas_are_counted_by_number_among_those_of_the_same_version() -> Non
 @pytest.mark.parametrize("groups", [BOTH, DYNAMO, [DYNAMO[0], {**DYNAMO[1], "router": {"type": "smg"}}]])
 def test_only_a_cluster_or_the_servers_own_machine_takes_replicas_that_reach_each_other(groups: list[Any]) -> None:
     spec = service(groups=groups)
-    wants = wants_of(spec, job_specs(spec, images=b.Images())[0])
-    refused = combined(wants, b.view(b.fleet("cloud"), nodes="0..2"))
+    requirements = requirements_of(spec, job_specs(spec, images=b.Images())[0])
+    refused = combined(requirements, b.view(b.fleet("cloud"), nodes="0..2"))
     assert isinstance(refused, Note) and "placement: cluster" in refused.hint
-    assert isinstance(combined(wants, b.view(b.fleet("cloud"), nodes="0..2", placement="cluster")), Query)
-    assert isinstance(combined(wants, b.view(b.fleet("local"), b.host(0))), Query)
+    assert isinstance(combined(requirements, b.view(b.fleet("cloud"), nodes="0..2", placement="cluster")), Query)
+    assert isinstance(combined(requirements, b.view(b.fleet("local"), b.host(0))), Query)
     plain = service(replicas=2)
-    assert isinstance(combined(wants_of(plain, *specs_of(replicas=2)), b.view(b.fleet("cloud"), nodes="0..2")), Query)
+    assert isinstance(
+        combined(requirements_of(plain, *specs_of(replicas=2)), b.view(b.fleet("cloud"), nodes="0..2")), Query
+    )
 
 
 def queued(number: int) -> QueuedJob:

@@ -17,7 +17,7 @@ from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.jobs.replica_groups import first_scales, networked, next_scales
 from chalicelib.planning.kernel.plan import Note, Plan
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.requirements import combined, wants_of
+from chalicelib.planning.matching.requirements import combined, requirements_of
 from chalicelib.planning.runs.run import decide_run
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from tests.planning.situations.kit import placed
@@ -134,7 +134,7 @@ def test_another_projects_fleet_takes_no_group_that_could_take_over_its_hosts() 
     more: tuple[dict[str, Any], ...] = ({}, {"docker": True}, {"privileged": True})
     spec = service(groups=[{"replicas": 1, "commands": ["x"], **each} for each in more])
     shared = replace(b.view(b.fleet("lab"), nodes="0..2"), imported=True)
-    plain, *others = (combined(wants_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
+    plain, *others = (combined(requirements_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
     assert isinstance(plain, Query) and len(others) == 2
     for note in others:
         assert isinstance(note, Note) and "takes no run with `privileged` or `docker`" in note.text

@@ -100,7 +100,7 @@ def test_an_instance_that_exists_is_no_place_for_a_second_job() -> None:
     (bought,) = [n for step in plan.steps for n in step.saves if isinstance(n, Instance)]
     assert (bought.num, bought.status, bought.idle_seconds) != (0, InstanceStatus.busy, 0)
     assert bought.status is InstanceStatus.pending and bought.idle_seconds == 0
-    offers, _, _ = plan_offers(b.wants(b.run_spec()), [view], OfferBook([pod()]), 10)
+    offers, _, _ = plan_offers(b.requirements(b.run_spec()), [view], OfferBook([pod()]), 10)
     assert [offer.availability for offer in offers] == ["available"], "nor is it shown as one"
 
 

@@ -59,10 +59,10 @@ def test_a_plan_shows_the_named_ones_only_or_why_there_is_none() -> None:
     hosts = [b.host(num, LAB, has=b.resources(cpus=num + 2, gb=32)) for num in range(3)]
     view = b.view(LAB, *hosts)
     item = asks("lab-1")
-    offers, total, notes = plan_offers(item.wants, [view], OfferBook(()), 50)
+    offers, total, notes = plan_offers(item.requirements, [view], OfferBook(()), 50)
     assert [offer.instance.resources.cpus for offer in offers] == [3] and (total, notes) == (1, [])
     item = asks("lab-9", {"fleet": "lab", "instance": 8})
-    offers, total, notes = plan_offers(item.wants, [view], OfferBook(()), 50)
+    offers, total, notes = plan_offers(item.requirements, [view], OfferBook(()), 50)
     assert total == 0 and "(lab-9, number 8 of fleet lab)" in notes[0].text
 
 
@@ -76,7 +76,7 @@ def test_an_instance_of_another_project_is_named_with_it_and_one_of_the_own_with
         item = asks({"fleet": fleet, "instance": 1})
         job = after(item, ours, lent)
         assert job.assignment and job.assignment.instance_id == wanted
-        assert plan_offers(item.wants, [ours, lent], OfferBook(()), 50)[1] == 1
+        assert plan_offers(item.requirements, [ours, lent], OfferBook(()), 50)[1] == 1
     item = asks({"fleet": "their/lab", "instance": 7})
-    _, total, notes = plan_offers(item.wants, [ours, lent], OfferBook(()), 50)
+    _, total, notes = plan_offers(item.requirements, [ours, lent], OfferBook(()), 50)
     assert total == 0 and "(number 7 of fleet their/lab)" in notes[0].text

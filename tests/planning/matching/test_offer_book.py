@@ -16,7 +16,7 @@ from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.fitting import blocks_needed, misfits, share, total_blocks
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import AccountOffers, OfferBook
-from chalicelib.planning.matching.requirements import combined, idle_seconds, wants_of
+from chalicelib.planning.matching.requirements import combined, idle_seconds, requirements_of
 from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
 from tests.world import nouns as b
 
@@ -391,7 +391,7 @@ def test_who_asks_for_no_cpus_gets_the_smallest_share_of_a_machine_with_few() ->
 
 def together(fleet: dict[str, Any], **config: Any) -> Query | Note:
     spec = b.run_spec(**config)
-    return combined(wants_of(spec, b.job_spec(spec)), b.view(b.fleet("cloud"), nodes="0..2", **fleet))
+    return combined(requirements_of(spec, b.job_spec(spec)), b.view(b.fleet("cloud"), nodes="0..2", **fleet))
 
 
 @pytest.mark.parametrize(
@@ -446,26 +446,26 @@ def test_a_plan_shows_offers_in_the_order_in_which_they_are_tried() -> None:
     cloud = b.fleet("cloud")
     free, busy = b.machine(0, cloud), b.holding(b.machine(1, cloud), b.job(b.run("other")))
     book = OfferBook([b.offer("new", 0.1), b.offer("sold", 0.01, availability=Availability.not_available)])
-    offers, total, notes = plan_offers(b.wants(spec), [b.view(cloud, busy, free, nodes="0..3")], book, 50)
+    offers, total, notes = plan_offers(b.requirements(spec), [b.view(cloud, busy, free, nodes="0..3")], book, 50)
     assert [offer.availability.value for offer in offers] == ["idle", "available", "busy", "not_available"]
     assert (total, notes) == (4, [])
-    first, *_ = plan_offers(b.wants(spec), [b.view(cloud, busy, nodes="0..3")], book, 1)
+    first, *_ = plan_offers(b.requirements(spec), [b.view(cloud, busy, nodes="0..3")], book, 1)
     assert [offer.availability.value for offer in first] == ["available"]
 
 
 def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:
     spec = b.run_spec(resources={"gpu": 2})
     views = [b.view(b.fleet("local"), b.host()), b.view(b.fleet("cloud"), nodes="0..1")]
-    offers, total, notes = plan_offers(b.wants(spec), views, OfferBook([b.offer()]), 50)
+    offers, total, notes = plan_offers(b.requirements(spec), views, OfferBook([b.offer()]), 50)
     assert (offers, total) == ([], 0)
     assert [note.subject for note in notes] == ["fleet `local`", "fleet `cloud`"]
     assert "needs 2 GPUs, has none" in notes[0].text
-    assert plan_offers(b.wants(spec), [], OfferBook(), 50)[2][0].text == "has no fleet"
+    assert plan_offers(b.requirements(spec), [], OfferBook(), 50)[2][0].text == "has no fleet"
 
 
 def test_a_plan_says_that_arm_would_do() -> None:
     spec, book = b.run_spec(), OfferBook([b.offer(has=b.resources(cpu_arch="arm"))])
-    offers, _, notes = plan_offers(b.wants(spec), [b.view(b.fleet("c"), nodes="0..1")], book, 50)
+    offers, _, notes = plan_offers(b.requirements(spec), [b.view(b.fleet("c"), nodes="0..1")], book, 50)
     assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would match", notes[0].hint)
 
 
@@ -483,14 +483,14 @@ def test_a_plan_says_that_arm_would_do() -> None:
 def test_a_plan_says_which_condition_stands_in_the_way(config: dict[str, Any], what: str) -> None:
     spec, book = b.run_spec(**{"spot_policy": "auto"} | config), OfferBook([b.offer(has=b.resources(spot=True))])
     fleet = b.view(b.fleet("c"), nodes="0..1", spot_policy="auto")
-    offers, _, (note,) = plan_offers(b.wants(spec), [fleet], book, 50)
+    offers, _, (note,) = plan_offers(b.requirements(spec), [fleet], book, 50)
     assert not offers and note.hint == f"change `{what}`: without it 1 would match"
 
 
 def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
     spec = b.run_spec(resources={"cpu": "2..", "memory": "4GB.."})
     book = OfferBook([b.offer("m", 4.0, has=b.resources(cpus=8, gb=32))])
-    offers, _, _ = plan_offers(b.wants(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book, 50)
+    offers, _, _ = plan_offers(b.requirements(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book, 50)
     assert [(o.blocks, o.total_blocks, o.price, o.instance.resources.cpus) for o in offers] == [(1, 4, 1.0, 2)]
 
 
@@ -508,10 +508,10 @@ def test_that_nothing_can_be_cut_as_the_fleet_asks_is_said(blocks: Any, has: Res
     spec, book = b.run_spec(resources={"cpu": "1..", "memory": "1GB.."}), OfferBook([b.offer("m", has=has)])
     asks = {"nodes": "0..1", "resources": {"cpu": "1..", "memory": "1GB.."}}
     fleet = b.fleet("c")
-    offers, _, (note,) = plan_offers(b.wants(spec), [b.view(fleet, blocks=blocks, **asks)], book, 50)
+    offers, _, (note,) = plan_offers(b.requirements(spec), [b.view(fleet, blocks=blocks, **asks)], book, 50)
     assert not offers and note.text == f"can grow, but no machine that fits can be split into {into}"
     assert note.hint == f"set the fleet's `blocks: {most}`"
-    assert plan_offers(b.wants(spec), [b.view(fleet, blocks=most, **asks)], book, 50)[1] == 1
+    assert plan_offers(b.requirements(spec), [b.view(fleet, blocks=most, **asks)], book, 50)[1] == 1
 
 
 def test_a_fleet_shows_what_it_could_be_made_of() -> None:
@@ -525,14 +525,14 @@ def test_a_full_fleet_offers_no_new_machine() -> None:
     cloud, book = b.fleet("cloud"), OfferBook([b.offer(has=b.resources(cpus=64, gb=256))])
     full = b.view(cloud, b.host(0, cloud), nodes="1..1")
     fits, big = b.run_spec(), b.run_spec(resources={"cpu": "32.."})
-    offers, total, notes = plan_offers(b.wants(fits), [full], book, 50)
+    offers, total, notes = plan_offers(b.requirements(fits), [full], book, 50)
     assert [offer.availability for offer in offers] == ["idle"] and (total, notes) == (1, [])
-    offers, _, notes = plan_offers(b.wants(big), [full], book, 50)
+    offers, _, notes = plan_offers(b.requirements(big), [full], book, 50)
     assert not offers and "is full (1 of 1 nodes)" in notes[0].text and notes[0].hint == "raise `nodes`"
 
 
 def test_reuse_alone_and_nothing_there_is_said_so() -> None:
     spec = b.run_spec(creation_policy="reuse")
     book = OfferBook([b.offer()])
-    offers, _, notes = plan_offers(b.wants(spec), [b.view(b.fleet("c"), nodes="0..2")], book, 50)
+    offers, _, notes = plan_offers(b.requirements(spec), [b.view(b.fleet("c"), nodes="0..2")], book, 50)
     assert not offers and "`creation_policy: reuse` forbids a new one" in notes[0].text

@@ -10,7 +10,7 @@ from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.matching.instance_selectors import selectors
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.matching.requirements import as_placed, combined, idle_seconds, meet_resources, wants_of
+from chalicelib.planning.matching.requirements import as_placed, combined, idle_seconds, meet_resources, requirements_of
 from tests.world import nouns as b
 
 
@@ -143,5 +143,5 @@ def test_a_project_is_asked_for_its_name_only_where_a_fleet_is_written_with_one(
 def test_how_many_machines_of_one_cluster_an_offer_must_allow(fleet: dict[str, Any], nodes: int, want: int) -> None:
     """Some take what an account has few of."""
     run = b.run_spec(type="task", commands=["x"], nodes=nodes)
-    found = combined(wants_of(run, b.job_spec(run)), b.view(**fleet))
+    found = combined(requirements_of(run, b.job_spec(run)), b.view(**fleet))
     assert isinstance(found, Query) and found.nodes == want

@@ -14,7 +14,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.matching.requirements import wants_of
+from chalicelib.planning.matching.requirements import requirements_of
 from chalicelib.planning.placing.all_or_none import Unplaced, place_together
 from chalicelib.planning.placing.buying import Purchase
 from chalicelib.planning.placing.capacity import Capacity
@@ -73,7 +73,7 @@ def same(one: Capacity, other: Capacity) -> None:
     for at, spec in enumerate(SPECS):
         for tried in ("", OFFERS[0].key):
             (item,) = gang("probe", at, tried=tried)
-            asked = wants_of(spec, item.spec)
+            asked = requirements_of(spec, item.spec)
             assert find(one, asked, item.job) == find(other, asked, item.job), WANTS[at]
 
 

@@ -65,18 +65,21 @@ def test_the_host_that_would_take_a_job_without_isolation(
     spec = b.run_spec(resources={"cpu": f"{cpus}..", "memory": "1GB.."})
     job = b.job_spec(spec).with_(isolated=isolated)
     view = b.view(LAB, *(b.host(num, LAB, **each) for num, each in enumerate(hosts)))
-    assert only_plain(b.wants(spec, job), [view], OfferBook([])) == (name and (name, UNISOLATED))
+    assert only_plain(b.requirements(spec, job), [view], OfferBook([])) == (name and (name, UNISOLATED))
 
 
 def test_no_host_is_the_last_resort_of_a_job_that_a_market_may_have_a_machine_for() -> None:
     """A submission asks none, and must accept what a plan did."""
     spec = b.run_spec(resources={"cpu": "1..", "memory": "1GB.."})
-    wants, hosts = b.wants(spec, b.job_spec(spec).with_(isolated=True)), b.view(LAB, b.host(0, LAB, **BARE))
+    requirements, hosts = (
+        b.requirements(spec, b.job_spec(spec).with_(isolated=True)),
+        b.view(LAB, b.host(0, LAB, **BARE)),
+    )
     cloud, elsewhere = (b.view(b.fleet("cloud"), nodes="0..1", **more) for more in ({}, {"backends": ["aws"]}))
     markets = OfferBook([], live=["bazaar"])
-    assert only_plain(wants, [hosts, cloud], markets) is None
+    assert only_plain(requirements, [hosts, cloud], markets) is None
     for fleets, book in (([hosts], markets), ([hosts, elsewhere], markets), ([hosts, cloud], OfferBook([]))):
-        assert only_plain(wants, fleets, book) == ("lab-0", UNISOLATED)
+        assert only_plain(requirements, fleets, book) == ("lab-0", UNISOLATED)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +105,8 @@ def test_who_a_job_is_may_need_a_container(
     spec = b.run_spec(user=user, resources={"cpu": "1..", "memory": "1GB.."})
     job = b.job_spec(spec).with_(user_permitted=permitted)
     view = b.view(LAB, *(b.host(num, LAB, **each) for num, each in enumerate(hosts)))
-    assert only_plain(b.wants(spec, job), [view], OfferBook([])) == (why and ("lab-0", why))
-    notes = plan_offers(b.wants(spec, job), [view], OfferBook([]), 10)[2]
+    assert only_plain(b.requirements(spec, job), [view], OfferBook([])) == (why and ("lab-0", why))
+    notes = plan_offers(b.requirements(spec, job), [view], OfferBook([]), 10)[2]
     assert (why is None) or [note.text for note in notes] == [why.text]
 
 
@@ -112,7 +115,10 @@ def test_what_keeps_a_job_from_a_host_is_said_of_that_host() -> None:
     spec = b.run_spec(user="ann", resources={"cpu": "1..", "memory": "1GB.."})
     job = b.job_spec(spec).with_(isolated=True)
     for host, why in ((BARE, UNISOLATED), (USERS, NOT_PERMITTED)):
-        assert only_plain(b.wants(spec, job), [b.view(LAB, b.host(0, LAB, **host))], OfferBook([])) == ("lab-0", why)
+        assert only_plain(b.requirements(spec, job), [b.view(LAB, b.host(0, LAB, **host))], OfferBook([])) == (
+            "lab-0",
+            why,
+        )
 
 
 @pytest.mark.parametrize("plain", [USERS, {**USERS, "total_blocks": 2}], ids=["whole", "in blocks"])
@@ -126,7 +132,7 @@ def test_another_projects_plain_hosts_take_no_run_that_names_a_user(plain: dict[
         spec = b.run_spec(user=user, resources={"cpu": "1..", "memory": "1GB.."})
         job = b.job_spec(spec).with_(user_permitted=permitted)
         view = replace(b.view(LAB, b.host(0, LAB, **host)), imported=True)
-        _, total, notes = plan_offers(b.wants(spec, job), [view], OfferBook([]), 10)
+        _, total, notes = plan_offers(b.requirements(spec, job), [view], OfferBook([]), 10)
         assert total == taken
         said = "is another project's, and takes no run with `user`, because it has hosts that run plain processes"
         assert taken or [note.text for note in notes] == [said]
@@ -136,5 +142,5 @@ def test_another_projects_plain_hosts_take_no_run_that_names_a_user(plain: dict[
 def test_only_a_host_that_would_fit_is_said_to_be_ill(cpus: str, said: bool) -> None:
     ill = b.host(0, LAB, health="failure", health_message="a GPU is lost")
     spec = b.run_spec(resources={"cpu": cpus, "memory": "1GB.."})
-    _, _, (note,) = plan_offers(b.wants(spec), [b.view(LAB, ill)], OfferBook([]), 10)
+    _, _, (note,) = plan_offers(b.requirements(spec), [b.view(LAB, ill)], OfferBook([]), 10)
     assert ("isn't healthy: a GPU is lost" in note.text) is said

@@ -404,7 +404,7 @@ def test_a_plan_says_whether_a_run_would_wait_for_them() -> None:
     for config, waits in (({"nodes": "0..1"}, True), ({"nodes": 0}, False)):
         views = (b.view(CLOUD, **config),)
         book = OfferBook(awaited=("aws",))
-        *_, notes = plan_offers(item.wants, views, book, 3)
+        *_, notes = plan_offers(item.requirements, views, book, 3)
         assert [note.waits for note in notes] == [waits]
 
 

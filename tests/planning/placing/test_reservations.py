@@ -36,7 +36,7 @@ def bought(spec: Any, offers: tuple[Offer, ...] = OFFERS, **fleet: Any) -> Offer
 
 def why_not(**config: Any) -> str:
     spec = b.run_spec(**config)
-    offers, total, notes = plan_offers(b.wants(spec), [b.view(nodes="0..2")], OfferBook(OFFERS), 9)
+    offers, total, notes = plan_offers(b.requirements(spec), [b.view(nodes="0..2")], OfferBook(OFFERS), 9)
     assert offers == [] and total == 0
     (note,) = notes
     return f"{note.text} ({note.hint})"
@@ -79,7 +79,7 @@ def test_a_machine_in_the_reservation_is_reused() -> None:
         (placed,) = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
         assert placed.id == taken.id
     spec = b.run_spec(reservation="cr-1")
-    _, _, (note,) = plan_offers(b.wants(spec), [b.view(fleet, plain, nodes=1)], OfferBook(()), 9)
+    _, _, (note,) = plan_offers(b.requirements(spec), [b.view(fleet, plain, nodes=1)], OfferBook(()), 9)
     assert "full" in note.text
 
 
@@ -106,7 +106,7 @@ def test_a_fleet_says_why_it_buys_nothing() -> None:
 def test_a_fleet_and_a_run_in_different_reservations_do_not_meet() -> None:
     spec = b.run_spec(reservation="cr-2")
     fleets = [b.view(b.fleet("cloud"), nodes="0..2", reservation="cr-1")]
-    (note,) = plan_offers(b.wants(spec), fleets, OfferBook(OFFERS), 9)[2]
+    (note,) = plan_offers(b.requirements(spec), fleets, OfferBook(OFFERS), 9)[2]
     assert note.text == "is in the reservation cr-1"
 
 
@@ -114,7 +114,7 @@ def test_one_that_has_not_begun_is_shown_and_not_bought() -> None:
     later = RESERVED.with_(availability=Availability.not_available)
     assert bought(b.run_spec(reservation="cr-1"), (later,)) is None
     spec = b.run_spec(reservation="cr-1")
-    assert plan_offers(b.wants(spec), [b.view(nodes="0..2")], OfferBook((later,)), 9)[:2] == ([later], 1)
+    assert plan_offers(b.requirements(spec), [b.view(nodes="0..2")], OfferBook((later,)), 9)[:2] == ([later], 1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from chalicelib.domain.gateways import GatewayStatus
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.machines.certificate import CHECK_ISSUED_EVERY, TO_ANSWER, TO_CALL, TO_VALIDATE, UNUSED
 from chalicelib.planning.gateways.certificates import (
-    CertificateMade,
+    CertificateCollected,
     NotCertified,
     OrderPlaced,
     OrderSeen,
@@ -121,7 +121,7 @@ situation(
     looked_at,
     "validating",
     heard=True,
-    comes_to="chat.example.com: act_until; LookAtOrder; again in 120 s",
+    comes_to="chat.example.com: act_until; CheckOrder; again in 120 s",
 )
 situation(
     "certificate: validating, and not due",
@@ -184,7 +184,7 @@ situation(
     "certificate: expired", looked_at, "issued", pair=OVER, **NOT_USED, comes_to="chat.example.com issued → dropped"
 )
 
-PLACED, SEEN, MADE, FAILED = OrderPlaced, OrderSeen, CertificateMade, NotCertified
+PLACED, SEEN, MADE, FAILED = OrderPlaced, OrderSeen, CertificateCollected, NotCertified
 situation("certificate: the order needs nothing shown", concluded, "waiting", PLACED, said={"order": PROVED})
 situation(
     "certificate: the order is placed again",

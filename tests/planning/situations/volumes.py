@@ -19,9 +19,9 @@ from chalicelib.planning.volumes.attachments import DiskAt, DiskNotMoved, claim_
 from chalicelib.planning.volumes.volumes import (
     DiskLeft,
     DiskSeen,
-    VolumeMade,
+    VolumeCreated,
+    VolumeNotCreated,
     VolumeNotDone,
-    VolumeNotMade,
     decide_disk,
     decide_volume,
 )
@@ -82,7 +82,7 @@ situation(
 )
 situation("volume: being made", looked_at, of(**MAKING), comes_to="DescribeVolume; again in 5 s")
 
-MADE, NOT_MADE = VolumeMade, VolumeNotMade
+MADE, NOT_MADE = VolumeCreated, VolumeNotCreated
 CALL: dict[str, Any] = {"epoch": 0, "act_until": LATER}
 DISK = Handle(kind="disk", id="vol-new")
 situation(

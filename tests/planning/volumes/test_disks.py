@@ -10,7 +10,7 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.offers import NO_TERMS, Disk, DiskTerms, Offer, OfferTerms
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.requirements import fleet_query, merged_fleet, wants_of
+from chalicelib.planning.matching.requirements import fleet_query, merged_fleet, requirements_of
 from chalicelib.planning.placing.plan_offers import plan_offers
 from chalicelib.planning.placing.queue import decide_queue
 from tests.world import nouns as b
@@ -29,7 +29,7 @@ BOOK = OfferBook((ELASTIC, DEAR, FIXED))
 
 def query(disk: Any, **config: Any) -> Query:
     spec = b.run_spec(resources={"disk": disk}, **config)
-    return wants_of(spec, b.job_spec(spec)).query
+    return requirements_of(spec, b.job_spec(spec)).query
 
 
 def found(disk: Any, **config: Any) -> list[tuple[str, float, float]]:
@@ -91,7 +91,7 @@ def test_what_is_bought_has_the_disk_that_was_offered() -> None:
 def test_a_fleet_decides_with_the_run_how_large_the_disk_is() -> None:
     spec = b.run_spec(resources={"disk": "200GB.."})
     for fleet, size in (({"resources": {"disk": "600GB.."}}, 600), ({}, 200)):
-        offers, _, _ = plan_offers(b.wants(spec), [b.view(nodes="0..2", **fleet)], BOOK, 9)
+        offers, _, _ = plan_offers(b.requirements(spec), [b.view(nodes="0..2", **fleet)], BOOK, 9)
         assert {offer.instance.resources.disk.size_mib // 1024 for offer in offers} == {size}
 
 

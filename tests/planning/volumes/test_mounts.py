@@ -44,10 +44,10 @@ def test_an_existing_machine_without_folders_isnt_taken(blocks: int) -> None:
     pod = b.machine(offer=POD.with_(total_blocks=blocks, blocks=blocks), total_blocks=blocks)
     fleets = (b.view(b.fleet("cloud"), pod, nodes="0..1"),)
     spec = b.run_spec(volumes=[FOLDER], resources={"cpu": "1..", "memory": "1GB.."})
-    offers, total, notes = plan_offers(b.wants(spec), fleets, OfferBook([]), 10)
+    offers, total, notes = plan_offers(b.requirements(spec), fleets, OfferBook([]), 10)
     assert (offers, total) == ([], 0) and notes
     fixed = (b.view(b.fleet("cloud"), pod, ssh_config={"user": "u", "hosts": ["10.0.0.1"]}),)
-    (note,) = plan_offers(b.wants(spec), fixed, OfferBook([]), 10)[2]
+    (note,) = plan_offers(b.requirements(spec), fixed, OfferBook([]), 10)[2]
     assert "is a container, which ends with the job" in note.text
 
 

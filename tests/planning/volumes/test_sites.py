@@ -184,10 +184,10 @@ def test_a_plan_offers_only_what_is_where_the_volume_is() -> None:
     book = OfferBook([b.offer("here", 2.0), b.offer("there", 1.0, region="us")])
     machines = b.machine(0, b.fleet("cloud")), b.machine(1, b.fleet("cloud"), offer=b.offer(region="us"))
     fleets = (b.view(b.fleet("cloud"), *machines, nodes="0..5"),)
-    offers, total, _ = plan_offers(b.wants(spec, volumes=known(volume())), fleets, book, 10)
+    offers, total, _ = plan_offers(b.requirements(spec, volumes=known(volume())), fleets, book, 10)
     assert {offer.region for offer in offers} == {"eu"} and total == 2
     nowhere = known(volume(region="mars"))
-    _, total, notes = plan_offers(b.wants(spec, volumes=nowhere), fleets[:0] or fleets, book, 10)
+    _, total, notes = plan_offers(b.requirements(spec, volumes=nowhere), fleets[:0] or fleets, book, 10)
     assert total == 0
     assert notes[0].text == (
         "can grow, but nothing that fits is sold where the volumes are, aws in mars (elsewhere 2 would match)"
@@ -199,7 +199,7 @@ def test_of_many_places_a_plan_names_three() -> None:
     spec = b.run_spec(volumes=[{"name": regions, "path": "/data"}])
     found = known(*(volume(region, region=region) for region in regions))
     fleets = (b.view(b.fleet("cloud"), nodes="0..5"),)
-    _, _, (note,) = plan_offers(b.wants(spec, volumes=found), fleets, OfferBook([b.offer()]), 10)
+    _, _, (note,) = plan_offers(b.requirements(spec, volumes=found), fleets, OfferBook([b.offer()]), 10)
     assert "are, aws in ceres or aws in mars or aws in pluto (elsewhere 1 would match)" in note.text
 
 
@@ -243,7 +243,7 @@ def test_machines_that_cant_have_volumes_are_passed_over_and_say_why() -> None:
     assert text in saved(waiting("data", volumes=found, offers=(old, b.offer(region="us"))), Job)[0].message
     machine = b.machine(0, b.fleet("cloud"), offer=old)
     for view in (b.view(b.fleet("cloud"), machine, nodes="1..1"), b.view(b.fleet("cloud"), machine)):
-        _, total, notes = plan_offers(b.wants(spec, volumes=found), (view,), OfferBook([]), 10)
+        _, total, notes = plan_offers(b.requirements(spec, volumes=found), (view,), OfferBook([]), 10)
         assert total == 0 and "can't have volumes: its disks show no serial number" in notes[0].text
 
 
@@ -255,7 +255,7 @@ def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() ->
     (job,) = saved(decided(snapshot), Job)
     text = "is full (1 of 1 nodes), and none of its machines is where the run's volumes are: aws in eu-a"
     assert text in job.message
-    assert text in plan_offers(b.wants(spec, volumes=found), full, OfferBook([]), 10)[2][0].text
+    assert text in plan_offers(b.requirements(spec, volumes=found), full, OfferBook([]), 10)[2][0].text
 
 
 def test_a_volume_that_others_have_is_waited_for_by_name() -> None:

@@ -25,8 +25,8 @@ from chalicelib.planning.volumes.volumes import (
     DeleteVolume,
     DiskLeft,
     RegisterVolume,
-    VolumeMade,
-    VolumeNotMade,
+    VolumeCreated,
+    VolumeNotCreated,
     decide_disk,
     decide_volume,
 )
@@ -128,7 +128,7 @@ def test_what_is_right_is_let_through(saved: Volume, act: Effect | None) -> None
 
 def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -> None:
     asked = volume(act_until=UNTIL)
-    made = VolumeMade(asked.unit, asked.epoch, UNTIL, Handle(kind="volume", id="vol-1"))
+    made = VolumeCreated(asked.unit, asked.epoch, UNTIL, Handle(kind="volume", id="vol-1"))
     (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=BackendFacts(name="aws")), made).steps
     (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
     assert (saved.status, saved.handle, saved.act_until) == (VolumeStatus.provisioning, made.handle, None)
@@ -146,7 +146,7 @@ def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -
 )
 def test_a_creation_that_failed_is_in_flight_until_it_is_repeated(error: str, said: float | None, pause: int) -> None:
     asked, facts = volume(act_until=UNTIL), BackendFacts(name="aws", visibility_lag=20 * SECOND)
-    failed = VolumeNotMade(asked.unit, error, "no luck", said, asked.epoch, UNTIL)
+    failed = VolumeNotCreated(asked.unit, error, "no luck", said, asked.epoch, UNTIL)
     (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=facts), failed).steps
     (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
     assert (saved.act_until, saved.due_at) == (b.NOW + pause, b.NOW + pause)
