@@ -9,12 +9,12 @@ SEED ?= 1
 CALLS ?= 200000
 # Two more than there are cores: tests with real processes wait for these most of the time.
 WORKERS ?= $(shell expr $$(nproc) + 2)
-# Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
+# Some environments forbid Python to cache bytecode, which the second run of a suite depends on.
 export PYTHONDONTWRITEBYTECODE :=
-# What `make deploy` and `make destroy` are told, and further options in ARGS.
+# The arguments of `make deploy`, `make destroy` and the like; ARGS has further options.
 STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
-# Tests that hold the code to a list of what it has: a new route, field, key, status or command goes to its list, too.
+# Tests that compare the code with a list of its parts: a new route, field, key, status or command goes to its list, too.
 LEDGERS := api/test_access api/test_cold backends/aws/test_plants cli/test_faces cli/screen/test_shapes domain/test_bounds harness/test_spread \
   planning/test_all_decisions planning/test_field_proofs planning/runs/test_field_support runtime/test_roots test_imports test_lengths test_mentions test_names test_one_door test_printable test_retention \
   wire/test_corpus
@@ -102,7 +102,7 @@ check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import co
 	@$(BIN)/python .ci/sizes.py
 	@$(BIN)/python .ci/aws_lint.py
 
-ledgers: $(VENV)/.dev ## the tests that are about lists: routes, fields, keys, statuses, roots; in seconds
+ledgers: $(VENV)/.dev ## the tests that compare the code with its lists: routes, fields, keys, statuses, roots; in seconds
 	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -p tests.harness.cores --cores auto
 
 e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON; HOSTS=20
@@ -120,22 +120,22 @@ e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is J
 deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.deploy $(IN_AWS)
 
-destroy: $(VENV)/.dev ## its opposite; data and keys are kept; STAGE=dev REGION=… YES=1
+destroy: $(VENV)/.dev ## delete what `make deploy` created, but for data and keys; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.destroy $(IN_AWS)
 
-token: $(VENV)/.dev ## a new token for the admin of a stage in AWS, whose own is lost; STAGE=dev REGION=… YES=1
+token: $(VENV)/.dev ## a new token for the admin of a stage in AWS who has lost the old one; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.new_token $(IN_AWS)
 
-carriers: $(VENV)/.dev ## what containers of images without Python need, for a stage in AWS; STAGE=dev REGION=…
+carriers: $(VENV)/.dev ## upload to a stage in AWS what containers need whose image has no Python; STAGE=dev REGION=…
 	@$(BIN)/python -m infra.carriers $(IN_AWS)
 
-bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
+bench: $(VENV)/.dev ## measure speeds and sizes, beside the budgets and docs/bench.json; RECORD=1 rewrites that
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)
 
-bench-peer: $(VENV)/.dev .venvs/peer_server/.installed ## dstack 0.22.5 beside this, on this machine; RECORD=1 writes docs/peer.json anew
+bench-peer: $(VENV)/.dev .venvs/peer_server/.installed ## dstack 0.22.5 beside this, on this machine; RECORD=1 rewrites docs/peer.json
 	@$(BIN)/python -m tests.bench.peer $(if $(RECORD),--record)
 
-cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month; RECORD=1 keeps what each thing uses
+cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month; RECORD=1 records what each thing uses
 	@$(BIN)/python -m tests.bench.cost $(if $(RECORD),--record)
 
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
@@ -144,22 +144,22 @@ sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, o
 fuzz: $(VENV)/.dev ## hostile calls by several tenants at once, and half as many requests through each door; CALLS=200000 SEED=1
 	@$(BIN)/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
 
-mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a test notice? N=60 SEED=1
+mutants: $(VENV)/.dev ## change the code in small places, one at a time, and see whether a test notices; N=60 SEED=1
 	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED)
 
-docs: $(VENV)/.dev ## write the generated pages anew
+docs: $(VENV)/.dev ## regenerate the generated pages
 	@$(BIN)/python -m docs.generate
 
 picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, from a real one
 	@$(BIN)/python -m docs.terminal
 
-lock: ## pin the dependencies anew (needs uv)
+lock: ## resolve and pin the dependencies again (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --extra aws --extra kubernetes --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 
-carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers anew (needs apt)
+carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers (needs apt)
 	@$(BIN)/python .ci/carrier_lock.py
 
-clean: ## remove what was made here
+clean: ## remove environments, builds and caches
 	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,7 @@
-"""What AWS would say of everything that a deployment sends it, as far as that can be known without AWS: templates,
-policies and state machines, rendered as they would be deployed, and given to linters that know AWS's own rules.
+"""Lints what a deployment sends to AWS: templates, policies and state machines, rendered as they would be deployed.
 
-They have an environment of their own (`.venvs/aws_lint`). What was found to be in order isn't looked at again until
-something that is rendered changes.
+The linters know AWS's own rules and have their own environment (`.venvs/aws_lint`). After a run without findings, they
+run again only when something that is rendered has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ IGNORED = ["--ignore-checks", "W1033"]
 
 
 def rendered() -> dict[str, str]:
-    """By file name."""
+    """The rendered documents by file name."""
     from chalicelib.engine import asl
     from chalicelib.engine.workflows import WORKFLOWS
     from infra import functions, spending, stateful
@@ -37,10 +36,10 @@ def rendered() -> dict[str, str]:
     templates = {"stack": main, "data": stateful.template(), "spending": spending.template("dev")}
     arn = "arn:aws:lambda:eu-west-1:123456789012:function:performer"
     machines = {f"{name}.machine": asl.render(each, arn) for name, each in WORKFLOWS.items()}
-    alone = {
+    policies = {
         f"{path.stem}.policy": json.loads(path.read_text()) for path in (ROOT / ".chalice/policies").glob("*.json")
     }
-    return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **alone}.items()}
+    return {f"{name}.json": json.dumps(each, indent=1) for name, each in {**templates, **machines, **policies}.items()}
 
 
 def commands(folder: Path) -> Iterator[list[str]]:
@@ -54,16 +53,16 @@ def commands(folder: Path) -> Iterator[list[str]]:
 def main() -> int:
     files: dict[str, Any] = rendered()
     lock = (ROOT / ".ci" / "aws_lint.lock").read_text() + (ROOT / ".ci" / "aws_policies.py").read_text()
-    seen = DONE / hashlib.sha256(json.dumps([lock, IGNORED, files], sort_keys=True).encode()).hexdigest()
-    if seen.exists():
+    passed = DONE / hashlib.sha256(json.dumps([lock, IGNORED, files], sort_keys=True).encode()).hexdigest()
+    if passed.exists():
         return 0
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
-            (Path(made) / name).write_text(text)
-        wrong = [command for command in commands(Path(made)) if subprocess.run(command, check=False).returncode]
+            (Path(folder) / name).write_text(text)
+        wrong = [command for command in commands(Path(folder)) if subprocess.run(command, check=False).returncode]
     if not wrong:
         DONE.mkdir(parents=True, exist_ok=True)
-        seen.touch()
+        passed.touch()
     return 1 if wrong else 0
 
 

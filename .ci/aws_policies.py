@@ -1,4 +1,4 @@
-"""The policies in templates and files, a statement at a time, given to parliament. Runs in `.venvs/aws_lint`."""
+"""Lints the policies in templates and files with parliament, one statement at a time. Runs in `.venvs/aws_lint`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import parliament
 
 KNOWN = {"Partition": "aws", "Region": "eu-west-1", "AccountId": "123456789012", "URLSuffix": "amazonaws.com"}
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:name"
-# What parliament says of statements that are right, by their names.
+# Findings of parliament about correct statements, by the statement's name.
 ACCEPTED = {
-    ("AwsImages", "RESOURCE_MISMATCH"): "a public parameter's ARN names no account",
-    ("AwsLaunch", "RESOURCE_MISMATCH"): "what a launch needs is in two statements: one has a condition on tags",
-    ("AwsLaunchInto", "RESOURCE_MISMATCH"): "the other of these",
+    ("AwsImages", "RESOURCE_MISMATCH"): "the ARN of a public parameter names no account",
+    ("AwsLaunch", "RESOURCE_MISMATCH"): "a launch needs two statements, one of which has a condition on tags",
+    ("AwsLaunchInto", "RESOURCE_MISMATCH"): "the second of these two statements",
     ("AwsCreateInto", "RESOURCE_MISMATCH"): "the group itself is in the statement with the condition",
-    ("AwsAttachForeign", "RESOURCE_MISMATCH"): "the machine is in the statement about what is ours",
-    ("Network", "RESOURCE_STAR"): "Lambda asks for it, before any network card is there",
-    ("NotByItself", "RESOURCE_STAR"): "it denies the same",
-    ("NotByItself", "UNKNOWN_CONDITION_FOR_ACTION"): "a key of every call that a function makes",
+    ("AwsAttachForeign", "RESOURCE_MISMATCH"): "the machine is in the statement about this installation's resources",
+    ("Network", "RESOURCE_STAR"): "Lambda requires it before any network interface exists",
+    ("NotByItself", "RESOURCE_STAR"): "it denies those actions",
+    ("NotByItself", "UNKNOWN_CONDITION_FOR_ACTION"): "every call that a function makes has this key",
 }
 
 
 def plain(part: Any) -> Any:
-    """Without CloudFormation's functions. Of a condition, what it switches on."""
+    """The part without CloudFormation's functions. A conditional value is replaced by the one for a true condition."""
     if isinstance(part, list):
         return [plain(each) for each in part]
     if not isinstance(part, dict):
@@ -44,7 +44,7 @@ def plain(part: Any) -> Any:
 
 
 def statements(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of identities' policies: where each is from, and itself."""
+    """The statements of identity policies, each with the name of its resource."""
     for each in plain(body.get("Statement", [])):
         yield "", each
     for name, resource in body.get("Resources", {}).items():

@@ -39,15 +39,15 @@ def main() -> int:
 
 
 def text(found: dict[str, str], now: datetime) -> str:
-    """The lock. `found`: what apt says of the packages, by our architecture."""
+    """The lock. `found`: apt's output about the packages, by our architecture."""
     lines = [f"dated {now:%Y%m%dT%H%M%SZ}"]
-    for architecture, answer in found.items():
-        listed = [(unquote(path), digest) for path, digest in _LINE.findall(answer)]
-        pinned = sorted(listed, key=lambda each: each[0].rsplit("/", 1)[1])
+    for architecture, output in found.items():
+        files = [(unquote(path), digest) for path, digest in _LINE.findall(output)]
+        pinned = sorted(files, key=lambda each: each[0].rsplit("/", 1)[1])
         wanted = {package.name for package in packages(architecture)}
         named = {path.rsplit("/", 1)[1].split("_")[0] for path, _ in pinned}
         if named != wanted:
-            sys.exit(f"apt says nothing of these packages for {architecture}: {', '.join(sorted(wanted - named))}")
+            sys.exit(f"apt found no packages of these names for {architecture}: {', '.join(sorted(wanted - named))}")
         lines += [f"{ARCHITECTURES[architecture]} {path} {digest}" for path, digest in pinned]
     return "\n".join(lines) + "\n"
 
@@ -70,10 +70,8 @@ def _newest(names: list[str], debian: str) -> str:
         }
         apt = ["apt-get", "-qq", *(part for name, value in settings.items() for part in ("-o", f"{name}={value}"))]
         subprocess.run([*apt, "update"], check=True)
-        asked = subprocess.run(
-            [*apt, "download", "--print-uris", *names], check=True, stdout=subprocess.PIPE, text=True
-        )
-        return asked.stdout
+        done = subprocess.run([*apt, "download", "--print-uris", *names], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
 
 
 if __name__ == "__main__":

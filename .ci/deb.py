@@ -18,7 +18,7 @@ def main(folder: Path, lock: Path) -> int:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         print(f"{lock} pins Debian packages, and this machine has no apt: the tests that need them are skipped.")
         return 0
-    machine = _said(["dpkg", "--print-architecture"])
+    machine = _output(["dpkg", "--print-architecture"])
     for line in lock.read_text().splitlines():
         package, version, architecture, digest = line.split()
         if architecture == machine:
@@ -40,7 +40,7 @@ def _unpack(what: str, digest: str, folder: Path) -> None:
         subprocess.run(["dpkg-deb", "-x", str(file), str(folder)], check=True)
 
 
-def _said(command: list[str]) -> str:
+def _output(command: list[str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""Files that fit a sitting, functions that fit a screen. Fails with the list of those that don't."""
+"""Checks that files and functions are of readable size. Fails with the list of those that aren't."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MAX_FUNCTION = 70
 
 
 def main() -> int:
-    listed = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True).stdout.split()
+    names = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True).stdout.split()
     problems = []
-    for name in listed:
+    for name in names:
         path = Path(name)
         if not path.exists():
             continue
@@ -24,11 +24,11 @@ def main() -> int:
             problems.append(f"{name}: {lines} lines, {MAX_FILE} at most")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                # The body: a command's signature is its list of flags, one a line, and reads like a table.
+                # Only the body counts: a command's signature lists its flags, one a line, and reads like a table.
                 length = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if length > MAX_FUNCTION:
                     problems.append(f"{name}:{node.lineno}: {node.name} has {length} lines, {MAX_FUNCTION} at most")
-    print("\n".join(problems) if problems else f"{len(listed)} files, all of readable size")
+    print("\n".join(problems) if problems else f"{len(names)} files, all of readable size")
     return 1 if problems else 0
 
 

@@ -32,7 +32,8 @@ def main(folder: Path, lock: Path, project: bool) -> int:
 
 
 def with_uv(python: Path, lock: Path) -> bool:
-    """Whether uv has installed them, in seconds and with its own progress. pip may know indexes that uv doesn't."""
+    """Install the packages with uv, which takes seconds and shows its own progress. Returns False if uv is missing or
+    fails: pip may be configured with indexes that uv doesn't know."""
     uv = shutil.which("uv")
     if uv is None:
         return False
@@ -44,27 +45,27 @@ def with_uv(python: Path, lock: Path) -> bool:
 
 
 def with_pip(command: list[str], count: int) -> None:
-    """A line for each package that pip turns to; all that pip said if it fails."""
-    said, number = [], 0
+    """Print a line for each package that pip starts on, or all of pip's output if it fails."""
+    output, number = [], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
-            said.append(line)
+            output.append(line)
             if line.startswith(("Collecting ", "Processing ")):
                 number += 1
                 print(f"  {number}/{count} {line.split()[1].rpartition('/')[2]}", flush=True)
             elif line.startswith("Installing "):
                 print("  unpacking …", flush=True)
     if pip.returncode:
-        print("".join(said))
+        print("".join(output))
         raise subprocess.CalledProcessError(pip.returncode, command)
 
 
 def make_venv(folder: Path) -> None:
-    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True)
-    if made.returncode == 0:
+    done = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True)
+    if done.returncode == 0:
         return
-    if os.geteuid() == 0 and shutil.which("apt-get") and "ensurepip" in made.stdout + made.stderr:
+    if os.geteuid() == 0 and shutil.which("apt-get") and "ensurepip" in done.stdout + done.stderr:
         # Debian and Ubuntu ship `venv` apart from Python.
         print("Installing python3-venv …", flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -72,7 +73,7 @@ def make_venv(folder: Path) -> None:
         subprocess.run(["apt-get", "-qq", "install", "-y", "python3-venv"], check=True, env=environment)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         return
-    print(made.stdout + made.stderr)
+    print(done.stdout + done.stderr)
     raise SystemExit(f"Can't make a virtual environment in {folder}. On Debian or Ubuntu: apt-get install python3-venv")
 
 

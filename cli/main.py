@@ -31,7 +31,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "event": ("event", "Show what happened to runs, jobs, fleets and instances."),
     "export": ("export", "Share SSH fleets with other projects."),
     "fleet": ("fleet", "Manage fleets and their machines."),
-    "gateway": ("gateway", "Manage gateways: the doors to services."),
+    "gateway": ("gateway", "Manage gateways, which give services their own names."),
     "import": ("import_", "Fleets that other projects share with this one."),
     "init": ("init", "Set up this folder with an example configuration and an editor schema."),
     "login": ("login", "Sign on with an account, and add the projects you may use."),
@@ -104,10 +104,10 @@ def _show_version(wanted: bool) -> None:
         from cli.connection.client import API_VERSION
 
         try:
-            ours, note = version("dstack-serverless"), ""
+            own, note = version("dstack-serverless"), ""
         except PackageNotFoundError:
-            ours, note = written_version(), "; a checkout that isn't installed"
-        typer.echo(f"{ours} (compatible with dstack {API_VERSION}{note})")
+            own, note = written_version(), "; a checkout that isn't installed"
+        typer.echo(f"{own} (compatible with dstack {API_VERSION}{note})")
         raise typer.Exit
 
 

@@ -22,7 +22,7 @@ EXIT_CODES = (  # code, meaning, when
     ("2", "a usage error", "An unknown command or flag, a value of the wrong type, or conflicting flags."),
     ("1 to 255", "the job's status", "`apply` and `attach`: the exit status of a failed run's job."),
 )
-_ROWS = "\n".join(f"| {code} | {name} | {when} |" for code, name, when in EXIT_CODES)
+_ROWS = "\n".join(f"| {code} | {name} | {meaning} |" for code, name, meaning in EXIT_CODES)
 HEAD = f"""\
 # Commands
 

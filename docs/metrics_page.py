@@ -41,4 +41,4 @@ CloudWatch.
 
 
 def page() -> str:
-    return HEAD + "".join(f"| `{name}` | {kind} | {about} |\n" for name, (kind, about) in FAMILIES.items())
+    return HEAD + "".join(f"| `{name}` | {kind} | {description} |\n" for name, (kind, description) in FAMILIES.items())

@@ -76,7 +76,7 @@ def tour(example: Path, environment: dict[str, str]) -> str:
 def show(args: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run one command and print its output as it comes."""
     say("dstack " + " ".join(Path(a).name if a.endswith(".yml") else a for a in args))
-    begun, kept = time.monotonic(), []
+    begun, lines = time.monotonic(), []
     command = [sys.executable, "-u", "-m", "cli.main", *args]
     with subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -84,13 +84,13 @@ def show(args: list[str], environment: dict[str, str]) -> subprocess.CompletedPr
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                kept.append(line)
+                lines.append(line)
                 print(f"  {line}", end="", flush=True)
         except BaseException:
             process.kill()  # or leaving would wait for it
             raise
     print(f"  ({time.monotonic() - begun:.1f} s)")
-    return subprocess.CompletedProcess(command, process.returncode, "".join(kept))
+    return subprocess.CompletedProcess(command, process.returncode, "".join(lines))
 
 
 def say(command: str) -> None:

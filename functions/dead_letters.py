@@ -13,4 +13,4 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
     here = root or lambda_.root()
     reported = here.report_dead_letters()
     here.ports.count(telemetry.DEAD_LETTERS, reported)
-    return {"told": reported}
+    return {"reported": reported}

@@ -22,7 +22,7 @@ _DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 class AwsAccount:
     id: str
     region: str
-    who: str  # the ARN of the user or role that deploys
+    arn: str  # of the user or role that deploys
 
 
 def checked(stage: str) -> str:

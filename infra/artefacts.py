@@ -1,4 +1,5 @@
 """The zip files that the functions run from, and their size limits.
+
 | artefact  | contents                                                     | used by                                   |
 |-----------|--------------------------------------------------------------|-------------------------------------------|
 | `chalice` | what `chalice package` packs, and the packages that it needs | the API and the schedules of `app.py`     |
@@ -88,17 +89,17 @@ def build(
     chalice_zip: Path, python: str = PYTHON, *, folder: Path = BUILD, say: Callable[[str], None] = print
 ) -> dict[str, Artefact]:
     """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
-    made: dict[str, Artefact] = {}
-    with alone(folder / "packages", say):
+    built: dict[str, Artefact] = {}
+    with build_lock(folder / "packages", say):
         for name, kind in KINDS.items():
             sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
-            made[name] = pack(name, dict(sources), packages(kind, python, folder, say), folder)
-            check(made[name], kind)
-    return made
+            built[name] = pack(name, dict(sources), packages(kind, python, folder, say), folder)
+            check(built[name], kind)
+    return built
 
 
 @contextmanager
-def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """A lock, so that two deployments from one clone (of two stages, for instance) build one after the other."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as turn:
@@ -175,7 +176,7 @@ def packages(
 
 def _install(lock: str, python: str, file: Path, into: Path) -> None:
     file.write_text(lock)
-    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+    platforms = [argument for platform in PLATFORMS for argument in ("--platform", platform)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(into)]
     wheels = ["--python-version", python, "--implementation", "cp", *platforms, "--only-binary", ":all:"]
     pinned = ["--no-deps", "--no-compile", "--require-hashes", "-r", str(file)]

@@ -28,7 +28,9 @@ class CarrierReport:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = command.parser("infra.carriers", "Give a stage what containers of images without Python need.")
+    parser = command.parser(
+        "infra.carriers", "Upload the carriers, which bring Python into containers whose image has none."
+    )
     return command.run(parser.parse_args(argv), run)
 
 
@@ -40,7 +42,7 @@ def run(given: argparse.Namespace, say: command.Say, _: command.Agree) -> Carrie
 def put(
     stage: str, say: command.Say, make: Callable[[str], bytes], clients: Callable[[str], Any], poll: float
 ) -> CarrierReport:
-    def made(architecture: str) -> bytes:
+    def build(architecture: str) -> bytes:
         say(f"Making the carrier for {architecture} …")
         return make(architecture)
 
@@ -48,7 +50,7 @@ def put(
     blobs, report = S3Blobs(bucket, lambda: clients("s3")), CarrierReport(stage)
     with explained(f"put carriers into {bucket}"):
         for architecture in ARCHITECTURES:
-            report.digests[architecture] = carriers.ensure(blobs, architecture, release(), made)
+            report.digests[architecture] = carriers.ensure(blobs, architecture, release(), build)
     return report
 
 

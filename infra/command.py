@@ -21,14 +21,14 @@ class Declined(DstackError):
 
 
 def parser(module: str, does: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=f"python -m {module}", description=does)
-    made.add_argument("stage", help="its name: dev, prod, …")
-    made.add_argument("--yes", action="store_true", help="make the changes without asking")
-    made.add_argument("--json", action="store_true", help="the last line is a JSON object; the rest goes to stderr")
-    made.add_argument("--region", help="instead of the configured one")
-    made.add_argument("--profile", help="of the AWS configuration")
-    made.add_argument("--poll", type=float, default=POLL, help="seconds between looks at CloudFormation")
-    return made
+    new = argparse.ArgumentParser(prog=f"python -m {module}", description=does)
+    new.add_argument("stage", help="the name of the stage: dev, prod, …")
+    new.add_argument("--yes", action="store_true", help="make the changes without asking")
+    new.add_argument("--json", action="store_true", help="the last line is a JSON object; the rest goes to stderr")
+    new.add_argument("--region", help="the AWS region, instead of the configured one")
+    new.add_argument("--profile", help="the profile of the AWS configuration")
+    new.add_argument("--poll", type=float, default=POLL, help="seconds between polls of CloudFormation")
+    return new
 
 
 def run(given: argparse.Namespace, work: Callable[[argparse.Namespace, Say, Agree], Any]) -> int:
@@ -40,7 +40,7 @@ def run(given: argparse.Namespace, work: Callable[[argparse.Namespace, Say, Agre
         _to_stderr(f"{error.message}\n{error.hint}".strip())
         return 1
     except KeyboardInterrupt:
-        _to_stderr("\nInterrupted. What CloudFormation has begun goes on; run the command again to follow it.")
+        _to_stderr("\nInterrupted. CloudFormation continues what it has begun; run the command again to follow it.")
         return 130
     if given.json:
         _to_stdout(json.dumps(vars(done)))

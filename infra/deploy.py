@@ -73,7 +73,7 @@ class Deployment:
     clients: Callable[[str], Any] = client
 
     def run(self) -> None:
-        self._not_chalices()
+        self._refuse_beside_chalice()
         with packer(self.stage, installed.variables()) as packed:
             built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), self.python, say=self.say))
             self._show(built.values())
@@ -96,8 +96,7 @@ class Deployment:
         given |= {"InstallId": self._install_id(), "Stream": data.output("Stream")}
         code = {name: (bucket, artefact.key) for name, artefact in built.items()}
         chosen = Choices(code, installed.variables(), reserved(self._room()), bucket, self.python)
-        made = self._timed("template", lambda: template_of(chosen))
-        template = json.dumps(made, sort_keys=True)
+        template = json.dumps(self._timed("template", lambda: template_of(chosen)), sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, program, template))
         self._timed("stack", lambda: self._bring_up(main, given, TemplateURL=url))
         self._timed("alarm", lambda: self._set_alarm(before))
@@ -107,7 +106,7 @@ class Deployment:
             self.say(advice)
         self._timed("first start", self._first_start)  # last, so that nothing can fail before the token is shown
 
-    def _not_chalices(self) -> None:
+    def _refuse_beside_chalice(self) -> None:
         """Refuses if `chalice deploy` was used: its functions would keep running beside ours, on the same table."""
         functions = self.clients("lambda")
         with explained("look for functions"), suppress(functions.exceptions.ResourceNotFoundException):
@@ -204,7 +203,7 @@ class Deployment:
     def _upload(self, bucket: str, built: Mapping[str, Artefact], program: bytes, template: str) -> str:
         s3 = self.clients("s3")
         with explained(f"upload to {bucket}"):
-            there = uploads.listed(s3, bucket)
+            there = uploads.upload_times(s3, bucket)
             for artefact in built.values():
                 if artefact.key in there:
                     uploads.touch(s3, bucket, artefact.key)
@@ -234,11 +233,11 @@ class Deployment:
         uploads."""
         s3, current = self.clients("s3"), current | {_template_key(template)}
         with explained(f"delete old code from {bucket}"):
-            for key in uploads.unused(uploads.listed(s3, bucket), current, datetime.now(UTC)):
+            for key in uploads.unused(uploads.upload_times(s3, bucket), current, datetime.now(UTC)):
                 s3.delete_object(Bucket=bucket, Key=key)
 
     def _room(self) -> int:
-        """The concurrent executions that this stage may reserve: the account's, less what others have reserved."""
+        """The concurrent executions that this stage may reserve: the account's, less other functions' reservations."""
         functions = self.clients("lambda")
         with explained("read the account's limit of concurrent functions"):
             free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
@@ -272,7 +271,7 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
     chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
     where = account.here(given.region, given.profile)
     report = DeployReport(given.stage, where.id, where.region)
-    say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.who}")
+    say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.arn}")
     Deployment(given.stage, where, say, agree, report, chosen, given.python, given.poll).run()
     say(f"\nThe control plane is at {report.api_url}")
     if report.admin_token is not None:

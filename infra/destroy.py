@@ -44,15 +44,15 @@ def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -
         say(f"There is no stack {main_.name} in account {where.id}, {where.region}.")
     else:
         if not given.leave_machines:
-            nobody_left_alone(given.stage, _left(given.stage))
+            refuse_with_machines(given.stage, _remaining(given.stage))
         remove(main_, where, say, agree)
         report.deleted = main_.name
     if alarm.found() is not None:  # it watches resources that no longer exist
         alarm.delete()
         say(f"{alarm.name} is deleted.")
-    report.kept = kept(data, given.stage)
+    report.kept = retained(data, given.stage)
     if report.kept:
-        say(by_hand(given.stage, *report.kept[:3]))
+        say(how_to_delete(given.stage, *report.kept[:3]))
     return report
 
 
@@ -65,15 +65,16 @@ def remove(stack: Stack, where: AwsAccount, say: command.Say, agree: command.Agr
     say(f"{stack.name} is deleted.")
 
 
-def kept(data: Stack, stage: str) -> list[str]:
-    """What stays. A stack that was only proposed, or was rolled back, is empty and is deleted, too."""
+def retained(data: Stack, stage: str) -> list[str]:
+    """The names of what is retained. A stack that was only proposed, or was rolled back, is empty, so it is deleted,
+    too."""
     if course(data.status()) in ("create", "clear"):
         data.delete()
         return []
     return [data.name, *(data.physical(name) for name in ("Table", "Bucket")), installed.prefix(stage)]
 
 
-def _left(stage: str) -> list[str]:
+def _remaining(stage: str) -> list[str]:
     with explained("look for machines"):
         try:
             return list(installed.costing(installed.root(installed.settings(stage)).ports.store))
@@ -81,17 +82,17 @@ def _left(stage: str) -> list[str]:
             return []  # it was never complete, so it has bought nothing
 
 
-def nobody_left_alone(stage: str, left: Sequence[str]) -> None:
-    if left:
-        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+def refuse_with_machines(stage: str, remaining: Sequence[str]) -> None:
+    if remaining:
+        more = f" and {len(remaining) - SHOWN} more" if len(remaining) > SHOWN else ""
         raise Refused(
-            f"The stage {stage} still has {', '.join(left[:SHOWN])}{more}.",
+            f"The stage {stage} still has {', '.join(remaining[:SHOWN])}{more}.",
             hint="Delete them with `dstack fleet delete`, `dstack gateway delete` and `dstack volume delete`, "
             "or add --leave-machines.",
         )
 
 
-def by_hand(stage: str, stack: str, table: str, bucket: str) -> str:
+def how_to_delete(stage: str, stack: str, table: str, bucket: str) -> str:
     keys = " ".join(f"{installed.prefix(stage)}/{key}" for key in ("install-key", "master-key"))
     return f"""
 Its data and its keys are kept: `make deploy STAGE={stage}` brings it back as it was. To delete them for good:

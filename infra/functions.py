@@ -87,7 +87,7 @@ class Function:
     @property
     def id(self) -> str:
         """Its logical id in the stack."""
-        return self.chalice or "".join(word.title() for word in self.name.split("_"))
+        return self.chalice or "".join(part.title() for part in self.name.split("_"))
 
     @property
     def entry(self) -> str:
@@ -114,7 +114,7 @@ class Function:
 
 
 def rate(every: Micros) -> str:
-    """How EventBridge writes it, which counts no seconds."""
+    """The rate as EventBridge writes it, in whole minutes."""
     minutes = max(1, every // MINUTE)
     return f"rate({minutes} minute{'' if minutes == 1 else 's'})"
 
@@ -148,7 +148,7 @@ FUNCTIONS = (
     Function(
         "api",
         memory=1024,  # a person waits for its cold start
-        timeout=29,  # API Gateway waits no longer
+        timeout=29,  # API Gateway's own limit
         chalice="APIHandler",
         handler="app.app",
         public=True,
@@ -261,13 +261,7 @@ FUNCTIONS = (
         loops=True,
         reads=("install-key", "master-key"),
         vpc=True,
-        grants=(
-            may.READ_ONE,
-            may.PUT,
-            may.DELETE,
-            may.WAKE,
-            *may.DRIVE,
-        ),  # no bucket: it has the agent
+        grants=(may.READ_ONE, may.PUT, may.DELETE, may.WAKE, *may.DRIVE),  # no bucket: the artefact contains the agent
     ),
 )
 
@@ -279,14 +273,14 @@ PUBLIC = tuple(function for function in FUNCTIONS if function.public)
 def reserved(limit: int = NEW_ACCOUNT) -> dict[str, int]:
     """The reserved concurrency by function name, for an account with this limit. Functions that call providers come
     first; a small account has nothing to reserve."""
-    made: dict[str, int] = {}
+    found: dict[str, int] = {}
     of_each = max(SHARE, TOGETHER * len(BOUNDED))
     for functions, share, most in ((BOUNDED, of_each, RESERVED_MAX), (PUBLIC, PUBLIC_SHARE, PUBLIC_MAX)):
         each = min(most, limit // share)
-        if limit - sum(made.values()) - each * len(functions) < UNRESERVED:
+        if limit - sum(found.values()) - each * len(functions) < UNRESERVED:
             break
-        made |= {function.name: each for function in functions}
-    return made
+        found |= {function.name: each for function in functions}
+    return found
 
 
 def named(name: str) -> Function:
@@ -301,7 +295,7 @@ def config(stage: str, variables: Mapping[str, str] | None = None, app: str = AP
     given = variables or {}
     deployed = {function.name: _chalice(function, stage, given) for function in FUNCTIONS if function.chalice}
     api = deployed.pop("api")
-    made = {
+    settings = {
         "manage_iam_role": True,
         "api_gateway_stage": "api",
         "api_gateway_endpoint_type": "REGIONAL",
@@ -310,7 +304,7 @@ def config(stage: str, variables: Mapping[str, str] | None = None, app: str = AP
         "lambda_functions": {"api_handler": api, **deployed},
     }
     # For any other stage Chalice would guess the policies, so this makes it refuse.
-    return {"version": "2.0", "app_name": app, "manage_iam_role": False, "stages": {stage: made}}
+    return {"version": "2.0", "app_name": app, "manage_iam_role": False, "stages": {stage: settings}}
 
 
 def _chalice(function: Function, stage: str, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -336,8 +330,8 @@ def _allowed(function: Function, app: str) -> tuple[Grant, ...]:
 
 def files(stage: str, variables: Mapping[str, str] | None = None, app: str = APP) -> dict[str, str]:
     """The files in `.chalice/`, by path."""
-    made = {"config.json": config(stage, variables, app), **policies(stage, app)}
-    return {path: json.dumps(content, indent=2) + "\n" for path, content in made.items()}
+    contents = {"config.json": config(stage, variables, app), **policies(stage, app)}
+    return {path: json.dumps(content, indent=2) + "\n" for path, content in contents.items()}
 
 
 if __name__ == "__main__":

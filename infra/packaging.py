@@ -45,11 +45,11 @@ class Packer:
         return self._packaged() / "deployment.zip"
 
     def template(self, chosen: Choices) -> dict[str, Any]:
-        """Chalice's template with ours merged into it."""
-        ours = self.folder / "stateless.json"
-        ours.write_text(json.dumps(stateless.template(self.stage, chosen)))
-        made: dict[str, Any] = json.loads((self._packaged("--merge-template", str(ours)) / "sam.json").read_text())
-        return {**made, "Resources": bound(made["Resources"])}
+        """Chalice's template, with the stateless stack's merged into it."""
+        stack = self.folder / "stateless.json"
+        stack.write_text(json.dumps(stateless.template(self.stage, chosen)))
+        merged: dict[str, Any] = json.loads((self._packaged("--merge-template", str(stack)) / "sam.json").read_text())
+        return {**merged, "Resources": bound(merged["Resources"])}
 
     def _packaged(self, *options: str) -> Path:
         chalice = str(Path(sys.executable).with_name("chalice"))
@@ -75,8 +75,8 @@ def bound(part: Any) -> Any:
 
 @contextmanager
 def packer(stage: str, variables: Mapping[str, str]) -> Iterator[Packer]:
-    with tempfile.TemporaryDirectory(prefix="dstack-package-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="dstack-package-") as temporary:
+        folder = Path(temporary)
         shutil.copy(ROOT / "app.py", folder)
         for name in ("chalicelib", "functions", "vendor"):
             shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=_NOT_CODE)

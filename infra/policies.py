@@ -29,7 +29,6 @@ class Grant:
 
 def in_file(grants: Iterable[Grant], stage: str) -> dict[str, Any]:
     """The policy for `chalice deploy`: any region of any account."""
-
     own = BUCKET.format(stage=stage, account="${aws:PrincipalAccount}", region="${aws:RequestedRegion}")
 
     def arn(thing: str, any_region: bool) -> str:
@@ -75,12 +74,12 @@ def _document(grants: Iterable[Grant], arn: Callable[[str, bool], Any]) -> dict[
 
 
 def _statement(grant: Grant, arn: Callable[[str, bool], Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    statement: dict[str, Any] = {
         "Sid": grant.sid,
         "Effect": "Allow",
         "Action": list(grant.actions),
         "Resource": ["*" if thing == "*" else arn(thing, grant.any_region) for thing in grant.resources],
     }
     if grant.condition:
-        made["Condition"] = dict(grant.condition)
-    return made
+        statement["Condition"] = dict(grant.condition)
+    return statement

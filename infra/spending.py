@@ -57,20 +57,23 @@ def resources(stage: str) -> dict[str, Any]:
         "Notification": {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 100},
         "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "SpendingTopic"}}],
     }
-    speaks = {
+    statement = {
         "Effect": "Allow",
         "Principal": {"Service": "budgets.amazonaws.com"},
         "Action": "sns:Publish",
         "Resource": {"Ref": "SpendingTopic"},
         "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
     }
-    policy = {"Topics": [{"Ref": "SpendingTopic"}], "PolicyDocument": {"Version": "2012-10-17", "Statement": [speaks]}}
-    letter = {"Protocol": "email", "TopicArn": {"Ref": "SpendingTopic"}, "Endpoint": {"Ref": "SpendingEmail"}}
+    policy = {
+        "Topics": [{"Ref": "SpendingTopic"}],
+        "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+    }
+    subscription = {"Protocol": "email", "TopicArn": {"Ref": "SpendingTopic"}, "Endpoint": {"Ref": "SpendingEmail"}}
     return {
-        "SpendingTopic": _made("AWS::SNS::Topic", "SpendingIsWatched", {"TopicName": f"dstack-{stage}-spending"}),
-        "SpendingTopicMay": _made("AWS::SNS::TopicPolicy", "SpendingIsWatched", policy),
-        "SpendingLetter": _made("AWS::SNS::Subscription", "SpendingIsWritten", letter),
-        "SpendingBudget": _made(
+        "SpendingTopic": _resource("AWS::SNS::Topic", "SpendingIsWatched", {"TopicName": f"dstack-{stage}-spending"}),
+        "SpendingTopicMay": _resource("AWS::SNS::TopicPolicy", "SpendingIsWatched", policy),
+        "SpendingLetter": _resource("AWS::SNS::Subscription", "SpendingIsWritten", subscription),
+        "SpendingBudget": _resource(
             "AWS::Budgets::Budget",
             "SpendingIsWatched",
             {"Budget": budget, "NotificationsWithSubscribers": [over]},
@@ -84,7 +87,7 @@ def parameters() -> dict[str, Any]:
             "Type": "Number",
             "Default": DOLLARS,
             "MinValue": 0,
-            "Description": "dollars a day of the control plane's own spending above which AWS says so; 0: never",
+            "Description": "dollars a day of the control plane's own spending above which AWS notifies you; 0: never",
         },
         "SpendingEmail": {
             "Type": "String",
@@ -105,8 +108,10 @@ def describe(chosen: Mapping[str, str]) -> str:
     figure, email = chosen.get("SpendingAlarm", str(DOLLARS)), chosen.get("SpendingEmail", "")
     if figure == "0":
         return "No alarm is set on its spending: --set SpendingAlarm=2 sets one at $2 a day."
-    who = email or "the topic SpendingTopic, to which --set SpendingEmail=ADDRESS subscribes you"
-    return f"If it spends more than ${figure} a day, AWS tells {who}; --set SpendingAlarm=DOLLARS changes that."
+    recipient = email or "the topic SpendingTopic, to which --set SpendingEmail=ADDRESS subscribes you"
+    return (
+        f"If it spends more than ${figure} a day, AWS notifies {recipient}; --set SpendingAlarm=DOLLARS changes that."
+    )
 
 
 def describe_refusal(why: str) -> str:
@@ -118,5 +123,5 @@ def describe_refusal(why: str) -> str:
     )
 
 
-def _made(kind: str, condition: str, properties: dict[str, Any]) -> dict[str, Any]:
+def _resource(kind: str, condition: str, properties: dict[str, Any]) -> dict[str, Any]:
     return {"Type": kind, "Condition": condition, "Properties": properties}

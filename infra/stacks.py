@@ -160,7 +160,9 @@ class Stack:
         change."""
         existing = self.found()
         kind = "CREATE" if course(existing["StackStatus"] if existing else None) == "create" else "UPDATE"
-        kept = {each["ParameterKey"] for each in (existing or {}).get("Parameters", ())} if kind == "UPDATE" else set()
+        deployed = (
+            {each["ParameterKey"] for each in (existing or {}).get("Parameters", ())} if kind == "UPDATE" else set()
+        )
         with explained(f"prepare the change of {self.name}"):
             declared = self._declared(template)
             if unknown := sorted(parameters.keys() - declared):
@@ -173,7 +175,7 @@ class Stack:
                 ChangeSetName=f"deploy-{time.time_ns()}",
                 ChangeSetType=kind,
                 Capabilities=CAPABILITIES,
-                Parameters=_parameters(parameters, kept & declared),
+                Parameters=_parameters(parameters, deployed & declared),
                 **template,
             )
             return self._prepared(created["Id"])
@@ -281,10 +283,10 @@ def _one_or_none(formation: Any, name: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def _parameters(given: Mapping[str, str], kept: set[str]) -> list[dict[str, Any]]:
+def _parameters(given: Mapping[str, str], deployed: set[str]) -> list[dict[str, Any]]:
     """The parameters to deploy. The ones that aren't given keep their deployed values."""
     set_ = [{"ParameterKey": name, "ParameterValue": value} for name, value in given.items()]
-    old = [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept - given.keys())]
+    old = [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(deployed - given.keys())]
     return set_ + old
 
 

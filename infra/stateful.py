@@ -43,8 +43,8 @@ def template() -> dict[str, Any]:
 def _resources() -> dict[str, Any]:
     """The table is created last. If the first deployment fails, for instance because the bucket's name is taken,
     CloudFormation deletes the others; a table would be kept, and its name would block every later attempt."""
-    others = {"Bucket": _bucket(), "BucketPolicy": _only_tls(), "Aside": _dead_letters()}
-    return {**others, "Table": {**_table(), "DependsOn": sorted(others)}}
+    before = {"Bucket": _bucket(), "BucketPolicy": _only_tls(), "Aside": _dead_letters()}
+    return {**before, "Table": {**_table(), "DependsOn": sorted(before)}}
 
 
 def _table() -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _settings(stage: str, chosen: Choices) -> Resources:
 
 
 def _function(function: Function, stage: str, chosen: Choices) -> Resources:
-    made = {f"{function.id}Logs": _logs(function, stage)}
+    resources = {f"{function.id}Logs": _logs(function, stage)}
     properties: Resources = {
         "FunctionName": f"dstack-{stage}-{function.name}",
         "LoggingConfig": {**LOGGED, "LogGroup": {"Ref": f"{function.id}Logs"}},
@@ -148,21 +148,21 @@ def _function(function: Function, stage: str, chosen: Choices) -> Resources:
     if function.loops:
         properties["RecursiveLoop"] = "Allow"
     if function.chalice:
-        made |= _of_chalice(function, stage, chosen, properties)
+        resources |= _of_chalice(function, stage, chosen, properties)
     else:
-        made |= _plain(function, stage, chosen, properties)
+        resources |= _plain(function, stage, chosen, properties)
         if function.every:
-            made |= _schedule(function)
+            resources |= _schedule(function)
     if function.name in chosen.reserved:
         properties["ReservedConcurrentExecutions"] = chosen.reserved[function.name]
     if function.every or function.async_events:
-        made[f"{function.id}Events"] = _events(function, stage)
+        resources[f"{function.id}Events"] = _events(function, stage)
     if function.name == "automate":
         of_bus = {"Fn::Sub": sub_arn(f"events:rule/dstack-{stage}/*")}
-        made[f"{function.id}May"] = _may_invoke(function, "events.amazonaws.com", SourceArn=of_bus)
+        resources[f"{function.id}May"] = _may_invoke(function, "events.amazonaws.com", SourceArn=of_bus)
     if function.reads_event_log:
-        made |= _following(function, stage)
-    return made | (_url(function) if function.url else {})
+        resources |= _following(function, stage)
+    return resources | (_url(function) if function.url else {})
 
 
 def _of_chalice(function: Function, stage: str, chosen: Choices, properties: Resources) -> Resources:
@@ -188,8 +188,8 @@ def _plain(function: Function, stage: str, chosen: Choices, properties: Resource
     }
     role = _role("lambda.amazonaws.com", _policies(function, stage, chosen))
     if function.vpc:
-        listed = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
-        inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in listed.items()}
+        parameters = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
+        inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in parameters.items()}
         properties["VpcConfig"] = _if("InVpc", inside)
     return {function.id: {"Type": "AWS::Lambda::Function", "Properties": properties}, f"{function.id}Role": role}
 
@@ -340,7 +340,7 @@ def performer_of(definition: Definition) -> Function:
 
 
 def _machine_id(name: str) -> str:
-    return "".join(word.title() for word in name.split("_")) + "Workflow"
+    return "".join(part.title() for part in name.split("_")) + "Workflow"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ UNDER = "deploy/"  # the prefix of code and templates in the bucket
 LONGEST = timedelta(days=1)  # the longest deployment, including the wait for confirmation
 
 
-def listed(s3: Any, bucket: str) -> dict[str, datetime]:
+def upload_times(s3: Any, bucket: str) -> dict[str, datetime]:
     """Every upload, with its time."""
     found: dict[str, datetime] = {}
     parameters: dict[str, Any] = {"Bucket": bucket, "Prefix": UNDER}

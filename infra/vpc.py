@@ -23,7 +23,7 @@ def check(ec2: Any, region: str, parameters: Mapping[str, str]) -> None:
     subnets, groups = parameters.get(SUBNETS, ""), parameters.get(GROUPS, "")
     if bool(subnets) != bool(groups):
         given, missing = (SUBNETS, GROUPS) if subnets else (GROUPS, SUBNETS)
-        raise Refused(f"{given} is set and {missing} isn't.", hint="Lambda wants both for a function in a VPC.")
+        raise Refused(f"{given} is set and {missing} isn't.", hint="Lambda needs both for a function in a VPC.")
     if not subnets:
         return
     with explained("look for a way out of the subnets of the function that logs in"):

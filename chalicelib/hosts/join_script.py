@@ -72,7 +72,7 @@ class JoinScript:
 
 
 _SCRIPT = r"""
-# Joins this machine to a fleet of the dstack server at {server}: looks at it, then installs the agent.
+# Joins this machine to a fleet of the dstack server at {server}: inspects it, then installs the agent.
 set -u
 umask 077
 server={server}

@@ -26,6 +26,6 @@ GANG = StateMachine(
         "must be there; earlier if a run further ahead needs its places",
         "sealed": f"{spoken(TO_MEET)} for every node to have an address",
         "starting": "the deadlines of the nodes that start first",
-        "undone": "looked at until its places are given back",
+        "undone": "passes continue until its places are released",
     },
 )

@@ -26,7 +26,7 @@ GATEWAY = StateMachine(
     timeouts={
         "submitted": f"{spoken(TO_RUN)} in all; hosts for its replicas are looked for {every(CHECK_HOSTS_EVERY)}",
         "provisioning": "the rest of that time",
-        "running": f"lives until deleted; a replica whose machine is gone gets another; looked at "
+        "running": f"lives until deleted; a replica whose machine is gone gets another; checked "
         f"{every(CHECK_GATEWAY_EVERY)}",
         "failed": "lives until deleted; its machines go on trying",
         "deleting": f"{spoken(TO_LEAVE)} for a machine that doesn't say that its replica is removed",

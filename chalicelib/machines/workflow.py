@@ -23,8 +23,8 @@ WORKFLOW = StateMachine(
     },
     timeouts={
         "running": "each step's own: the time-out of an attempt, how many may fail, how long it may wait; an execution "
-        f"that doesn't ask for its next within {spoken(CALL_DUE_WITHIN)} is started again, and after {MOST_STARTS} "
-        "times the engine's own looks take over",
+        f"that doesn't request its next within {spoken(CALL_DUE_WITHIN)} is started again, and after {MOST_STARTS} "
+        "times the engine's own passes take over",
         "undoing": f"each step is tried again after {spoken(UNDO_EVERY)}, then less and less often, down to "
         f"{every(UNDO_SELDOM)}; never abandoned",
     },

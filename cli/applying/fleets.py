@@ -104,7 +104,7 @@ def _show(session: Session, plan: dict[str, Any]) -> None:
     terminal.print()
     offers = plan.get("offers") or []
     if offers:
-        session.show(offers_table(offers[:3], dim_later=False))
+        session.show(offers_table(offers[:3], dim_all_but_first=False))
         summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
         if summary:
             terminal.print(summary)

@@ -92,13 +92,13 @@ def apply_gateway(session: Session, definition: LoadedConfiguration, options: Ap
 def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) -> int:
     """Applies an unchanged gateway, so that failed certificates are retried at once."""
     current = plan["current_resource"]
-    made = session.client.in_project(
+    resource = session.client.in_project(
         "gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
     )
     if options.as_json:
-        session.terminal.print(as_json(made))
+        session.terminal.print(as_json(resource))
     else:
-        session.terminal.print(f"Gateway {made['name']} is up to date.")
+        session.terminal.print(f"Gateway {resource['name']} is up to date.")
     return 0
 
 
@@ -144,27 +144,27 @@ def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
     return False
 
 
-def _share(made: dict[str, Any]) -> str:
+def _share(resource: dict[str, Any]) -> str:
     """How many of a gateway's replicas run, if not all."""
-    wanted = made["configuration"].get("replicas") or 1
-    up = sum(each["status"] == "running" for each in made.get("replicas") or ())
-    return f" with {up} of {wanted} replicas" if made["status"] == "running" and up < wanted and wanted > 1 else ""
+    wanted = resource["configuration"].get("replicas") or 1
+    up = sum(each["status"] == "running" for each in resource.get("replicas") or ())
+    return f" with {up} of {wanted} replicas" if resource["status"] == "running" and up < wanted and wanted > 1 else ""
 
 
-def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptions) -> int:
+def _wait(session: Session, kind: str, resource: dict[str, Any], options: ApplyOptions) -> int:
     """Waits until the volume or the gateway is active or has failed."""
-    terminal, name = session.terminal, made["name"]
+    terminal, name = session.terminal, resource["name"]
     if options.as_json:
-        terminal.print(as_json(made))
+        terminal.print(as_json(resource))
         return 0
     shown = ""
-    while made["status"] not in ENDED and not options.detach:
-        if (why := made.get("status_message") or "") != shown:
+    while resource["status"] not in ENDED and not options.detach:
+        if (why := resource.get("status_message") or "") != shown:
             shown = why
-            terminal.warn(f"{name}: {why}" if why else f"{name}: {made['status']}")
+            terminal.warn(f"{name}: {why}" if why else f"{name}: {resource['status']}")
         terminal.sleep(READY_SECONDS)
-        made = session.client.in_project(f"{kind}/get", {"name": name})
-    reason = f": {made['status_message'].rstrip('.')}" if made.get("status_message") else ""
-    status = "failed" if made["status"] == "failed" else f"is {made['status']}"
-    terminal.print(f"{kind[:-1].capitalize()} {name} {status}{_share(made)}{reason}.")
-    return 1 if made["status"] == "failed" else 0
+        resource = session.client.in_project(f"{kind}/get", {"name": name})
+    reason = f": {resource['status_message'].rstrip('.')}" if resource.get("status_message") else ""
+    status = "failed" if resource["status"] == "failed" else f"is {resource['status']}"
+    terminal.print(f"{kind[:-1].capitalize()} {name} {status}{_share(resource)}{reason}.")
+    return 1 if resource["status"] == "failed" else 0

@@ -41,7 +41,7 @@ class Apply(Command):
     """`-h TYPE` shows only the flags that apply to that type."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        help_at = next((at for at, word in enumerate(args) if word in ("-h", "--help")), len(args))
+        help_at = next((at for at, argument in enumerate(args) if argument in ("-h", "--help")), len(args))
         kind = next(iter(args[help_at + 1 : help_at + 2]), "-")
         if kind in HELP_OF:
             ctx.meta[__name__] = HELP_OF[kind]

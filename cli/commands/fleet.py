@@ -189,11 +189,11 @@ def join_command(
     """
     session = open_session(ctx, project)
     body = {"name": name, "expires_in": seconds_of(expires_in, "--expires-in")}
-    made = session.client.in_project("fleets/create_join", body)
-    session.terminal.print(made["command"])
+    join = session.client.in_project("fleets/create_join", body)
+    session.terminal.print(join["command"])
     session.terminal.warn(
         f"Paste this on the machine. It works once, for {expires_in}. To revoke it: "
-        f"dstack fleet revoke-join {name} {made['id']}"
+        f"dstack fleet revoke-join {name} {join['id']}"
     )
 
 

@@ -11,7 +11,7 @@ from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, Watc
 from cli.screen.render import as_json
 from cli.tables.gateways import certificates_table, gateways_table
 
-app = new_group("Manage gateways: the doors to services.", invoke_without_command=True)
+app = new_group("Manage gateways, which give services their own names.", invoke_without_command=True)
 GatewayArgument = Annotated[
     str, typer.Argument(metavar="GATEWAY", help="The gateway's name.", autocompletion=completer("gateway"))
 ]
@@ -30,7 +30,7 @@ def gateway(
     format_: FormatOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """Manage gateways: the doors to services."""
+    """Manage gateways, which give services their own names."""
     if ctx.invoked_subcommand is None:
         _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
 
@@ -45,7 +45,7 @@ def list_gateways(
     format_: FormatOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """List gateways, the newest first; with -v, what they say, and each of several replicas."""
+    """List gateways, the newest first; with -v, their messages, and each of several replicas."""
     _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
 
 
@@ -114,13 +114,13 @@ def update(
         typer.Option("--domain", metavar="DOMAIN", help="The domain under which its services get their names."),
     ] = None,
 ) -> None:
-    """Change a gateway. What its file says can be changed by applying it again. That also tries at once what
-    certificates couldn't be had.
+    """Change a gateway. To change what its file describes, apply the file again; that also requests missing
+    certificates again at once.
 
     No --json: it prints one line.
     """
     if not default and domain is None:
-        raise typer.BadParameter("Say what to change: --set-default, --domain, or both.", ctx=ctx)
+        raise typer.BadParameter("Nothing to change: give --set-default, --domain, or both.", ctx=ctx)
     session = open_session(ctx, project)
     session.get_gateway(name)
     if domain is not None:

@@ -85,7 +85,7 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
         session.terminal.print(as_json(document))
         return
     _show_facts(session, wanted)
-    session.show(offers_table(job["offers"], dim_later=False))
+    session.show(offers_table(job["offers"], dim_all_but_first=False))
     summary = offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price"))
     if summary:
         session.terminal.print(summary)

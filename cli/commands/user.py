@@ -58,13 +58,13 @@ def create(
     """Create a user and print the token, which nobody can see again. Admins only."""
     session = open_session(ctx, project)
     body = {"username": name, "global_role": role, "email": email, "active": True}
-    made = session.client.post("/api/users/create", body)
+    answer = session.client.post("/api/users/create", body)
     if json_wanted:
-        shown = {key: value for key, value in made.items() if key not in ("creds", "ssh_private_key")}
-        session.terminal.print(as_json(document("user create", {"user": shown, "token": made["creds"]["token"]})))
+        shown = {key: value for key, value in answer.items() if key not in ("creds", "ssh_private_key")}
+        session.terminal.print(as_json(document("user create", {"user": shown, "token": answer["creds"]["token"]})))
         return
     session.terminal.print(f"User {name} is created. Their token, shown only this once:")
-    _print_token(session, made)
+    _print_token(session, answer)
 
 
 @command(app, "update", "dstack user update ann --role admin", "dstack user update ann --inactive")
@@ -172,8 +172,8 @@ def add_key(
     """
     session = open_session(ctx, project)
     text = sys.stdin.read() if file == STANDARD_INPUT else _text_of(session.terminal.cwd / Path(file).expanduser())
-    made = session.client.post("/api/users/public_keys/add", {"key": text, "name": name})
-    session.terminal.print(f"Key {made['name']} is added: {made['fingerprint']}.")
+    answer = session.client.post("/api/users/public_keys/add", {"key": text, "name": name})
+    session.terminal.print(f"Key {answer['name']} is added: {answer['fingerprint']}.")
 
 
 def _text_of(path: Path) -> str:

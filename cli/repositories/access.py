@@ -3,7 +3,7 @@
 Access without credentials is tried first, then the credentials of the command line or those stored on the server. Only
 if there are neither, this machine's own credentials for the host are tried: the key of ~/.ssh/config, the token of the
 GitHub CLI, ~/.ssh/id_rsa. Credentials that work are sent to the server, since the job's machine clones with them, and
-the user is told so.
+a message says so.
 """
 
 from __future__ import annotations

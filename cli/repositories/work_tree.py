@@ -3,7 +3,7 @@
 Git gets a private folder for this: the checkout's objects, a copy of its index, and a configuration with only the
 settings for how files are stored. So nothing is run that the checkout's own configuration names (file system monitors,
 filters, hooks, fetches for a partial clone), nothing in the checkout is written, and no diff settings apply. Changes to
-files that Git was told to ignore (`assume-unchanged`, `skip-worktree`) are included.
+files that Git is configured to ignore (`assume-unchanged`, `skip-worktree`) are included.
 """
 
 from __future__ import annotations

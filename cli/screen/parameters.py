@@ -110,9 +110,9 @@ class CommandGroup(_Plain, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None:
             self.refuse_unknown(ctx, args[0])
-        name, found, rest = super().resolve_command(ctx, args)
+        name, found, remaining = super().resolve_command(ctx, args)
         self.hand_down(ctx, name, found)
-        return name, found, rest
+        return name, found, remaining
 
     def refuse_unknown(self, ctx: Any, name: str) -> None:
         """Refuses an unknown command: another tool's verb, or misspelt. Flags are left to the parser."""

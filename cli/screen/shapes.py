@@ -19,23 +19,27 @@ class Shape(NamedTuple):
     version: int
     summary: str
     parts: Mapping[str, str] = MappingProxyType({})  # shapes of its parts
-    ours: bool = False
+    versioned: bool = False  # the document begins with the shape's version
 
 
 COMMANDS = {
     "apply": Shape(
         1, "The run, fleet, volume or gateway that was submitted, or that is there unchanged.", {"": "Run | Fleet"}
     ),
-    "automation list": Shape(1, "Stored configurations, without what they say, and who stored each.", ours=True),
-    "backend check": Shape(1, "Whether each backend works; `error` says what is wrong, all of it.", ours=True),
-    "backend list": Shape(1, "Backends of the project, without credentials, and the age of their offers.", ours=True),
-    "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
-    "export list": Shape(1, "What the project shares, and with which projects.", ours=True),
+    "automation list": Shape(1, "Stored configurations, without their contents, and who stored each.", versioned=True),
+    "backend check": Shape(1, "Whether each backend works; `error` lists everything that is wrong.", versioned=True),
+    "backend list": Shape(
+        1, "Backends of the project, without credentials, and the age of their offers.", versioned=True
+    ),
+    "event list": Shape(
+        1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, versioned=True
+    ),
+    "export list": Shape(1, "What the project shares, and with which projects.", versioned=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
-    "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
-    "fleet joins": Shape(1, "The commands with which machines join a fleet, oldest first.", ours=True),
-    "import list": Shape(1, "What other projects share with this one.", ours=True),
-    "metrics": Shape(1, "The samples of each job in the last hour, newest first.", ours=True),
+    "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, versioned=True),
+    "fleet joins": Shape(1, "The commands with which machines join a fleet, oldest first.", versioned=True),
+    "import list": Shape(1, "What other projects share with this one.", versioned=True),
+    "metrics": Shape(1, "The samples of each job in the last hour, newest first.", versioned=True),
     "offer": Shape(
         1, "Available offers, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}
     ),
@@ -44,24 +48,26 @@ COMMANDS = {
         "The same by accelerator. KEYS decides which location keys a group has; the others are null.",
         {"requirements.resources": "Resources"},
     ),
-    "project list": Shape(1, "The projects this machine knows; `user` with -v.", ours=True),
-    "project quota": Shape(1, "The limits of a project and of its users, and what is used of them.", ours=True),
+    "project list": Shape(1, "The projects this machine knows; `user` with -v.", versioned=True),
+    "project quota": Shape(1, "The limits of a project and of its users, and what is used of them.", versioned=True),
     "project members": Shape(
-        1, "Who is a member of a project, and in which role.", {"members[].user": "User"}, ours=True
+        1, "Who is a member of a project, and in which role.", {"members[].user": "User"}, versioned=True
     ),
     "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
-    "secret get": Shape(1, "One secret with its value.", ours=True),
-    "server info --cost": Shape(1, "What a server in AWS costs a month: its `lines` by what drives them.", ours=True),
-    "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", ours=True),
-    "secret list": Shape(1, "Secrets, without `value`.", ours=True),
-    "user create": Shape(1, "The new user, with the token that is shown this once.", {"user": "User"}, ours=True),
-    "user keys": Shape(1, "Your public keys, newest first.", ours=True),
-    "user list": Shape(1, "Users, newest first.", {"users[]": "User"}, ours=True),
+    "secret get": Shape(1, "One secret with its value.", versioned=True),
+    "server info --cost": Shape(
+        1, "What a server in AWS costs a month: its `lines` by what drives them.", versioned=True
+    ),
+    "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", versioned=True),
+    "secret list": Shape(1, "Secrets, without `value`.", versioned=True),
+    "user create": Shape(1, "The new user, with the token that is shown this once.", {"user": "User"}, versioned=True),
+    "user keys": Shape(1, "Your public keys, newest first.", versioned=True),
+    "user list": Shape(1, "Users, newest first.", {"users[]": "User"}, versioned=True),
     "gateway get": Shape(1, "One gateway.", {"": "Gateway"}),
     "gateway list": Shape(1, "Gateways, oldest first.", {"gateways[]": "Gateway"}),
     "volume get": Shape(1, "One volume.", {"": "Volume"}),
-    "volume list": Shape(1, "Volumes, oldest first.", {"volumes[]": "Volume"}, ours=True),
+    "volume list": Shape(1, "Volumes, oldest first.", {"volumes[]": "Volume"}, versioned=True),
 }
 NOUNS = {
     "Run": Shape(
@@ -89,7 +95,7 @@ NOUNS = {
     "Event": Shape(1, "What happened, when, and to what."),
 }
 ERRORS = {
-    "error": Shape(1, "What went wrong, and in `problems` where: `line` is 0 where that isn't known.", ours=True),
+    "error": Shape(1, "What went wrong, and in `problems` where: `line` is 0 where that isn't known.", versioned=True),
 }
 SHAPES = {**COMMANDS, **NOUNS, **ERRORS}
 

@@ -318,9 +318,9 @@ def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
         raise
 
 
-def include_in(user_config: Path, ours: Path) -> None:
-    """Makes the user's SSH configuration include ours, first and once. The rest of it stays as it is, as do its mode
-    and a symbolic link. Raises OSError if it can't be read or changed."""
+def include_in(user_config: Path, folder: Path) -> None:
+    """Makes the user's SSH configuration include the one in `folder`, first and once. The rest stays as it is, as do
+    its mode and a symbolic link. Raises OSError if it can't be read or changed."""
     target = user_config.resolve()
     try:
         text = target.read_bytes().decode("utf-8", "surrogateescape")  # with its own line endings
@@ -328,7 +328,7 @@ def include_in(user_config: Path, ours: Path) -> None:
     except FileNotFoundError:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text, mode = "", 0o600
-    wanted = with_include(text, f"Include {_from_home(ours)}/{INCLUDED}")
+    wanted = with_include(text, f"Include {_from_home(folder)}/{INCLUDED}")
     if wanted != text:
         replace_file(target, wanted, mode)
 

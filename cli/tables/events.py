@@ -11,9 +11,9 @@ INDENT = "  "  # of continued lines
 
 def event_line(event: Json, width: int | None = None, colour: bool = False) -> str:
     targets = ", ".join(f"{target['type']} {target['name']}" for target in event.get("targets") or ())
-    who = f"[{event['actor_user']}]" if event.get("actor_user") else ""
-    when = f"[{local_time(event['recorded_at'])}]"
-    text = printable(f"{when}{who}[{targets}] {event['message']}")
+    actor = f"[{event['actor_user']}]" if event.get("actor_user") else ""
+    time = f"[{local_time(event['recorded_at'])}]"
+    text = printable(f"{time}{actor}[{targets}] {event['message']}")
     if width:
         text = f"\n{INDENT}".join(wrap(text, width - len(INDENT)))
-    return paint(when, "dim", colour) + text[len(when) :]
+    return paint(time, "dim", colour) + text[len(time) :]

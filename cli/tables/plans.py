@@ -105,7 +105,7 @@ def _target(nodes: Json) -> str:
     return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
 
-def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
+def offers_table(offers: list[Json], *, dim_all_but_first: bool = True) -> Table:
     """Offers in the order in which they would be tried."""
     table = Table(("#", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", ""), right=frozenset({0}))
     for number, offer in enumerate(offers, 1):
@@ -121,7 +121,7 @@ def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
             money(offer.get("price")),
             AVAILABILITY.get(str(offer.get("availability")), ""),
         )
-        style = "dim" if dim_later and number > 1 else ""
+        style = "dim" if dim_all_but_first and number > 1 else ""
         table.add(*(Cell(text, style) for text in cells))
     return table
 

@@ -38,13 +38,13 @@ def scaling_note(run: Json, running: Mapping[str, int]) -> str:
     parts = []
     for scale in scales:
         count, why = scale["desired"], scale.get("why")
-        words = [f"group {scale['group']}"] if len(scales) > 1 else []
+        found = [f"group {scale['group']}"] if len(scales) > 1 else []
         if count != running.get(scale["group"], 0):
-            words.append(f"should have {count} replica{'' if count == 1 else 's'}")
+            found.append(f"should have {count} replica{'' if count == 1 else 's'}")
         elif scale.get("wanted") is None and not scale.get("stale"):
             continue
         if why:
-            parts.append(": ".join(filter(None, (" ".join(words), why))))
+            parts.append(": ".join(filter(None, (" ".join(found), why))))
     return "; ".join(parts)
 
 

@@ -21,9 +21,12 @@ def volumes_table(volumes: list[Json], now: float, verbose: bool = False) -> Tab
 
 
 def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
-    configuration, made = volume["configuration"], volume.get("provisioning_data") or {}
-    region, zone = configuration.get("region"), made.get("availability_zone") or configuration.get("availability_zone")
-    size = made.get("size_gb") or configuration.get("size")
+    configuration, provisioned = volume["configuration"], volume.get("provisioning_data") or {}
+    region, zone = (
+        configuration.get("region"),
+        provisioned.get("availability_zone") or configuration.get("availability_zone"),
+    )
+    size = provisioned.get("size_gb") or configuration.get("size")
     return {
         "NAME": Cell(str(volume["name"]), "bold"),
         "BACKEND": str(configuration.get("backend")) if verbose else place(configuration.get("backend"), region),
@@ -31,7 +34,7 @@ def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
         "SIZE": gigabytes(size) if size else "-",
         "STATUS": status_cell(str(volume["status"])),
         "ATTACHED": ", ".join(_holders(volume)) or "-",
-        "COST": "-" if made and made.get("price") is None else money(volume.get("cost")),
+        "COST": "-" if provisioned and provisioned.get("price") is None else money(volume.get("cost")),
         "CREATED": age(volume.get("created_at"), now),
         "ERROR": volume.get("status_message") or "",
     }

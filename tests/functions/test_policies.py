@@ -362,7 +362,7 @@ def told_of(root: Root, host: str) -> None:
     events = [{"effect": "Create", "unit": unit} for unit in (f"instance/{host}", "queue/none")]
     messages = [json.dumps({"requestPayload": event}) for event in events]
     told = Root(replace(root.ports, dead_letters=lambda: iter(messages)))
-    assert dead_letters.handler(scheduled_event("dead"), None, told) == {"told": 2}
+    assert dead_letters.handler(scheduled_event("dead"), None, told) == {"reported": 2}
 
 
 def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed) -> None:

@@ -13,7 +13,7 @@ from infra import command
 from infra.account import AwsAccount
 from infra.artefacts import Artefact
 from infra.deploy import Deployment, DeployReport
-from infra.destroy import kept, nobody_left_alone, remove
+from infra.destroy import refuse_with_machines, remove, retained
 from infra.functions import ALONE, FUNCTIONS, reserved
 from infra.stacks import Stack
 from infra.stateless import Choices
@@ -211,9 +211,9 @@ def test_a_removal_is_shown_and_asked_for() -> None:
 
 
 def test_a_stage_with_machines_is_not_removed() -> None:
-    nobody_left_alone("dev", [])
+    refuse_with_machines("dev", [])
     with pytest.raises(Refused, match=r"dev still has m0, .*, m19 and 5 more") as refused:
-        nobody_left_alone("dev", [f"m{number}" for number in range(25)])
+        refuse_with_machines("dev", [f"m{number}" for number in range(25)])
     assert "--leave-machines" in refused.value.hint
 
 
@@ -232,7 +232,7 @@ def test_who_breaks_off_instead_of_an_answer_leaves_nothing_proposed(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         deployer.run()
     assert deployer.account.changes == {} and deployer.account.stacks[DATA].status == "REVIEW_IN_PROGRESS"
-    assert kept(Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0), "dev") == []
+    assert retained(Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0), "dev") == []
     assert deployer.account.stacks == {}, "an empty stack isn't kept"
 
 
@@ -240,11 +240,11 @@ def test_what_is_kept_is_named(tmp_path: Path) -> None:
     deployer = Deployer(Account(), tmp_path)
     deployer.run()
     data = Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0)
-    assert kept(data, "dev") == [DATA, "table", BUCKET, "/dstack-dev"] and DATA in deployer.account.stacks
+    assert retained(data, "dev") == [DATA, "table", BUCKET, "/dstack-dev"] and DATA in deployer.account.stacks
     for status in ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"):
         deployer.account.stacks = {DATA: StackOf(status)}
-        assert kept(data, "dev") == [] and deployer.account.stacks == {}
-    assert kept(data, "dev") == []
+        assert retained(data, "dev") == [] and deployer.account.stacks == {}
+    assert retained(data, "dev") == []
 
 
 def test_new_keys_are_never_made_for_a_table_that_has_data(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_its_figure_is_above_what_a_hundred_instances_cost_and_below_ten_thousan
 
 
 def test_a_deployment_says_the_figure_and_who_hears_of_it() -> None:
-    assert "more than $2 a day, AWS tells the topic" in spending.describe({})
-    assert "more than $9 a day, AWS tells me@example.com" in spending.describe(
+    assert "more than $2 a day, AWS notifies the topic" in spending.describe({})
+    assert "more than $9 a day, AWS notifies me@example.com" in spending.describe(
         {"SpendingAlarm": "9", "SpendingEmail": "me@example.com"}
     )
     assert spending.describe({"SpendingAlarm": "0"}).startswith("No alarm")

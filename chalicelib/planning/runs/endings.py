@@ -1,4 +1,4 @@
-"""How jobs end: they are told to exit, get time to do so, and are final once nothing of them is left on a machine."""
+"""How jobs end: they are asked to exit, get time to do so, and are final once nothing of them is left on a machine."""
 
 from __future__ import annotations
 

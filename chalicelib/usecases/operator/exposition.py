@@ -65,7 +65,7 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_queue_jobs": (GAUGE, "Jobs waiting for capacity"),
     "dstack_queue_age_seconds": (GAUGE, "How long the job that has waited longest has waited"),
     "dstack_engine_passes_total": (COUNTER, "Passes of the reconciler since the server's start"),
-    "dstack_engine_units_total": (COUNTER, "Units that passes looked at"),
+    "dstack_engine_units_total": (COUNTER, "Units that passes processed"),
     "dstack_engine_conflicts_total": (COUNTER, "Steps that met another's change, and were decided again"),
     "dstack_engine_units_failed_total": (COUNTER, "Units that a pass failed to process, and that are retried"),
     "dstack_engine_effects_total": (COUNTER, "Calls to clouds and hosts, by what came of them"),

@@ -64,8 +64,8 @@ def test_every_command_with_json_has_a_shape() -> None:
 def test_documents_of_our_own_begin_with_their_version() -> None:
     for name, shape in recorded().items():
         keys = list(shape["keys"])
-        assert (keys[0] == "shape") is SHAPES[name].ours, name
-        assert SHAPES[name].ours or "shape" not in keys
+        assert (keys[0] == "shape") is SHAPES[name].versioned, name
+        assert SHAPES[name].versioned or "shape" not in keys
 
 
 def test_the_page_is_up_to_date() -> None:
