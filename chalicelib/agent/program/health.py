@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..kernel.lazy import LazyModule
-from . import gpus
+from . import gpu_tools
 from .inventory import Runner
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Nvidia:
             return tool_failure("nvidia-smi", status)
         lost = [name.rstrip(".:") for name in _LOST.findall(text)]
         found = [failure("GPU %s: its driver can't reach it any more", name) for name in lost]
-        cards = [row for row in gpus.rows(text, len(fields)) if row[2].startswith("GPU-")]
+        cards = [row for row in gpu_tools.rows(text, len(fields)) if row[2].startswith("GPU-")]
         rows = [{name: row[at] for at, name in enumerate(fields)} for row in cards]
         for row in rows:
             found += self._of_card(row, now)
@@ -129,7 +129,7 @@ class Nvidia:
         if any("requires reset" in value for value in row.values()):
             return [failure("%s: it requires a reset", name)]
         found = []
-        if gpus.count(row.get("ecc.errors.uncorrected.volatile.total")):
+        if gpu_tools.count(row.get("ecc.errors.uncorrected.volatile.total")):
             found.append(failure("%s: uncorrected memory errors since its driver was loaded", name))
         if row.get("remapped_rows.failure") == "Yes":
             found.append(failure("%s: broken memory that can't be remapped", name))
@@ -138,7 +138,7 @@ class Nvidia:
         action = row.get("gpu_recovery_action", "")
         if action == "None":
             self._cards.recovered(kernel_log.address(row["pci.bus_id"]), now)
-        elif gpus.value_of(action):
+        elif gpu_tools.value_of(action):
             found.append(failure("%s: its driver says that it needs: %s", name, action))
         return found
 
@@ -152,13 +152,13 @@ def amd(run: Runner) -> Troubles:
     status, text = run(AMD_ERRORS)
     if status:
         return tool_failure("amd-smi", status)
-    cards = gpus.load(text)
+    cards = gpu_tools.load(text)
     cards = cards.get("gpu_data") if isinstance(cards, dict) else cards
     found = []
     for card in cards if isinstance(cards, list) else ():
         errors = card.get("ecc") if isinstance(card, dict) else None
         count = errors.get("total_uncorrectable_count") if isinstance(errors, dict) else None
-        if gpus.count(count.get("value") if isinstance(count, dict) else count):
+        if gpu_tools.count(count.get("value") if isinstance(count, dict) else count):
             found.append(failure("GPU %s: uncorrectable errors since its driver was loaded", card.get("gpu", "?")))
     return found
 
@@ -167,7 +167,7 @@ def intel(run: Runner) -> Troubles:
     status, text = run(INTEL_ERRORS)
     if status:
         return tool_failure("hl-smi", status)
-    bad = [index for index, count in gpus.rows(text, 2) if gpus.count(count)]
+    bad = [index for index, count in gpu_tools.rows(text, 2) if gpu_tools.count(count)]
     return [failure("GPU %s: uncorrected memory errors since its driver was loaded", index) for index in bad]
 
 

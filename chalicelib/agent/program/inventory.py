@@ -15,9 +15,9 @@ import struct
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from ..kernel.lazy import LazyModule
-from . import gpus
-from .gpus import Gpu
-from .gpus import Usage as GpuUsage
+from . import gpu_tools
+from .gpu_tools import Gpu
+from .gpu_tools import Usage as GpuUsage
 
 if TYPE_CHECKING:
     import subprocess
@@ -82,7 +82,7 @@ class Inventory:
 
     def gpus(self) -> List[Gpu]:
         found: List[Gpu] = []
-        for _, argv, parse in gpus.TOOLS:
+        for _, argv, parse in gpu_tools.TOOLS:
             status, text = self.run(argv)
             if status == 0:
                 found += parse(text)
@@ -92,8 +92,8 @@ class Inventory:
         """The usage of these vendors' GPUs, by GPU id. Tenstorrent's tool doesn't report any."""
         found: Dict[str, GpuUsage] = {}
         for vendor in vendors:
-            if vendor in gpus.USAGE_TOOLS:
-                argv, parse = gpus.USAGE_TOOLS[vendor]
+            if vendor in gpu_tools.USAGE_TOOLS:
+                argv, parse = gpu_tools.USAGE_TOOLS[vendor]
                 status, text = self.run(argv)
                 found.update(parse(text) if status == 0 else {})
         return found

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Set
 
 from ..kernel.task_runtime import TaskRuntime, micros
 from ..kernel.tasks import TaskFolder
-from .gpus import Usage as GpuUsage
+from .gpu_tools import Usage as GpuUsage
 
 
 def sample(

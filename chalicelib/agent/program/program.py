@@ -41,9 +41,9 @@ from .commands import (
     Stop,
     Trim,
 )
-from .courier import Courier
 from .health import HealthChecks
 from .inventory import Inventory
+from .message_sender import MessageSender
 from .notices import Notice
 from .periodic import Intervals, Periodic
 from .roster import Roster, archives_of
@@ -111,8 +111,8 @@ class AgentProgram:
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
         self._inbox: Deque[Callable[[], None]] = deque()  # work from other threads for the loop
-        self._push = Courier("push", self._delivered, self._address.via)
-        self._poll = Courier("poll", self._delivered, self._address.via)
+        self._push = MessageSender("push", self._delivered, self._address.via)
+        self._poll = MessageSender("poll", self._delivered, self._address.via)
         self._slow = SlowWork(8)
         self._launching: Set[str] = set()
         self._log_port: Optional[socket.socket] = None  # listens in the machine's own network, for the first task's log

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..runtimes import inside, repositories, visibility
     from ..sessions import logins
     from ..volumes import volumes
+    from . import task_gpus
 else:
     subprocess = LazyModule("subprocess")
     inside = LazyModule(".runtimes.inside")
@@ -31,6 +32,7 @@ else:
     ports = LazyModule(".replicas.ports")
     repositories = LazyModule(".runtimes.repositories")
     spool = LazyModule(".kernel.spool")
+    task_gpus = LazyModule(".program.task_gpus")
     visibility = LazyModule(".runtimes.visibility")
     volumes = LazyModule(".volumes.volumes")
 
@@ -98,7 +100,7 @@ class Roster:
         port: Optional[int] = None
         trouble: Optional[TaskError] = None
         try:
-            chosen, vendor = self._choose_gpus(spec, gpus)
+            chosen, vendor = task_gpus.choose(spec, gpus, self._used_gpus)
             port, spec = self._choose_port(task, spec, runtime)
         except TaskError as problem:
             trouble = problem
@@ -130,21 +132,13 @@ class Roster:
         ports = [each for each in spec.get("ports") or () if each != wanted]
         return port, dict(spec, ports=ports, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
 
-    def _choose_gpus(self, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> Tuple[List[str], str]:
-        wanted = spec.get("gpus") or 0
-        vendor = gpus[0]["vendor"] if gpus else ""
-        if spec.get("gpu_devices"):
-            return [str(name) for name in spec["gpu_devices"]], vendor
-        if wanted == -1:
-            return [gpu["id"] for gpu in gpus], vendor
+    def _used_gpus(self) -> Set[str]:
+        """The GPUs of tasks that haven't ended."""
         used: Set[str] = set()
-        for task in list_tasks(self._data) if wanted else ():
+        for task in list_tasks(self._data):
             if self.folder(task).state().get("state") != FINAL:
                 used.update(self.folder(task).launch().get("gpus") or ())
-        free = [gpu["id"] for gpu in gpus if gpu["id"] not in used]
-        if len(free) < wanted:
-            raise TaskError("executor_error", "%d GPUs wanted, %d of %d free here" % (wanted, len(free), len(gpus)))
-        return free[:wanted], vendor
+        return used
 
     def launch(self, task: str, fetch: Fetch) -> None:
         """Fetch the task's archives, then start its supervisor. Archives make this slow: not for the loop's thread."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.program import gpus
+from chalicelib.agent.program import gpu_tools
 from chalicelib.agent.program.inventory import Inventory, addresses, default_address, interfaces, run_tool
 
 
@@ -256,20 +256,20 @@ def amd_card(**more: object) -> dict[str, object]:
     ],
 )
 def test_amd(text: str, want: list[tuple[str, int]]) -> None:
-    assert [(gpu["name"], gpu["memory_mib"]) for gpu in gpus.amd(text)] == want
+    assert [(gpu["name"], gpu["memory_mib"]) for gpu in gpu_tools.amd(text)] == want
 
 
 def test_amd_cards_in_full() -> None:
     other = amd_card(gpu="gpu-7", bus={"bdf": "06:00.0"}, asic={"market_name": "Radeon PRO W7900"}, driver="N/A")
     nameless = {name: value for name, value in amd_card(vram={"size": {"value": "64", "unit": "GB"}}).items()}
     del nameless["gpu"], nameless["driver"], nameless["bus"]
-    assert gpus.amd(json.dumps([amd_card(), other, nameless])) == [
+    assert gpu_tools.amd(json.dumps([amd_card(), other, nameless])) == [
         {"name": "MI300X", "memory_mib": 196592, "vendor": "amd", "driver": "6.8.5", "id": "0", "bus": BUS % 5},
         {"name": "PRO W7900", "memory_mib": 196592, "vendor": "amd", "driver": "", "id": "gpu-7", "bus": BUS % 6},
         {"name": "MI300X", "memory_mib": 65536, "vendor": "amd", "driver": "", "id": "2", "bus": ""},
     ]
-    assert gpus.amd(json.dumps([amd_card(vram={"size": {"value": 512}})]))[0]["memory_mib"] == 512
-    assert gpus.amd("3") == gpus.amd('"text"') == []
+    assert gpu_tools.amd(json.dumps([amd_card(vram={"size": {"value": 512}})]))[0]["memory_mib"] == 512
+    assert gpu_tools.amd("3") == gpu_tools.amd('"text"') == []
 
 
 @pytest.mark.parametrize(
@@ -291,19 +291,19 @@ def test_amd_cards_in_full() -> None:
     ],
 )
 def test_sizes(text: object, want: int | None) -> None:
-    assert gpus.mib(text) == want
+    assert gpu_tools.mib(text) == want
 
 
 @pytest.mark.parametrize("text", ["N/A", "[N/A]", "unknown", "[Not Supported]", "", "  ", None])
 def test_what_a_tool_doesnt_know(text: str | None) -> None:
-    assert gpus.value_of(text) == ""
-    assert gpus.value_of(" 550.1 ") == "550.1"
+    assert gpu_tools.value_of(text) == ""
+    assert gpu_tools.value_of(" 550.1 ") == "550.1"
 
 
-@pytest.mark.parametrize("board", gpus.TENSTORRENT_MIB)
+@pytest.mark.parametrize("board", gpu_tools.TENSTORRENT_MIB)
 def test_each_board_of_tenstorrent_has_its_memory(board: str) -> None:
     chip = {"device_info": [{"board_info": {"board_type": f"{board.upper()} R"}}], "host_info": None}
-    assert gpus.tenstorrent(json.dumps(chip)) == [
+    assert gpu_tools.tenstorrent(json.dumps(chip)) == [
         {"name": board, "memory_mib": MEMORY[board], "vendor": "tenstorrent", "driver": "", "id": "0", "bus": ""}
     ]
 
@@ -313,12 +313,12 @@ MEMORY = {"n150": 12288, "n300": 12288, "p100": 28672, "p150": 32768, "p300": 32
 
 def test_a_board_that_is_new_has_no_known_memory() -> None:
     text = json.dumps({"device_info": [{}, {"board_info": {"board_type": "z900"}}]})
-    assert [(gpu["memory_mib"], gpu["id"]) for gpu in gpus.tenstorrent(text)] == [(0, "1")]
+    assert [(gpu["memory_mib"], gpu["id"]) for gpu in gpu_tools.tenstorrent(text)] == [(0, "1")]
 
 
 def test_each_gaudi_has_its_name() -> None:
     text = "".join(f"{code}, 1, 1, N/A\n" for code in ("HL-205", "hl-225H", "HL-325L", "HL-328", "HL-999"))
-    found = gpus.intel(text)
+    found = gpu_tools.intel(text)
     assert [(gpu["name"], gpu["id"]) for gpu in found] == [
         ("Gaudi", "0"),
         ("Gaudi2", "1"),
@@ -329,16 +329,16 @@ def test_each_gaudi_has_its_name() -> None:
 
 
 def test_json_after_a_notice() -> None:
-    assert gpus.load("note: [1]") == [1]
-    assert gpus.load('x {"a": [1]}') == {"a": [1]}
-    assert gpus.load("[1, {}]") == [1, {}]
-    assert gpus.load("none") is None
+    assert gpu_tools.load("note: [1]") == [1]
+    assert gpu_tools.load('x {"a": [1]}') == {"a": [1]}
+    assert gpu_tools.load("[1, {}]") == [1, {}]
+    assert gpu_tools.load("none") is None
 
 
 def test_intel() -> None:
     text = "HL-225, 98304, 1.16.2-abc, 0000:19:00.0\nHL-325L, 131072, 1.20, 0000:1a:00.0\n"
     text += "HL-225, N/A, 1, 0000:1b:00.0\nname, memory.total [MiB], driver_version, bus_id\n"
-    assert gpus.intel(text) == [
+    assert gpu_tools.intel(text) == [
         {
             "name": "Gaudi2",
             "memory_mib": 98304,
@@ -371,19 +371,19 @@ def test_a_board_of_tenstorrent_is_one_card_however_many_chips_it_has() -> None:
     ]
     chips += [chip("p300c", BUS % 3, "d"), chip("p300c", BUS % 4, "d")]  # each chip has its own node
     text = json.dumps({"host_info": {"Driver": "TT-KMD 1.33"}, "device_info": [*chips, {"board_info": {}}, {}, None]})
-    found = gpus.tenstorrent("Gathering information…\n" + text)
+    found = gpu_tools.tenstorrent("Gathering information…\n" + text)
     assert [(gpu["name"], gpu["memory_mib"], gpu["driver"], gpu["bus"], gpu["id"]) for gpu in found] == [
         ("n300", 24576, "1.33", "0000:01:00.0", "0"),
         ("n150", 12288, "1.33", "0000:02:00.0", "1"),
         ("p300c", 32768, "1.33", "0000:03:00.0", "4"),
         ("p300c", 32768, "1.33", "0000:04:00.0", "5"),
     ]
-    assert gpus.tenstorrent("[]") == gpus.tenstorrent("") == []
+    assert gpu_tools.tenstorrent("[]") == gpu_tools.tenstorrent("") == []
 
 
 def test_use_of_nvidia_cards() -> None:
     text = "GPU-aa, 1024, 37\nGPU-bb, [N/A], [N/A]\nGPU-cc, 5 MiB, 99 %\nnonsense\n"
-    assert gpus.nvidia_usage(text) == {
+    assert gpu_tools.nvidia_usage(text) == {
         "GPU-aa": {"memory_usage_bytes": 1 << 30, "util_percent": 37},
         "GPU-bb": {},
         "GPU-cc": {"memory_usage_bytes": 5 << 20, "util_percent": 99},
@@ -391,7 +391,7 @@ def test_use_of_nvidia_cards() -> None:
 
 
 def test_use_of_gaudi_cards() -> None:
-    assert gpus.intel_usage("0000:19:00.0, 672 MiB, 3 %\n0000:1a:00.0, N/A, N/A\n") == {
+    assert gpu_tools.intel_usage("0000:19:00.0, 672 MiB, 3 %\n0000:1a:00.0, N/A, N/A\n") == {
         "0000:19:00.0": {"memory_usage_bytes": 672 << 20, "util_percent": 3},
         "0000:1a:00.0": {},
     }
@@ -406,13 +406,13 @@ def test_use_of_amd_cards(wrapped: bool) -> None:
         {"gpu": 2, "usage": "N/A", "mem_usage": {"used_vram": "N/A"}},
         {"gpu": 3, "usage": {"gfx_activity": {"value": "N/A", "unit": "%"}}},
     ]  # fmt: skip
-    assert gpus.amd_usage(json.dumps({"gpu_data": cards} if wrapped else cards)) == {
+    assert gpu_tools.amd_usage(json.dumps({"gpu_data": cards} if wrapped else cards)) == {
         "0": {"memory_usage_bytes": 283 << 20, "util_percent": 40},
         "1": {"memory_usage_bytes": 5 << 20, "util_percent": 7},
         "2": {},
         "3": {},
     }
-    assert gpus.amd_usage("no JSON") == {}
+    assert gpu_tools.amd_usage("no JSON") == {}
 
 
 def test_use_is_asked_of_the_tools_of_the_vendors(tmp_path: Path) -> None:

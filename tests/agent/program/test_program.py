@@ -19,7 +19,7 @@ from chalicelib.agent.kernel.log import log
 from chalicelib.agent.kernel.spool import SpoolWriter
 from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError, TaskUsage
 from chalicelib.agent.kernel.tasks import make_pipe
-from chalicelib.agent.program import gpus
+from chalicelib.agent.program import gpu_tools
 from chalicelib.agent.program.inventory import Inventory, Runner
 from chalicelib.agent.program.periodic import Intervals, Periodic
 from chalicelib.agent.program.program import Address, AgentProgram, new_session
@@ -216,7 +216,7 @@ def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
 
 
 def test_facts_are_found_again_from_time_to_time(desk: Desk) -> None:
-    answers = iter([(127, "")] * len(gpus.TOOLS))  # the first time the tools aren't there yet
+    answers = iter([(127, "")] * len(gpu_tools.TOOLS))  # the first time the tools aren't there yet
     card = (0, "GPU-1, NVIDIA L4, 23034, 550.54\n")
     desk.begin(lambda argv: next(answers, card if argv[0] == "nvidia-smi" else (127, "")), facts=0.0)
     desk.plane.until(lambda: desk.plane.facts.get("gpus"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.kernel.task_runtime import TaskError
-from chalicelib.agent.program import gpus
+from chalicelib.agent.program import gpu_tools
 from chalicelib.agent.runtimes.visibility import TaskCards, buses_of, cards_of, container_settings, process_variables
 
 BUSES = [f"0000:{number:02x}:00.0" for number in range(5, 13)]
@@ -159,4 +159,4 @@ def test_cards_are_read_as_the_agent_wrote_them_down() -> None:
     ],
 )
 def test_addresses_as_tools_write_them(text: str | None, want: str) -> None:
-    assert gpus.bus_of(text) == want
+    assert gpu_tools.bus_of(text) == want

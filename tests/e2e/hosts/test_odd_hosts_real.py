@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.program import gpus
+from chalicelib.agent.program import gpu_tools
 from tests.e2e.hosts import stubs
 from tests.e2e.hosts.network import CONTROL
 from tests.e2e.hosts.site import Site, or_skipped
@@ -94,7 +94,7 @@ def test_gpus_as_their_tool_shows_them(odd: Site) -> None:
 
 def test_the_agent_reads_every_vendors_tool(odd: Site) -> None:
     host = odd.host("arm")
-    found = [parse(host.run(*argv).stdout) for vendor, argv, parse in gpus.TOOLS if argv != gpus.NVIDIA]
+    found = [parse(host.run(*argv).stdout) for vendor, argv, parse in gpu_tools.TOOLS if argv != gpu_tools.NVIDIA]
     assert [[card["name"] for card in cards] for cards in found] == [["MI300X"], ["Gaudi2"] * 2, ["n300"]]
     rocm = json.loads(host.run("rocm-smi", "--showmeminfo", "vram", "--showproductname", "--json").stdout)
     assert rocm["card0"]["VRAM Total Memory (B)"] == str(196592 << 20)

@@ -11,7 +11,7 @@ from ..kernel.route import Via
 from .session import Message
 
 
-class Courier(threading.Thread):
+class MessageSender(threading.Thread):
     """Sends messages of one kind (polls or pushes), one at a time."""
 
     def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
