@@ -195,9 +195,9 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
     if mark and "cannot start any token" in reported and _character(text, mark) == "\t":
         reported = "found a tab"
     message, hint = "this can't be read as YAML", "check quotes, colons and indentation"
-    for part, ours, mend in _SYNTAX:
+    for part, plain, fix in _SYNTAX:
         if part in reported:
-            message, hint = ours, mend
+            message, hint = plain, fix
             break
     if mark:
         line, column = mark.line + 1, mark.column + 1

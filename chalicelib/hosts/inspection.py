@@ -184,9 +184,11 @@ def owned_by_others(host: HostReport, owner: str, held: Lack | None = None) -> I
     """The refusal of a host that belongs to another owner."""
     if host.owner and host.owner != owner:
         installation, _, instance = host.owner.partition("/")
-        ours = installation == owner.partition("/")[0]
+        same_installation = installation == owner.partition("/")[0]
         where = (
-            f"instance {instance} of this server" if ours else f"another dstack server (installation {installation})"
+            f"instance {instance} of this server"
+            if same_installation
+            else f"another dstack server (installation {installation})"
         )
         yield held or Lack(f"it belongs to {where}", LEAVES)
 

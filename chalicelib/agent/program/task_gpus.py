@@ -8,8 +8,8 @@ from ..kernel.task_runtime import TaskError
 
 
 def choose(spec: Dict[str, Any], gpus: List[Dict[str, Any]], used: Callable[[], Set[str]]) -> Tuple[List[str], str]:
-    """The ids of the GPUs that the task gets, and their vendor. `used` returns the GPUs of other tasks. Raises TaskError
-    if too few are free."""
+    """The ids of the GPUs that the task gets, and their vendor. `used` returns the GPUs of other tasks. Raises
+    TaskError if too few are free."""
     count = spec.get("gpus") or 0
     vendor = gpus[0]["vendor"] if gpus else ""
     if spec.get("gpu_devices"):

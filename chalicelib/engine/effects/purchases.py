@@ -143,13 +143,13 @@ class Purchases:
         effect, last = next(iter(wanted.values()))
         while may_begin(last, effect, backend.facts, self.here.clock.now()):
             with translated(f"{len(requests)} machines"):
-                made = next(making, None)
-            if made is None:
+                result = next(making, None)
+            if result is None:
                 return True
-            if made.error is not None:
-                refused[made.token] = made.error
-            elif made.handle is not None:
-                self.checkpoint(wanted[made.token][1], [made.handle], backend)
+            if result.error is not None:
+                refused[result.token] = result.error
+            elif result.handle is not None:
+                self.checkpoint(wanted[result.token][1], [result.handle], backend)
         log.info("the purchase of %d machines stops here: it took too long", len(requests))
         return False
 
