@@ -34,8 +34,8 @@ def fields() -> str:
     titles = {model.__name__: f"`type: {kind}`" for kind, model in TYPES.items() if kind != "volume"}
     titles |= {model.__name__: f"`type: volume`, `backend: {kind}`" for kind, model in volume_types().items()}
     first = [*titles, "ProfilesConfig"]
-    rest = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
-    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *rest])
+    remaining = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
+    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *remaining])
 
 
 def server_fields() -> str:
@@ -45,9 +45,9 @@ def server_fields() -> str:
     titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in config_models()}
     common = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
     backends = sorted((model.__name__ for model in config_models()), key=lambda name: titles[name])
-    rest = [name for name in sorted(definitions) if name not in (*common, *backends)]
+    remaining = [name for name in sorted(definitions) if name not in (*common, *backends)]
     built_texts = {model.__name__: _built_text(types_of(model)) for model in config_models()}
-    names = [*common, *backends, *rest]
+    names = [*common, *backends, *remaining]
     return "\n\n".join(
         _section(name, titles.get(name, name), definitions[name], built_texts.get(name, "")) for name in names
     )
@@ -169,8 +169,8 @@ def comments(text: str) -> list[str]:
 
 def renewed(page: str, generated: str) -> str:
     """The page with the part between the marks regenerated."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, _, tail = page.partition(BEGIN)
+    _, _, after = tail.partition(END)
     return f"{before}{BEGIN}\n\n{generated}\n\n{END}{after}"
 
 

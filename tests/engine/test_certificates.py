@@ -27,8 +27,8 @@ from chalicelib.machines.certificate import (
 )
 from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
-    CheckOrder,
     CollectCertificate,
+    LookAtOrder,
     PlaceOrder,
     conclude_certificate,
     decide_certificate,
@@ -43,7 +43,7 @@ from tests.world.certificates import HOST, LIFE, Killed, Stage
 from tests.world.gateways import carrying, gateway
 
 CALLS = ("register", "order", "answer", "check", "collect")
-STEPS = (PlaceOrder, AnswerChallenge, CheckOrder, CollectCertificate)
+STEPS = (PlaceOrder, AnswerChallenge, LookAtOrder, CollectCertificate)
 issued = CertificateStatus.issued
 
 

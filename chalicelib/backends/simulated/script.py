@@ -35,9 +35,8 @@ Call = Literal[
     "list_volumes",
 ]
 TIMES = ("boot", "end", "lag", "ready", "attach", "detach")
-FaultPoint = Literal[
-    "before", "between", "after"
-]  # before any effect; after the first resource; after all, the reply lost
+# Before any effect; after the first resource; after all of them, with the reply lost.
+FaultPoint = Literal["before", "between", "after"]
 
 FAULTS = (
     "InsufficientCapacity",

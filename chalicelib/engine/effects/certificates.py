@@ -20,8 +20,8 @@ from chalicelib.errors import BackendError, Bug, Conflict, Gone, Unfit
 from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
     CertificateCollected,
-    CheckOrder,
     CollectCertificate,
+    LookAtOrder,
     NotCertified,
     OrderPlaced,
     OrderSeen,
@@ -38,7 +38,7 @@ class Certificates:
     effects: ClassVar[Mapping[type[Effect], str]] = {
         PlaceOrder: "order",
         AnswerChallenge: "answer",
-        CheckOrder: "check",
+        LookAtOrder: "check",
         CollectCertificate: "collect",
     }
 
@@ -53,7 +53,7 @@ class Certificates:
             effect, lambda found: self._seen(effect, self._authority(found).answer(*self._account_and_url(found)))
         )
 
-    def check(self, effect: CheckOrder) -> Outcome | None:
+    def check(self, effect: LookAtOrder) -> Outcome | None:
         return self._step(
             effect, lambda found: self._seen(effect, self._authority(found).check(*self._account_and_url(found)))
         )

@@ -60,8 +60,8 @@ class AnswerChallenge(Effect):
 
 
 @dataclass(frozen=True)
-class CheckOrder(Effect):
-    """Poll the order's status."""
+class LookAtOrder(Effect):
+    """Poll the order's status. Functions send the class's name in messages, so it stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class _CertificatePass:
             self.refuse("the authority has neither issued nor refused it")
         elif self.due():
             validating = self.certificate.status is CertificateStatus.validating
-            self.act(CheckOrder if validating else CollectCertificate)
+            self.act(LookAtOrder if validating else CollectCertificate)
 
     def issued(self) -> None:
         pair = self.certificate.pair

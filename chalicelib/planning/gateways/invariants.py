@@ -11,8 +11,8 @@ from chalicelib.domain.gateways import Gateway, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.planning.gateways.certificates import (
     AnswerChallenge,
-    CheckOrder,
     CollectCertificate,
+    LookAtOrder,
     PlaceOrder,
 )
 from chalicelib.planning.kernel.lint import Known
@@ -65,7 +65,7 @@ def _dropped(gateway: Gateway, step: Step, known: Known) -> Iterator[str]:
 _STATUS_FOR_CALL = {
     PlaceOrder: (CertificateStatus.waiting,),
     AnswerChallenge: (CertificateStatus.ordered,),
-    CheckOrder: (CertificateStatus.validating,),
+    LookAtOrder: (CertificateStatus.validating,),
     CollectCertificate: (CertificateStatus.finalizing,),
 }
 

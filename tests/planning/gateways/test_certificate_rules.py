@@ -10,8 +10,8 @@ from chalicelib.domain.certificates import Certificate, CertificateStatus
 from chalicelib.planning.gateways.certificates import (
     AUTHORITY,
     AnswerChallenge,
-    CheckOrder,
     CollectCertificate,
+    LookAtOrder,
     PlaceOrder,
 )
 from chalicelib.planning.gateways.invariants import certificates
@@ -29,7 +29,7 @@ def test_a_certificate_is_asked_for_as_it_is_committed() -> None:
     for status, effect in (
         ("waiting", PlaceOrder),
         ("ordered", AnswerChallenge),
-        ("validating", CheckOrder),
+        ("validating", LookAtOrder),
         ("finalizing", CollectCertificate),
     ):
         one = certificate(status, heard=True, act_until=b.NOW + 1)

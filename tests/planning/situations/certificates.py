@@ -121,7 +121,7 @@ situation(
     looked_at,
     "validating",
     heard=True,
-    comes_to="chat.example.com: act_until; CheckOrder; again in 120 s",
+    comes_to="chat.example.com: act_until; LookAtOrder; again in 120 s",
 )
 situation(
     "certificate: validating, and not due",
