@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.errors import Invalid
 from infra import artefacts, requirements
-from infra.artefacts import KINDS, PYTHON, Artefact, alone, check, pack, strip
+from infra.artefacts import KINDS, PYTHON, Artefact, build_lock, check, pack, strip
 from infra.functions import FUNCTIONS
 from infra.requirements import ROOT
 
@@ -80,11 +80,11 @@ def test_two_deployments_from_one_clone_build_one_after_the_other(tmp_path: Path
     waits = threading.Event()
 
     def second() -> None:
-        with alone(tmp_path / "packages", lambda said: waits.set()):
+        with build_lock(tmp_path / "packages", lambda said: waits.set()):
             done.append("second")
 
     thread = threading.Thread(target=second)
-    with alone(tmp_path / "packages", done.append):
+    with build_lock(tmp_path / "packages", done.append):
         thread.start()
         assert waits.wait(60)
         done.append("first")

@@ -98,7 +98,7 @@ def test_only_variables_that_functions_read_are_passed_on() -> None:
 
 
 def test_what_is_kept_can_be_deleted_by_hand() -> None:
-    told = destroy.by_hand("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
+    told = destroy.how_to_delete("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
     for words in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
         assert words in told
 

@@ -50,7 +50,7 @@ class Deployer:
         )
         code = self.folder / f"{release}.zip"
         code.write_text(release)
-        one._not_chalices()
+        one._refuse_beside_chalice()
         one.make({"clouds": Artefact("clouds", code, release, 1, 1)}, b"agent", self.template)
         return report
 

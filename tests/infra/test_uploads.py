@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from infra.uploads import LONGEST, UNDER, listed, touch, unused
+from infra.uploads import LONGEST, UNDER, touch, unused, upload_times
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -32,6 +32,6 @@ def test_another_deployers_code_is_left_until_nobody_can_be_deploying_it() -> No
     hour, old = timedelta(hours=1), LONGEST + timedelta(hours=1)
     bucket = Bucket(mine=old, theirs=hour, before=old, again=old, long_ago=10 * old)
     touch(bucket, "b", f"{UNDER}again")  # they deploy what was deployed once
-    found = listed(bucket, "b")
+    found = upload_times(bucket, "b")
     assert set(found) == set(bucket.there), "of every page"
     assert unused(found, {f"{UNDER}mine"}, NOW) == [f"{UNDER}before", f"{UNDER}long_ago"]
