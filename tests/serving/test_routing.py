@@ -16,13 +16,13 @@ ORIGIN = Origin("10.0.0.1", "https", "app.main.localhost", "", "id-1")
 def test_a_path_is_a_project_a_run_and_the_rest() -> None:
     place = by_path(b"/proxy/services/main/app/x//y?")
     assert place is not None
-    assert (place.project, place.run, place.rest) == ("main", "app", b"/x//y?")
-    assert (place.whole, place.prefix) == (b"/proxy/services/main/app/x//y?", "/proxy/services/main/app")
+    assert (place.project, place.run, place.path) == ("main", "app", b"/x//y?")
+    assert (place.full_path, place.prefix) == (b"/proxy/services/main/app/x//y?", "/proxy/services/main/app")
 
 
 def test_without_its_last_slash_nothing_is_left() -> None:
     place = by_path(b"/proxy/services/main/app")
-    assert place is not None and place.rest == b""
+    assert place is not None and place.path == b""
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_other_paths_are_of_no_service(path: bytes) -> None:
 def test_a_host_is_a_run_and_a_project(host: str) -> None:
     place = by_host(host, "localhost", b"/x")
     assert place is not None
-    assert (place.project, place.run, place.rest, place.prefix) == ("main", "app", b"/x", "")
+    assert (place.project, place.run, place.path, place.prefix) == ("main", "app", b"/x", "")
 
 
 @pytest.mark.parametrize(
