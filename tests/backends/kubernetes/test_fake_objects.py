@@ -371,6 +371,16 @@ def test_what_the_fake_does_not_have_is_refused(core: Any) -> None:
     assert refused(core.create_namespaced_resource_quota, HERE, quota)["code"] == 422
 
 
+def test_the_cluster_shows_nothing_that_a_real_one_would_not(clock: Clock) -> None:
+    """Whatever a test has it show is held to the server's own document when the test is over."""
+    cluster = Cluster(clock.now)
+    cluster.add("Node", "a", status={"fase": "x", "conditions": [{"type": "Ready", "status": "Maybe"}]})
+    found = cluster.misshapen()
+    assert found[0] == "Node: unknown status.fase" and "'Maybe'" in found[1]
+    with pytest.raises(AssertionError, match=r"status\.fase"), cluster.serving():
+        pass
+
+
 def test_what_is_immutable_stays(core: Any) -> None:
     core.create_namespaced_secret(HERE, {**secret("s", key="value"), "immutable": True})
     changed = refused(core.patch_namespaced_secret, "s", HERE, {"stringData": {"key": "other"}})

@@ -139,9 +139,19 @@ def test_what_a_container_is_started_with(core: Any, cluster: Cluster) -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in cluster.scripted.started(cluster.pod("none")).env
 
 
-def test_names_of_images_that_nobody_could_pull(core: Any) -> None:
-    core.create_namespaced_pod(HERE, pod("a", image="Example/UPPER:1"))
+@pytest.mark.parametrize("image", ["UPPER/case:1", "a:b:c", "a@sha256:12", "a//b", "-a"])
+def test_names_of_images_that_nobody_could_pull(core: Any, image: str) -> None:
+    core.create_namespaced_pod(HERE, pod("a", image=image))
     assert state(core).waiting.reason == "InvalidImageName"
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["a", "a/b:1.2_x", "Example.org:5000/a/b", "localhost/a__b@sha256:" + "0" * 64, "127.0.0.1:15000/team/bb:1"],
+)
+def test_names_of_images(core: Any, image: str) -> None:
+    core.create_namespaced_pod(HERE, pod("a", image=image))
+    assert state(core).running
 
 
 def test_init_containers_come_first_and_may_fail(core: Any, cluster: Cluster, clock: Clock) -> None:

@@ -25,7 +25,7 @@ from tests.backends.kubernetes.fake.faults import Faults
 from tests.backends.kubernetes.fake.kubelet import Kubelet, Runtime
 from tests.backends.kubernetes.fake.rbac import ADMIN, Users
 from tests.backends.kubernetes.fake.scheduler import Scheduler
-from tests.backends.kubernetes.fake.schema import Object, of_kind, resources
+from tests.backends.kubernetes.fake.schema import Object, Reading, decoded, of_kind, resources
 from tests.backends.kubernetes.fake.scripted import Scripted
 from tests.backends.kubernetes.fake.store import Store, copied, date
 from tests.backends.kubernetes.fake.transport import Server, certificate
@@ -209,6 +209,17 @@ class Cluster:
         """Has anybody begun a watch of these? Those who wait on `store.changed` are woken when one does."""
         return any(each.operation.name == f"watch {plural}" for each in self.calls)
 
+    def misshapen(self) -> list[str]:
+        """What in the objects that the cluster has shown isn't as the server's document has it."""
+        found = []
+        for change in self.store.since(0):
+            of, reading = resources()[change.plural], Reading()
+            if change.new is not None:
+                decoded(of.schema, change.new, reading)
+            named = [f"unknown {each}" for each in reading.unknown] + [f"missing {each}" for each in reading.missing]
+            found += [f"{of.kind}: {each}" for each in (*named, *map(str, reading.unsupported))]
+        return found
+
     # --- serving -----------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -224,6 +235,7 @@ class Cluster:
             server.close()
         if server.wrong:
             raise server.wrong[0]
+        assert not (wrong := self.misshapen()), wrong
 
     def kubeconfig(self, token: str = TOKEN, namespace: str = "") -> dict[str, Any]:
         authority = base64.b64encode(certificate()[0]).decode()

@@ -274,6 +274,7 @@ class Kubelet:
             login = self._login(pod, container["image"])
             self.runtime.start(Wanted(pod, container, self._env(pod, container), first, login))
         except NotYet as wait:
+            self._cluster.event(pod, "Pulling", f'Pulling image "{container["image"]}"')
             return {
                 **old,
                 "state": {"waiting": {"reason": "PodInitializing" if first else "ContainerCreating"}},
@@ -475,6 +476,7 @@ class Kubelet:
         if meta["name"] in self.stuck:
             return NEVER
         for name in names:
+            self._cluster.event(pod, "Killing", f"Stopping container {name}")
             self.runtime.stop(pod, name)
         looks = {name: self.runtime.look(pod, name) for name in names}
         over = from_iso(meta["deletionTimestamp"])
@@ -514,7 +516,9 @@ class Kubelet:
 
 
 _DOCKER_HUB = "https://index.docker.io/v1/"
-_IMAGE = r"[a-z0-9][a-z0-9._:/-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REGISTRY = r"((?=[^/]*[.:])[A-Za-z0-9.-]+(:\d+)?/|localhost/)?"
+_IMAGE = rf"{_REGISTRY}{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?"
 _SINGULAR = {"secrets": "secret", "configmaps": "configmap"}
 
 

@@ -40,6 +40,8 @@ class Operations:
     def create(self, at: Place, body: Any, query: Query, agent: str, warn: Callable[[str], None]) -> Object:
         given = self._read(at, body, query, warn)
         meta = given["metadata"]
+        if meta.get("resourceVersion"):
+            raise errors.refusal(500, "InternalError", "resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + self._store.letters(5)
         if not meta.get("name"):
