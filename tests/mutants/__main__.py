@@ -27,8 +27,12 @@ def everything(below: list[str]) -> list[Change]:
     """Every change in the packages that have their own tests, or in those below these paths. Not in the file that
     `make cost RECORD=1` writes: its numbers are what was measured."""
     there = (path for name in ABOUT for path in (ROOT / "chalicelib" / name).rglob("*.py"))
-    paths = sorted(path for path in there if path.name != "plane_rates.py")
-    found = (change for path in paths for change in changes(ROOT, path.relative_to(ROOT).as_posix()))
+    paths = sorted(path.relative_to(ROOT).as_posix() for path in there if path.name != "plane_rates.py")
+    if below:  # the start of a path, or of a path and a line
+        paths = [
+            path for path in paths if any(f"{path}:".startswith(start) or start.startswith(path) for start in below)
+        ]
+    found = (change for path in paths for change in changes(ROOT, path))
     return [c for c in found if not below or any(f"{c.file}:{c.line}:".startswith(start) for start in below)]
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+# As the formatter writes them, in a script inside a string too. Parsing every file of the tree would take many times as
+# long, and a sentence that looks like an import names no file.
+_IMPORT = re.compile(
+    r"^[ \t]*(?:import[ \t]+(?P<modules>.+)|from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+"
+    r"import[ \t]+(?P<names>\([^)]*\)|[^(\n]+))",
+    re.MULTILINE,
+)
 
 
 def imported(root: Path, path: str) -> dict[str, int]:
@@ -28,15 +36,24 @@ def _imports(root: Path, file: str) -> frozenset[str]:
 
 def _named(root: Path, file: str) -> Iterator[str]:
     package = Path(file).parent.parts
-    for node in ast.walk(ast.parse((root / file).read_bytes())):
-        if isinstance(node, ast.Import):
-            modules = [alias.name.split(".") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) + 1 - node.level] if node.level else ()
-            base = [*above, *(node.module or "").split(".")] if node.module else [*above]
-            modules = [base, *([*base, alias.name] for alias in node.names)]
+    for found in _IMPORT.finditer((root / file).read_text(encoding="utf-8")):
+        if found["modules"]:
+            modules = [name.split(".") for name in _listed(found["modules"])]
         else:
-            continue
+            above = package[: len(package) + 1 - len(found["dots"])] if found["dots"] else ()
+            base = [*above, *filter(None, found["module"].split("."))]
+            modules = [base, *([*base, name] for name in _listed(found["names"]))]
         for parts in modules:
             inits = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
-            yield from (name for name in ["/".join(parts) + ".py", *inits] if (root / name).is_file())
+            yield from (name for name in ["/".join(parts) + ".py", *inits] if _there(root, name))
+
+
+@functools.cache
+def _there(root: Path, name: str) -> bool:
+    return (root / name).is_file()
+
+
+def _listed(names: str) -> list[str]:
+    """Without comments, parentheses and what they are called here."""
+    without = re.sub(r"#.*", "", names).strip("() \n")
+    return [name.split()[0] for name in without.split(",") if name.strip()]

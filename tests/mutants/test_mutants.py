@@ -205,12 +205,11 @@ def test_what_no_test_notices_survives(copy: Copy) -> None:
     assert copy.passes(["tests/domain/test_names.py"], PATIENCE) == (True, "")
 
 
-def test_what_fails_without_any_change_is_left_out() -> None:
-    copy = Copy(ROOT)
+def test_what_fails_without_any_change_is_left_out(copy: Copy) -> None:
+    (copy.root / "tests" / "test_failing.py").write_text("def test_failing():\n    assert 0\n")
     try:
-        (copy.root / "tests" / "test_failing.py").write_text("def test_failing():\n    assert 0\n")
         copy.watched(["tests/test_failing.py"], {"machines"}, PATIENCE)
         assert copy.left_out == ["tests/test_failing.py::test_failing"]
         assert copy.passes(["tests/test_failing.py"], PATIENCE) == (True, "")
     finally:
-        copy.close()
+        copy.left_out = []
