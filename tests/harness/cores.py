@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import quick, spread
+from tests.harness import forks, quick, spread
 
 FORK = get_context("fork")
 QUICK = 0.3  # seconds of CPU: a test that takes more belongs to `make test`, marked `slow`
@@ -202,7 +202,7 @@ def play(session: pytest.Session, group: list[pytest.Item], sender: Sender) -> N
 def cpu() -> float:
     """Of this process and of those that it has waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
+    return time.process_time() + ended.ru_utime + ended.ru_stime + forks.spent()
 
 
 class Sender:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.kernel.process_tree import descendants
+from tests.harness import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "test-admin-token"
@@ -52,7 +53,8 @@ class Server:
     command: tuple[str, ...] = ()  # or what runs it instead, from its own home
     url: str = ""
     lines: list[str] = field(default_factory=list)
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str] | forks.Fork | None = None
+    fork: bool = True  # its processes begin as copies of one that has imported everything, or as a user's do
 
     @property
     def data(self) -> Path:
@@ -72,30 +74,25 @@ class Server:
         }
 
     def start(self, *flags: str, port: int = 0) -> Server:
-        command = [
-            *self.prefix,
-            *(self.command or (sys.executable, "-m", self.program)),
-            "server",
-            "--port",
-            str(port),
-            "--data-dir",
-            str(self.data),
-        ]
-        self.process = subprocess.Popen(
-            [*command, *self.flags, *flags],
-            cwd=self.home if self.command else ROOT,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        words = ["server", "--port", str(port), "--data-dir", str(self.data), *self.flags, *flags]
+        if self.fork and not self.prefix and not self.command and self.program == "cli.main":
+            self.process = forks.fork(words, ROOT, self.environment(), session=True)
+        else:
+            self.process = subprocess.Popen(
+                [*self.prefix, *(self.command or (sys.executable, "-m", self.program)), *words],
+                cwd=self.home if self.command else ROOT,
+                env=self.environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
         self.lines = []
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
         until("the server to come up", self._came_up)
         return self
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: subprocess.Popen[str] | forks.Fork) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -163,19 +160,24 @@ class Server:
 
     def cli(self, *args: str, check: bool = True, input: str | None = None, cwd: Path | None = None) -> str:
         """Our own CLI as this server's user; stdout and stderr together."""
-        done = subprocess.run(
-            [*self.prefix, sys.executable, "-m", "cli.main", *args],
-            cwd=cwd or self.home,
-            env={**self.environment(), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            input=input,
-            timeout=2 * PATIENCE,
-        )
-        if check and done.returncode != 0:
-            raise AssertionError(f"dstack {' '.join(args)} ended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        where, env = cwd or self.home, {**self.environment(), "PYTHONPATH": str(ROOT)}
+        if self.fork and not self.prefix:
+            status, said = forks.run([*args], where, env, input=input, seconds=int(2 * PATIENCE))
+        else:
+            done = subprocess.run(
+                [*self.prefix, sys.executable, "-m", "cli.main", *args],
+                cwd=where,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                input=input,
+                timeout=2 * PATIENCE,
+            )
+            status, said = done.returncode, done.stdout
+        if check and status != 0:
+            raise AssertionError(f"dstack {' '.join(args)} ended with {status}:\n{said}")
+        return said
 
 
 class HttpError(AssertionError):

@@ -22,7 +22,7 @@ MANY = 8_000_000
 def server(tmp_path: Path) -> Iterator[Server]:
     home = tmp_path / "home"
     home.mkdir()
-    made = Server(home, flags=("--no-local-fleet",))
+    made = Server(home, flags=("--no-local-fleet",), fork=False)  # as a user starts it, with the limits of this process
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, before[1]))  # the server inherits it
     try:

@@ -402,12 +402,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
     "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
-    "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=10),
+    "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=17),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS, known=1),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE, known=1),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
     "drops a machine's deadline": Planted(
-        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=2
+        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=9
     ),
     "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
@@ -424,7 +424,7 @@ PLANTED: dict[str, Planted] = {
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
     "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
-    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=8),
+    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=2),
     "frees a disk that it asked to detach": Planted(
         Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF, known=5
     ),
@@ -449,7 +449,7 @@ PLANTED: dict[str, Planted] = {
     "fills in the login anew": Planted(
         Parts(families=_buying_with(_Refilling)),
         containers.SAME_REQUEST,
-        known=1,
+        known=14,
         stories=containers.STORIES_WITH_CONTAINERS,
     ),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
