@@ -39,7 +39,7 @@ def test_a_server_is_shown_as_any_other_and_ends_by_its_signals(tmp_path: Path) 
         assert b"MARK=of this test" in (there / "environ").read_bytes().split(b"\0")
         assert b"PYTEST_CURRENT_TEST" not in (there / "environ").read_bytes()
         assert os.getsid(process.pid) == process.pid
-        assert os.readlink(there / "cwd") == str(forks.ROOT)
+        assert (there / "cwd").readlink() == forks.ROOT
         assert server.stop() == 0
         assert forks.spent() > before
         server.start()
