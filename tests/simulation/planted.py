@@ -405,7 +405,7 @@ PLANTED: dict[str, Planted] = {
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=17),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS, known=1),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE, known=1),
-    "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
+    "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END, known=15),
     "drops a machine's deadline": Planted(
         Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=9
     ),
