@@ -1,5 +1,7 @@
-"""Seeds that once failed, with what they showed, and seeds for every run of the tests. A seed's history changes with the simulation, so what it found also has
-a test beside the fixed code."""
+"""Seeds that once failed, with what they showed, and seeds for every run of the tests.
+
+A seed's history changes with the simulation, so what it found also has a test beside the fixed code.
+"""
 
 FAILED: dict[int, str] = {
     83: "a purchase refused at the second try was called gone, though the first, cut short, had left a disk",
