@@ -1,0 +1,156 @@
+"""A cluster is added, and runs are pods there: placed, pulled, run, ended and removed, by the cluster's own parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.bench.measure import submit, task
+from tests.e2e.hosts.network import Namespace
+from tests.harness.carriers import carrier
+from tests.harness.debian import NotHere
+from tests.harness.docker import DockerEngine, bring
+from tests.harness.images import applets_image
+from tests.harness.server import ROOT, Server, until
+from tests.runtime.live import log_of, wait_for
+
+pytestmark = pytest.mark.slow
+
+IMAGE = "test/applets:1"
+FLEET = "type: fleet\nname: cluster\nnodes: 0..2\nbackends: [kubernetes]\n"
+SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+
+
+@pytest.fixture(scope="module")
+def place(docker_engine: DockerEngine) -> Namespace:
+    try:
+        carrier()
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    assert applets_image().name == IMAGE
+    bring(docker_engine, applets_image())
+    return Namespace(docker_engine.folder.name)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(
+    docker_engine: DockerEngine, place: Namespace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Any]]:
+    """Of a cluster with one node."""
+    folder = tmp_path_factory.mktemp("cluster")
+    command = [*place.prefix, sys.executable, "-m", "tests.backends.kubernetes.fake", docker_engine.socket, str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    try:
+        until("the cluster to come up", lambda: (folder / "kubeconfig").exists() or process.poll() is not None)
+        yield json.loads((folder / "kubeconfig").read_text())
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    home = tmp_path_factory.mktemp("kubernetes") / "home"
+    one = Server(home, prefix=place.prefix, opener=place.opener(), program="tests.e2e.kubernetes.plane")
+    home.mkdir()
+    backend = {
+        "type": "kubernetes",
+        "kubeconfig": {"data": yaml.safe_dump(kubeconfig)},
+        "contexts": [{"name": kubeconfig["current-context"], "init_image": IMAGE}],
+    }
+    (home / "kubernetes.yml").write_text(yaml.safe_dump(backend))
+    (home / "fleet.dstack.yml").write_text(FLEET)
+    try:
+        one.start()
+        assert "Backend kubernetes is added" in one.cli("backend", "add", "-f", str(home / "kubernetes.yml"))
+        one.cli("apply", "-y", "-d", "-f", str(home / "fleet.dstack.yml"))
+        yield one
+    finally:
+        one.close()
+
+
+Listed = Callable[[], dict[str, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
+    """What the API server lists, pods and secrets, asked in its network."""
+    program = (
+        "import json, sys; from kubernetes import client, config;"
+        "core = client.CoreV1Api(config.new_client_from_config_dict(json.load(sys.stdin)));"
+        "pods = core.list_pod_for_all_namespaces(_preload_content=False).data;"
+        "secrets = core.list_secret_for_all_namespaces(_preload_content=False).data;"
+        "print(json.dumps({'pods': json.loads(pods)['items'], 'secrets': json.loads(secrets)['items']}))"
+    )
+
+    def ask() -> dict[str, list[dict[str, Any]]]:
+        command = [*place.prefix, sys.executable, "-c", program]
+        done = subprocess.run(command, input=json.dumps(kubeconfig), capture_output=True, text=True, check=True)
+        found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+        return found
+
+    return ask
+
+
+def run(server: Server, name: str, *commands: str, **more: Any) -> None:
+    submit(server, task(name, *commands, **{"image": IMAGE, "resources": SMALL, **more}))
+
+
+def ended(server: Server, name: str) -> tuple[str, dict[str, Any]]:
+    found = wait_for(server, name, "done", "failed", "terminated")
+    return found["status"], found["latest_job_submission"]
+
+
+def nothing_left(server: Server, listed: Listed) -> None:
+    def left() -> list[Any]:
+        (fleet,) = server.call("/api/project/main/fleets/list", {})
+        return [each for each in fleet["instances"] if each["status"] != "terminated"]
+
+    until("the instance to be terminated", lambda: not left())
+    assert listed() == {"pods": [], "secrets": []}
+
+
+def test_a_task_is_a_pod_and_nothing_is_left_of_it(server: Server, listed: Listed) -> None:
+    report = 'echo "$(pwd) $(id -u) <$IMAGE> <$OURS> <${DSTACK_TOKEN-}>"; echo "<${NVIDIA_VISIBLE_DEVICES-}>"'
+    run(server, "work", report, env={"OURS": "said"})
+    status, submission = ended(server, "work")
+    assert (status, submission["exit_status"]) == ("done", 0), submission
+    assert submission["job_provisioning_data"]["backend"] == "kubernetes"
+    lines = [line for line in log_of(server, "work").splitlines() if line.startswith(("/", "<"))]
+    assert lines == ["/work 0 <its own> <said> <>", "<void>"]
+    nothing_left(server, listed)
+
+
+def test_another_user_and_shared_memory_and_an_exit_status_are_the_jobs(server: Server, listed: Listed) -> None:
+    run(server, "fails", "id -u", "exit 3", user="12345:54321", resources={**SMALL, "shm_size": "0.1GB"})
+    status, submission = ended(server, "fails")
+    assert (status, submission["exit_status"]) == ("failed", 3), submission
+    assert "12345" in log_of(server, "fails").splitlines()
+    nothing_left(server, listed)
+
+
+def test_a_run_that_is_stopped_ends_as_its_job_ends_and_takes_its_pod_along(server: Server, listed: Listed) -> None:
+    run(server, "long", "trap 'echo bye; exit 4' TERM", "echo up", "while :; do sleep 1; done")
+    until("it to be up", lambda: "up" in log_of(server, "long"))
+    (pod,) = listed()["pods"]
+    assert pod["status"]["phase"] == "Running"
+    assert pod["metadata"]["name"].startswith("cluster-") and pod["spec"]["nodeName"] == "node-1"
+    assert "DSTACK_TOKEN" in str(pod["spec"]) and "secretKeyRef" in str(pod["spec"])
+    server.call("/api/project/main/runs/stop", {"runs_names": ["long"], "abort": False})
+    status, submission = ended(server, "long")
+    assert (status, submission["termination_reason"]) == ("terminated", "terminated_by_user")
+    assert "bye" in log_of(server, "long").splitlines()
+    nothing_left(server, listed)
+
+
+def test_what_no_node_has_is_said_in_the_plan(server: Server) -> None:
+    spec = task("large", "true", image=IMAGE, resources={**SMALL, "cpu": "64.."})
+    plan = server.call("/api/project/main/runs/get_plan", {"run_spec": spec})
+    assert plan["job_plans"][0]["offers"] == []
+    assert any("engine: node-1 (only 4 CPUs)" in remark for remark in plan["remarks"]), plan["remarks"]
