@@ -130,10 +130,15 @@ class Provider:
                 rest += part
         return rest.decode(errors="replace")
 
-    def holds(self, *commands: str, keys: Sequence[str] = ()) -> str:
+    def within(self, name: str, *command: str) -> None:
+        """Runs a command in the container."""
+        made = self.engine.api.call("POST", f"/containers/{name}/exec", body={"Cmd": list(command)})
+        self.engine.api.call("POST", f"/exec/{made['Id']}/start", body={"Detach": True})
+
+    def holds(self, *commands: str, keys: Sequence[str] = (), gpus: int = 0) -> str:
         """A job that goes on until it is ended, and lets these keys in."""
-        task = str(uuid.uuid4())
-        spec = {"id": task, "commands": list(commands), "env": {"OURS": "said"}, "authorized_keys": list(keys)}
+        task, given = str(uuid.uuid4()), {"env": {"OURS": "said"}, "authorized_keys": list(keys), "gpus": gpus}
+        spec = {"id": task, "commands": list(commands), **given}
         self.plane.want(task, "run", spec=spec)
         self.plane.until(lambda: self.plane.reports.get(task, {}).get("state") == "running")
         return task

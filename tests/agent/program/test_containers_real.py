@@ -93,11 +93,30 @@ def test_a_debian_without_more_has_nothing_to_fetch_with_and_says_so_at_once(pro
     )
 
 
-def test_its_limits_are_the_machines_and_a_signal_that_ends_the_job_shows(provider: Provider) -> None:
-    name = provider.sell(applets_image(), Memory=256 << 20, NanoCpus=1_000_000_000)
-    task = provider.holds("/bin/sh", "-c", "sleep 0.1; kill -KILL $$")
+NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+*memory.used*) echo "GPU-1, 1024, 37";;
+*driver_version*) echo "GPU-1, NVIDIA H100 80GB HBM3, 81559, 550.1";;
+esac
+"""
+
+
+def test_its_limits_and_cards_are_the_machines_and_a_signal_that_ends_the_job_shows(
+    provider: Provider, tmp_path: Path
+) -> None:
+    """Where there are cards, NVIDIA's runtime puts its tool into the container."""
+    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    tool = [f"{tmp_path}/nvidia-smi:/bin/nvidia-smi:ro"]
+    name = provider.sell(applets_image(), Memory=256 << 20, NanoCpus=1_000_000_000, Binds=tool)
+    task = provider.holds("/bin/sh", "-c", "until [ -e /tmp/end ]; do sleep 0.1; done; kill -KILL $$", gpus=1)
     facts = provider.plane.facts
     assert (facts["memory_mib"], facts["cpus"]) == (256, 1), facts
+    assert [(card["name"], card["memory_mib"]) for card in facts["gpus"]] == [("H100 80GB HBM3", 81559)]
+    measured = provider.plane.until(lambda: [each for each in provider.plane.metrics if each["gpus"]])[0]
+    assert 0 < measured["memory_usage_bytes"] <= 256 << 20
+    assert [(card["memory_usage_bytes"], card["util_percent"]) for card in measured["gpus"]] == [(1 << 30, 37)]
+    provider.within(name, "touch", "/tmp/end")
     report = provider.plane.exited(task)
     assert (report["exit_status"], report["message"]) == (137, "killed by signal SIGKILL")
     provider.plane.want(task, "remove")
