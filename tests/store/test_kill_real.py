@@ -144,4 +144,4 @@ def test_sqlite_recovers_when_nobody_else_had_the_file_open(tmp_path: Path) -> N
 
 
 def test_dynamo_keeps_what_killed_clients_had_acknowledged(aws: Emulator, table: str) -> None:
-    Trial("dynamo", table, 4, total=400).run(DynamoStore(table), 6)
+    Trial("dynamo", table, 4, total=1_500).run(DynamoStore(table), 6)
