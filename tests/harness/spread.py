@@ -51,6 +51,8 @@ TOGETHER = {
     "tests/agent/volumes/test_volumes_real.py": "engine",
     "tests/agent/volumes/test_volume_crashes_real.py": "engine",
     "tests/e2e/test_volume_runs_real.py": "engine",
+    "tests/backends/kubernetes/test_fake_engine_real.py": "engine",
+    "tests/e2e/kubernetes/test_kubernetes_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
     "tests/e2e/test_genuine_volume_runs_real.py": "engine",
 }

@@ -89,7 +89,7 @@ def test_no_case_hides_another(suite: type) -> None:
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
 def test_a_case_is_excused_by_facts_alone(suite: type) -> None:
     capabilities = {name for name, field in BackendFacts.model_fields.items() if field.annotation is bool}
-    capabilities |= {"batch", "describes"}  # numbers, and 0 denies them
+    capabilities |= {"batch", "describes", "visibility_lag"}  # numbers, and 0 denies them
     capabilities |= {field.name for field in dataclasses.fields(DoorFacts)}
     for case in cases(suite).values():
         assert not EXCUSES & {mark.name for mark in marks(case)}
