@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.domain.instants import HOUR, SECOND
 from cli.connection.config import set_default_project
 from cli.screen.terminal import Terminal
+from tests.harness import forks
 from tests.harness.server import PATIENCE, ROOT, Server, until
 from tests.world import wires
 from tests.world.cli import Dstack
@@ -105,6 +106,11 @@ class Real:
         return {**self.server.environment(), "HOME": str(self.home), **found, **self.exported}
 
     def dstack(self, words: list[str]) -> tuple[str, int]:
+        """Of the checkout by a fork; an installed program, or one in a network of its own, is started anew."""
+        if self.server.fork and not self.server.prefix and not self.server.command:
+            env = {**self.environment, "COLUMNS": "120"}
+            status, shown = forks.run(words, self.home, env, seconds=int(2 * PATIENCE))
+            return shown, status
         done = self._run(words, subprocess.STDOUT)
         return done.stdout, done.returncode
 
