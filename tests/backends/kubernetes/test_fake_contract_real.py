@@ -48,7 +48,7 @@ def test_objects_are_created_selected_and_deleted(client: Client) -> None:
 def test_refusals_have_their_reasons(client: Client, cluster: Cluster) -> None:
     client.create(config("a"))
     cluster.add("ResourceQuota", "q", "default", spec={"hard": {"pods": "0"}})
-    for reason, words, call in (
+    for reason, text, call in (
         ("AlreadyExists", 'configmaps "a" already exists', lambda: client.create(config("a"))),
         ("NotFound", 'configmaps "b" not found', lambda: client.read("ConfigMap", "b")),
         ("NotFound", 'pods "b" not found', lambda: client.delete("Pod", "b")),
@@ -61,7 +61,7 @@ def test_refusals_have_their_reasons(client: Client, cluster: Cluster) -> None:
     ):
         with pytest.raises(Refused) as caught:
             call()
-        assert caught.value.reason == reason and words in caught.value.message, caught.value
+        assert caught.value.reason == reason and text in caught.value.message, caught.value
 
 
 def test_kubectl_has_the_server_read_strictly(cluster: Cluster, tmp_path: Path) -> None:

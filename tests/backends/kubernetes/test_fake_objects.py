@@ -316,8 +316,8 @@ def test_a_claim_in_use_is_kept_until_its_pod_is_gone(core: Any, cluster: Cluste
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     core.create_namespaced_pod(HERE, pod("a", volumes=volumes))
     core.delete_namespaced_persistent_volume_claim("data", HERE)
-    kept = core.read_namespaced_persistent_volume_claim("data", HERE)
-    assert kept.metadata.deletion_timestamp and kept.status.phase == "Bound"
+    held = core.read_namespaced_persistent_volume_claim("data", HERE)
+    assert held.metadata.deletion_timestamp and held.status.phase == "Bound"
     core.delete_namespaced_pod("a", HERE)
     assert refused(core.read_namespaced_persistent_volume_claim, "data", HERE)["code"] == 404
 

@@ -1,4 +1,4 @@
-"""What becomes of the fake's pods: starts, ends, and all that can go wrong on the way, in a real cluster's words."""
+"""What becomes of the fake's pods: starts, ends, and all that can go wrong on the way, as a real cluster says it."""
 
 from __future__ import annotations
 

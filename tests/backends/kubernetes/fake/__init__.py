@@ -11,6 +11,8 @@
 `kubelet`      what becomes of pods on a node, by a runtime: `scripted` by a test, or an `engine` with real containers.
 
 What it doesn't have is answered with 404, 405, 422 or 501, never accepted and ignored: controllers of workloads
-(Deployments, Jobs), custom resources, storage of more than its memory, probes, SPDY, `attach`, disruption budgets,
-scopes of quotas, foreground deletion, native gangs, DRA.
+(Deployments, Jobs), custom resources, volumes but those that it makes for claims, SPDY (so kubectl's port-forward),
+protobuf (so kubectl's `auth can-i`), `attach`, disruption budgets, scopes of quotas, hard topology spread, deletion in
+the foreground, native gangs, DRA. Probes and hooks of scripted pods always succeed; an engine's pods can't have them.
+Preferences among pods (soft affinity and spread) have no effect, as in a cluster that can't heed them.
 """

@@ -39,11 +39,11 @@ def ticking(cluster: Cluster, done: threading.Event) -> None:
         cluster.settle()
 
 
-def main(words: list[str]) -> int:
-    client, folder, done = DockerClient(words[0]), Path(words[1]), threading.Event()
+def main(arguments: list[str]) -> int:
+    client, folder, done = DockerClient(arguments[0]), Path(arguments[1]), threading.Event()
     cluster = cluster_of(client, folder)
     signal.signal(signal.SIGTERM, lambda *_: done.set())
-    with cluster.serving(int(words[2]) if len(words) > 2 else 0):
+    with cluster.serving(int(arguments[2]) if len(arguments) > 2 else 0):
         written = folder / "kubeconfig.new"
         written.write_text(json.dumps(cluster.kubeconfig()))
         written.rename(folder / "kubeconfig")

@@ -123,7 +123,7 @@ def applied(of: Resource, old: Object, config: Object, manager: str, now: str, *
     conflicts = [(entry["manager"], path) for entry, owned in others for path in sorted(owned & changed)]
     if conflicts and not force:
         raise _conflict(conflicts)
-    new = _laid(schema, copied(old), config)
+    new: Object = _laid(schema, copied(old), config)
     held = set().union(*(owned for _, owned in others)) if others else set()
     for path in sorted(mine - wanted.keys() - held, key=len, reverse=True):
         _drop(new, path)

@@ -137,7 +137,7 @@ class Cluster:
         """What is due has changed, though no object has."""
         with self.store.changed:
             self._settled = -1
-            self.kubelet.look_again()
+            self.kubelet.recheck()
             self.store.changed.notify_all()
 
     def condition(self, given: Object, kind: str, status: str, reason: str = "", message: str = "") -> bool:
@@ -156,8 +156,8 @@ class Cluster:
         new |= {key: each for key, each in (("reason", reason), ("message", message)) if each}
         if new == old:
             return False
-        kept = [each for each in conditions if each["type"] != kind]
-        self.store.change(given, status={"conditions": [*kept, new]})
+        others = [each for each in conditions if each["type"] != kind]
+        self.store.change(given, status={"conditions": [*others, new]})
         return True
 
     def disrupt(self, pod: Object, reason: str, message: str) -> Object:

@@ -64,8 +64,8 @@ class Nodes:
             old = next((each["status"] for each in conditions if each["type"] == "Ready"), None)
             if old is not None and (old == "Unknown") is believed:
                 status = "True" if believed else "Unknown"
-                kept = [each for each in conditions if each["type"] != "Ready"]
-                node = store.change(node, status={"conditions": [*kept, ready(date(now), status)]})
+                others = [each for each in conditions if each["type"] != "Ready"]
+                node = store.change(node, status={"conditions": [*others, ready(date(now), status)]})
                 old = status
             due = min(due, self._evict(self._tainted(node, old), now))
         names = {each["metadata"]["name"] for each in store.in_order("nodes")}

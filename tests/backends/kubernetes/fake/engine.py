@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.backends.kubernetes.fake.store import Store
 
 POD = "pod"  # the label of a container that says whose it is
-LOOK = SECOND // 5
+POLL = SECOND // 5
 _CONTAINERS_LACK = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 _PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace", "subdomain")
 
@@ -125,7 +125,7 @@ class Engine:
     def _source(self, pod: Object, volume: Mapping[str, Any]) -> Path:
         """The folder that is mounted; it's filled when the pod's first container needs it."""
         group = pod["spec"].get("securityContext", {}).get("fsGroup")
-        folder = self._folder / pod["metadata"]["uid"] / volume["name"]
+        folder: Path = self._folder / pod["metadata"]["uid"] / volume["name"]
         if claimed := volume.get("persistentVolumeClaim"):
             folder = self._folder / "claims" / pod["metadata"]["namespace"] / claimed["claimName"]
         elif "hostPath" in volume:
@@ -159,13 +159,13 @@ class Engine:
 
     # --- looking and ending ------------------------------------------------------------------------------------------
 
-    def look(self, pod: Object, container: str) -> Exit | Micros:
+    def state(self, pod: Object, container: str) -> Exit | Micros:
         found = self._client.container(_name(pod, container))
         if found is None:
             return Exit(137, "ContainerStatusUnknown", "The container could not be located when the pod was terminated")
         state = found["State"]
         if state["Status"] not in ("exited", "dead"):
-            return self._now() + LOOK
+            return self._now() + POLL
         return Exit(state["ExitCode"], "OOMKilled" if state["OOMKilled"] else "")
 
     def stop(self, pod: Object, container: str) -> None:
@@ -198,8 +198,8 @@ class Engine:
 
     def execute(self, pod: Object, container: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         pipe, name = subprocess.PIPE, _name(pod, container)
-        words = ["docker", "-H", f"unix://{self._client.path}", "exec", "-i", name, *command]
-        return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe)
+        argv = ["docker", "-H", f"unix://{self._client.path}", "exec", "-i", name, *command]
+        return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe)
 
     def dial(self, pod: Object, port: int) -> socket.socket:
         name = _name(pod, pod["spec"]["containers"][0]["name"])

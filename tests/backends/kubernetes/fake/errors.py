@@ -80,7 +80,7 @@ def forbidden(of: Resource, name: str, why: str) -> Refusal:
 
 def invalid(of: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
     lines = [f"{each.field}: {each.message}" for each in causes]
-    told = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+    text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     kind = f"{of.kind}.{of.group}" if of.group else of.kind
     details = {
         "name": name,
@@ -88,7 +88,7 @@ def invalid(of: Resource, name: str, causes: Sequence[Cause]) -> Refusal:
         "kind": of.kind,
         "causes": [{"reason": each.reason, "message": each.message, "field": each.field} for each in causes],
     }
-    return refusal(422, "Invalid", f'{kind} "{name}" is invalid: {told}', details)
+    return refusal(422, "Invalid", f'{kind} "{name}" is invalid: {text}', details)
 
 
 def bad_request(message: str) -> Refusal:

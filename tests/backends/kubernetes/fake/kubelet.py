@@ -1,4 +1,4 @@
-"""The kubelets of all nodes: a pod's containers are started, looked at and ended through a runtime, which is scripted
+"""The kubelets of all nodes: a pod's containers are started, watched and ended through a runtime, which is scripted
 (`scripted`) or a real engine (`engine`)."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Exit(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A container with what its kubelet has looked up for it."""
+    """A container with what its kubelet has found for it."""
 
     pod: Object
     spec: Mapping[str, Any]
@@ -86,8 +86,8 @@ class Runtime(Protocol):
     def start(self, wanted: Wanted) -> None:
         """Raises Trouble and NotYet."""
 
-    def look(self, pod: Object, container: str) -> Exit | Micros:
-        """How it ended, or when to look again."""
+    def state(self, pod: Object, container: str) -> Exit | Micros:
+        """How it ended, or when to check again."""
 
     def stop(self, pod: Object, container: str) -> None:
         """It's asked to end."""
@@ -108,7 +108,7 @@ class Kubelet:
     def __init__(self, cluster: Cluster, runtime: Runtime) -> None:
         self._cluster, self.runtime = cluster, runtime
         self.stuck: set[str] = set()  # names of pods whose end never ends
-        self._due: dict[str, tuple[str, Micros]] = {}  # by uid: the version that was looked at, and when to look again
+        self._due: dict[str, tuple[str, Micros]] = {}  # by uid: the version that was checked, and when to check again
         self._retry: dict[tuple[str, str], Micros] = {}  # when a container is started again that didn't start
 
     # --- what a test does to a pod -----------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Kubelet:
     def evict(self, pod: Object, message: str = "The node was low on resource: memory. ") -> None:
         self.fail(pod, "Evicted", message, disruption="TerminationByKubelet")
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """At all pods, whatever was due."""
         self._due = {uid: (version, 0) for uid, (version, _) in self._due.items()}
 
@@ -158,7 +158,7 @@ class Kubelet:
             self.runtime.remove({"metadata": {"uid": uid}})
 
     def _pod(self, pod: Object, now: Micros) -> Micros:
-        """When to look again."""
+        """When to check again."""
         if "deletionTimestamp" in pod["metadata"]:
             return self._end(pod, now)
         if pod["status"]["phase"] in ENDED:
@@ -247,7 +247,7 @@ class Kubelet:
         waits: str,
         first: bool,
     ) -> tuple[Object, Micros]:
-        """Its status from now on, and when to look again."""
+        """Its status from now on, and when to check again."""
         old = before.get(container["name"]) or self._waiting(
             pod, container, "PodInitializing" if first else "ContainerCreating"
         )
@@ -255,7 +255,7 @@ class Kubelet:
         if "terminated" in state:
             return old, NEVER
         if "running" in state:
-            found = self.runtime.look(pod, container["name"])
+            found = self.runtime.state(pod, container["name"])
             if not isinstance(found, Exit):
                 return old, found
             return self._again(pod, container, self._exited(old, found, state["running"]["startedAt"], now), now, first)
@@ -446,7 +446,7 @@ class Kubelet:
                     f"couldn't find key {given['key']} in {_SINGULAR[plural]} {space}/{name}",
                 )
             return data.get(given["key"])
-        fields = {
+        fields: dict[str, str] = {
             "metadata.name": pod["metadata"]["name"],
             "metadata.namespace": pod["metadata"]["namespace"],
             "metadata.uid": pod["metadata"]["uid"],
@@ -478,11 +478,11 @@ class Kubelet:
         for name in names:
             self._cluster.event(pod, "Killing", f"Stopping container {name}")
             self.runtime.stop(pod, name)
-        looks = {name: self.runtime.look(pod, name) for name in names}
+        states = {name: self.runtime.state(pod, name) for name in names}
         over = from_iso(meta["deletionTimestamp"])
-        if now < over and not all(isinstance(each, Exit) for each in looks.values()):
-            return min((over, *(each for each in looks.values() if not isinstance(each, Exit))))
-        exits = {name: each if isinstance(each, Exit) else Exit(137, "Error") for name, each in looks.items()}
+        if now < over and not all(isinstance(each, Exit) for each in states.values()):
+            return min((over, *(each for each in states.values() if not isinstance(each, Exit))))
+        exits = {name: each if isinstance(each, Exit) else Exit(137, "Error") for name, each in states.items()}
         if names:
             pod = self._finish(pod, "Failed" if any(each.code for each in exits.values()) else "Succeeded", {}, exits)
         else:

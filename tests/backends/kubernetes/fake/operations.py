@@ -94,8 +94,9 @@ class Operations:
     def _merged(self, at: Place, old: Object, given: Object) -> Object:
         """The old object with what this request may change."""
         if at.part == "status":
-            return copied({**old, "status": given.get("status", {})})
-        new = copied(given)
+            changed: Object = copied({**old, "status": given.get("status", {})})
+            return changed
+        new: Object = copied(given)
         defaults.set_in(new, new=False)
         if "status" in old:
             new["status"] = old["status"]
@@ -184,8 +185,8 @@ class Operations:
             message = "the namespace of the provided object does not match the namespace sent on the request"
             raise errors.bad_request(f"{message} ({at.namespace})")
         causes = [errors.required(each) for each in reading.missing if defaulting and not each.startswith("status")]
-        for path, value, words in reading.unsupported:
-            listed = ", ".join(f'"{each}"' for each in words)
+        for path, value, allowed in reading.unsupported:
+            listed = ", ".join(f'"{each}"' for each in allowed)
             causes.append(
                 errors.Cause(
                     path, f'Unsupported value: "{value}": supported values: {listed}', "FieldValueNotSupported"

@@ -66,11 +66,11 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
                 "used": {key: before[key] for key in over},
                 "limited": {key: amount(hard[key]) for key in over},
             }
-            told = (
+            texts = (
                 f"{part}: {','.join(f'{key}={shown(key, each)}' for key, each in of.items())}"
                 for part, of in parts.items()
             )
-            return f"exceeded quota: {name}, {', '.join(told)}"
+            return f"exceeded quota: {name}, {', '.join(texts)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Which node a pod goes to: filters as a real scheduler has them, and its words for those that don't fit."""
+"""Which node a pod goes to: filters as a real scheduler has them, and its messages about those that don't fit."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Scheduler:
             self.bind(pod, best)
             return
         preempted = "" if why else self._preempt(pod, reasons, books)
-        message = _words(reasons, why, preempted)
+        message = _message(reasons, why, preempted)
         changed = self._cluster.condition(pod, "PodScheduled", "False", "Unschedulable", message)
         if changed:
             self._cluster.event(pod, "FailedScheduling", message, "Warning")
@@ -143,12 +143,12 @@ class Scheduler:
             return ["node(s) didn't have free ports for the requested pod ports"]
         if short := books.short(name, pod):
             return ["Too many pods" if each == "pods" else f"Insufficient {each}" for each in short]
-        for kind, wanted, words in (("podAffinity", True, "affinity"), ("podAntiAffinity", False, "anti-affinity")):
+        for kind, wanted, rules in (("podAffinity", True, "affinity"), ("podAntiAffinity", False, "anti-affinity")):
             for term in (
                 spec.get("affinity", {}).get(kind, {}).get("requiredDuringSchedulingIgnoredDuringExecution", ())
             ):
                 if _beside(pod, term, node, books) is not wanted:
-                    return [f"node(s) didn't match pod {words} rules"]
+                    return [f"node(s) didn't match pod {rules} rules"]
         return []
 
     def _claims(self, pod: Object) -> str | None:
@@ -231,12 +231,12 @@ def _soft(pod: Object, node: Object) -> int:
     taints, labels = node["spec"].get("taints", ()), node["metadata"].get("labels", {})
     unwelcome = sum(each["effect"] == "PreferNoSchedule" and not tolerates(pod["spec"], each) for each in taints)
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    met = sum(
+    met: int = sum(
         each["weight"]
         for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
         if all(meets(one, labels) for one in each["preference"].get("matchExpressions", ()))
     )
-    return 100 * unwelcome - met
+    return int(100 * unwelcome - met)
 
 
 def _host_ports(pod: Object) -> set[int]:
@@ -259,12 +259,12 @@ def _beside(pod: Object, term: Mapping[str, Any], node: Object, books: Books) ->
     )
 
 
-def _words(reasons: Mapping[str, list[str]], why: list[str] | None, preempted: str) -> str:
+def _message(reasons: Mapping[str, list[str]], why: list[str] | None, preempted: str) -> str:
     if not reasons:
         return "no nodes available to schedule pods"
     total = len(reasons)
     counted = Counter(each for found in reasons.values() for each in found)
     listed = ", ".join(why) if why else ", ".join(sorted(f"{count} {each}" for each, count in counted.items()))
     more = preempted or (f"{total} Preemption is not helpful for scheduling" if why else "")
-    told = f" preemption: 0/{total} nodes are available: {more}." if more else ""
-    return f"0/{total} nodes are available: {listed}.{told}"
+    preemption = f" preemption: 0/{total} nodes are available: {more}." if more else ""
+    return f"0/{total} nodes are available: {listed}.{preemption}"

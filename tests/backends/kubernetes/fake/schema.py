@@ -154,9 +154,9 @@ def _decoded(schema: Mapping[str, Any], value: Any, path: str, enum: str, readin
         items = schema["items"]
         return [_decoded(items, each, f"{path}[{at}]", f"{enum}[]", reading) for at, each in enumerate(value)]
     _scalar(schema, kind, value, path)
-    words = ENUMS.get(enum)
-    if words and value not in words and not (enum.endswith("medium") and str(value).startswith("HugePages-")):
-        reading.unsupported.append((path, value, words))
+    allowed = ENUMS.get(enum)
+    if allowed and value not in allowed and not (enum.endswith("medium") and str(value).startswith("HugePages-")):
+        reading.unsupported.append((path, value, allowed))
     return value
 
 

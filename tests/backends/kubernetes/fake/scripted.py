@@ -84,7 +84,7 @@ class Scripted:
             raise life.trouble
         one.started = now
 
-    def look(self, pod: Object, container: str) -> Exit | Micros:
+    def state(self, pod: Object, container: str) -> Exit | Micros:
         one, now = self._all[pod["metadata"]["uid"], container], self._now()
         if one.exit is not None:
             return one.exit

@@ -83,9 +83,9 @@ def _restricted(spec: Spec) -> Iterator[str]:
         yield f"runAsNonRoot != true (pod or {which} must set securityContext.runAsNonRoot=true)"
     if which := _that(spec, lambda own: own.get("runAsUser", whole.get("runAsUser")) == 0):
         yield f"runAsUser=0 (pod or {which} must not set runAsUser=0)"
-    kept = ("RuntimeDefault", "Localhost")
+    confined = ("RuntimeDefault", "Localhost")
     if which := _that(
-        spec, lambda own: own.get("seccompProfile", whole.get("seccompProfile", {})).get("type") not in kept
+        spec, lambda own: own.get("seccompProfile", whole.get("seccompProfile", {})).get("type") not in confined
     ):
         field = "securityContext.seccompProfile.type"
         yield f'seccompProfile (pod or {which} must set {field} to "RuntimeDefault" or "Localhost")'

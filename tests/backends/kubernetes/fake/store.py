@@ -79,8 +79,8 @@ class Store:
             "generation": 1,
         }
         dropped = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion")
-        kept = {key: each for key, each in given["metadata"].items() if key not in dropped}
-        return {**given, "metadata": {**kept, **own}}
+        remaining = {key: each for key, each in given["metadata"].items() if key not in dropped}
+        return {**given, "metadata": {**remaining, **own}}
 
     def add(self, of: Resource, given: Object) -> Object:
         if self.find(of.plural, *key_of(given)) is not None:
@@ -90,8 +90,10 @@ class Store:
     def replace(self, of: Resource, old: Object, given: Object) -> Object:
         """Nothing happens if nothing is new. What waited for its last finalizer goes."""
         meta = dict(old["metadata"])
-        kept = {key: meta[key] for key in ("uid", "creationTimestamp", "resourceVersion", "generation") if key in meta}
-        new = {**given, "metadata": {**given["metadata"], **kept}}
+        remaining = {
+            key: meta[key] for key in ("uid", "creationTimestamp", "resourceVersion", "generation") if key in meta
+        }
+        new = {**given, "metadata": {**given["metadata"], **remaining}}
         if new == old:
             return old
         if new.get("spec") != old.get("spec"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.backends.kubernetes.fake.cluster import Cluster
 
 IN, OUT, ERROR, STATUS, RESIZE = range(5)
-PAUSE = 0.05  # of real time, between looks at a log that is followed
+PAUSE = 0.05  # of real time, between reads of a log that is followed
 Query = Sequence[tuple[str, str]]
 loads = json.loads
 
@@ -37,7 +37,7 @@ class Upgrade:
 
 
 def _container(pod: Object, wanted: str) -> Object:
-    containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
+    containers: list[Object] = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
     name, names = pod["metadata"]["name"], [each["name"] for each in pod["spec"]["containers"]]
     if not wanted and len(names) > 1:
         raise errors.bad_request(

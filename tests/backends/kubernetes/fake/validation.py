@@ -198,8 +198,8 @@ def pod_update(old: Object, new: Object) -> Iterator[Cause]:
     gates = [each["name"] for each in before.get("schedulingGates", ())]
     if any(each["name"] not in gates for each in after.get("schedulingGates", ())):
         yield forbidden_field("spec.schedulingGates", "only deletion is allowed")
-    kept = after.get("tolerations", [])
-    if any(each not in kept for each in before.get("tolerations", ())):
+    remaining = after.get("tolerations", [])
+    if any(each not in remaining for each in before.get("tolerations", ())):
         yield forbidden_field(
             "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
         )

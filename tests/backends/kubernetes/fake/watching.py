@@ -18,7 +18,7 @@ from tests.backends.kubernetes.fake.store import Change
 if TYPE_CHECKING:
     from tests.backends.kubernetes.fake.cluster import Cluster
 
-PAUSE = 0.05  # of real time, after which a watch looks at the clock, which a test moves, and at its client
+PAUSE = 0.05  # of real time, after which a watch checks the clock, which a test moves, and at its client
 
 
 def lines(cluster: Cluster, at: Place, query: Query, gone: Callable[[], bool]) -> Iterator[bytes]:
