@@ -74,10 +74,10 @@ def test_any_text_comes_back_from_its_escaped_form(text: str) -> None:
 
 
 @given(st.lists(st.text(max_size=6) | st.sampled_from(["${{ secrets.x }}", "$${{"]), max_size=4))
-def test_arguments_come_back_from_a_shell_as_they_were(words: list[str]) -> None:
+def test_arguments_come_back_from_a_shell_as_they_were(args: list[str]) -> None:
     import shlex
 
-    assert shlex.split(fill(joined_arguments(words), {"secrets": {"x": "never"}})) == words
+    assert shlex.split(fill(joined_arguments(args), {"secrets": {"x": "never"}})) == args
 
 
 def service(text: str) -> ServiceConfiguration:

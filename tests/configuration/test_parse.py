@@ -73,7 +73,7 @@ def test_render_says_file_line_column_key_problem_and_hint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "place", "said"),
+    ("text", "code", "place", "message"),
     [
         ("", "wrong-type", (1, 1), "empty"),
         ("- a\n", "wrong-type", (1, 1), "a list"),
@@ -135,10 +135,10 @@ def test_render_says_file_line_column_key_problem_and_hint() -> None:
         ("type: service\ncommands: [a]\nports: [80]\nport: 80\n", "unknown-key", (3, 1), "did you mean `port`?"),
     ],
 )
-def test_a_wrong_file(text: str, code: str, place: tuple[int, int], said: str) -> None:
+def test_a_wrong_file(text: str, code: str, place: tuple[int, int], message: str) -> None:
     problem = only(text)
     assert (problem.code, (problem.line, problem.column)) == (code, place)
-    assert said in problem.render()
+    assert message in problem.render()
 
 
 def test_alias_bombs_are_refused_quickly() -> None:
@@ -211,10 +211,10 @@ def test_ten_thousand_problems_are_cut_short() -> None:
 
 # --- no input raises anything else -----------------------------------------------------------------------------------
 
-_words = st.sampled_from(
+_texts = st.sampled_from(
     [*TYPES, "aws", "a", "1", "1.10", "off", "x:y", "24GB..", "a/b", "${{ run.args }}", "", "..", "-1", "*:80"]
 )
-_scalars = _words | st.text(max_size=8) | st.integers() | st.booleans() | st.none() | st.floats()
+_scalars = _texts | st.text(max_size=8) | st.integers() | st.booleans() | st.none() | st.floats()
 _keys = st.sampled_from(
     sorted(
         {field for model in TYPES.values() for field in model.model_fields}

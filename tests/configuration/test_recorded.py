@@ -98,27 +98,27 @@ def overrides(flags: list[str]) -> tuple[Overrides, Sequence[str]]:
         "--retry": ("retry", True),
         "--no-retry": ("retry", False),
     }
-    said: dict[str, Any] = {}
-    words: list[str] = []
+    fields: dict[str, Any] = {}
+    arguments: list[str] = []
     left = iter(flags)
     for flag in left:
         if flag in many:
-            said[many[flag]] = (*said.get(many[flag], ()), next(left))
+            fields[many[flag]] = (*fields.get(many[flag], ()), next(left))
         elif flag in switches:
             field, value = switches[flag]
-            said[field] = value
+            fields[field] = value
         elif flag.startswith("-") and flag not in ("--", "--no-profile"):
             field = one.get(flag, flag.removeprefix("--").replace("-", "_"))
-            said[field] = float(next(left)) if field == "max_price" else next(left)
+            fields[field] = float(next(left)) if field == "max_price" else next(left)
         elif flag not in ("--", "--no-profile"):
-            words.append(flag)
-    return Overrides(**said), words
+            arguments.append(flag)
+    return Overrides(**fields), arguments
 
 
-def ours(file: str, flags: list[str]) -> dict[str, Any] | None:
-    said, words = overrides(flags)
+def resolve(file: str, flags: list[str]) -> dict[str, Any] | None:
+    fields, arguments = overrides(flags)
     try:
-        found = resolved(overridden(parse(file), said), environment=ENVIRONMENT, arguments=words)
+        found = resolved(overridden(parse(file), fields), environment=ENVIRONMENT, arguments=arguments)
     except Invalid as error:
         assert error.problems
         assert all(problem.message and problem.code for problem in error.problems)
@@ -128,7 +128,7 @@ def ours(file: str, flags: list[str]) -> dict[str, Any] | None:
 
 def difference(case: Recorded) -> str | None:
     """What is read unlike the genuine client does, but for what differs on purpose."""
-    found = ours(case.file, case.flags)
+    found = resolve(case.file, case.flags)
     if found is None and case.wire is not None:
         return None if case.reason(STRICTER) else "we refuse what the client takes"
     if found is not None and case.wire is None:
@@ -137,15 +137,15 @@ def difference(case: Recorded) -> str | None:
 
 
 def test_each_reads_like_the_genuine_client() -> None:
-    told = [f"{why}:\n{case}" for case in recorded() if (why := difference(case))]
-    assert not told, "\n\n".join(told)
+    differences = [f"{why}:\n{case}" for case in recorded() if (why := difference(case))]
+    assert not differences, "\n\n".join(differences)
 
 
 def test_every_deliberate_difference_is_one() -> None:
     seen: set[str] = set()
     for case in recorded():
         parts = {part for table in (STRICTER, KINDER, REWORDED) for part in table if part in str(case)}
-        found = ours(case.file, case.flags) if parts else case.wire
+        found = resolve(case.file, case.flags) if parts else case.wire
         if found != case.wire:
             table = STRICTER if found is None else KINDER if case.wire is None else REWORDED
             seen |= parts & table.keys()

@@ -81,20 +81,20 @@ def everywhere(text: str) -> Iterator[tuple[str, Any]]:
                 yield ".".join((part, *path)), made
 
 
-def told(spec: Any) -> list[str]:
+def misplaced_in(spec: Any) -> list[str]:
     return [problem.path for problem in misplaced(spec)]
 
 
 @pytest.mark.parametrize("text", ["${{ secret.b }}", "a ${{ env.B }} z", "${{ never closed"])
 def test_what_names_nothing_is_refused_wherever_it_is_written(text: str) -> None:
     places = list(everywhere(text))
-    assert [path for path, spec in places if told(spec) != [path]] == [] and len(places) > 200
+    assert [path for path, spec in places if misplaced_in(spec) != [path]] == [] and len(places) > 200
 
 
 def test_the_text_itself_may_be_anywhere() -> None:
     for text in ("$${{ secret.b }}", "$$${{", "$${{ never closed", "{{ x }}", "${x}"):
         for path, spec in everywhere(text):
-            assert told(spec) == [], path
+            assert misplaced_in(spec) == [], path
 
 
 ACCEPTED = {
@@ -112,7 +112,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_what_is_filled_in_is_accepted_there_and_nowhere_else(text: str) -> None:
-    assert {path for path, spec in everywhere(text) if not told(spec)} == ACCEPTED[text]
+    assert {path for path, spec in everywhere(text) if not misplaced_in(spec)} == ACCEPTED[text]
 
 
 def test_addresses_are_those_of_the_type() -> None:
@@ -194,13 +194,15 @@ def test_what_clients_left_in_commands_and_is_none_of_ours_is_text() -> None:
     """The genuine client takes the escapes out before it sends commands."""
     texts = ("${{ github.ref }}", "${{ x }}", "${{ }}", "${{ matrix.os == 1 }}", "${{ run.args }}")
     assert misplaced(run(commands=list(texts))) == []
-    for text, word in product(("${{ %s.a }}", "${{ %s }}", "${{%s[0]}}"), ("secrets", "secret", "env", "group")):
-        assert told(run(commands=[text % word])) == ["configuration.commands.0"], text % word
+    for text, reference in product(("${{ %s.a }}", "${{ %s }}", "${{%s[0]}}"), ("secrets", "secret", "env", "group")):
+        assert misplaced_in(run(commands=[text % reference])) == ["configuration.commands.0"], text % reference
 
 
 def test_everything_is_told_once_and_at_once() -> None:
     spec = run(env={"A": "${{ x }} ${{ x }} ${{ y }}", "${{ z }}": "1"}, image="${{ a.b }}", user="${{ u")
-    assert sorted(told(spec)) == [f"configuration.{name}" for name in ("env", "env.A", "env.A", "image", "user")]
+    assert sorted(misplaced_in(spec)) == [
+        f"configuration.{name}" for name in ("env", "env.A", "env.A", "image", "user")
+    ]
 
 
 def test_secrets_are_named_where_they_are_filled_in() -> None:

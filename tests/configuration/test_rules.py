@@ -222,7 +222,7 @@ def test_read_as_the_genuine_client_reads_it(text: str, path: str, value: object
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("ports: [true]", "ports.0: expected something like `8080`, got `true` (or like `80:8080`, `*:8080`)"),
         ("fleets: [8]", "fleets.0: expected something like `name`, got `8` (or like `project/name`)"),
@@ -238,11 +238,11 @@ def test_read_as_the_genuine_client_reads_it(text: str, path: str, value: object
         ("max_price: 0.0", "max_price: `0` is too small (more than 0)"),
     ],
 )
-def test_what_a_short_form_should_look_like_is_said(line: str, said: str) -> None:
+def test_what_a_short_form_should_look_like_is_said(line: str, expected: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse(TASK_FILE + line)
     (problem,) = caught.value.problems
-    assert problem.text.startswith(said)
+    assert problem.text.startswith(expected)
 
 
 def test_replicas_and_its_older_word_together() -> None:

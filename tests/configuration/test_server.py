@@ -90,8 +90,8 @@ BACKENDS: list[dict[str, Any]] = [
 ]
 
 
-def written(*backends: dict[str, Any], **rest: Any) -> str:
-    return yaml.safe_dump({"projects": [{"name": "main", "backends": list(backends)}], **rest}, sort_keys=False)
+def written(*backends: dict[str, Any], **fields: Any) -> str:
+    return yaml.safe_dump({"projects": [{"name": "main", "backends": list(backends)}], **fields}, sort_keys=False)
 
 
 def read(text: str) -> ServerFile:
@@ -185,8 +185,8 @@ def test_every_problem_of_a_file_at_once_in_its_order() -> None:
         "  keys:\n"
         "  - {type: aes, name: a-b, secret: hush}\n"
     )
-    told = [(p.line, p.path, p.code) for p in found]
-    assert told == [
+    places = [(p.line, p.path, p.code) for p in found]
+    assert places == [
         (2, "projects.0.name", "invalid-name"),
         (4, "projects.0.backends.0.type", "unknown-value"),
         (6, "projects.0.backends.1.creds.type", "unknown-value"),
@@ -212,7 +212,7 @@ SLURM = {"name": "a", "hostname": "h", "user": "u", "private_key": {"path": "k"}
 
 
 @pytest.mark.parametrize(
-    ("backend", "code", "path", "said"),
+    ("backend", "code", "path", "message"),
     [
         ({"type": "aws", "creds": PAIR | {"type": "default"}}, "unknown-key", "creds.access_key", ""),
         ({"type": "aws", "creds": {"type": "access_key", "access_key": "a"}}, "missing", "creds.secret_key", ""),
@@ -254,15 +254,15 @@ SLURM = {"name": "a", "hostname": "h", "user": "u", "private_key": {"path": "k"}
         ({"creds": KEY}, "missing", "type", "`type` is needed"),
     ],
 )
-def test_a_wrong_backend(backend: dict[str, Any], code: str, path: str, said: str) -> None:
+def test_a_wrong_backend(backend: dict[str, Any], code: str, path: str, message: str) -> None:
     found = problems(written(backend))
     problem = next(p for p in found if p.code == code)
     assert problem.path == ".".join(filter(None, ("projects.0.backends.0", path)))
-    assert said in problem.render() and problem.line > 1
+    assert message in problem.render() and problem.line > 1
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         ("", "wrong-type", "expected a mapping"),
         ("encryption: {}\nprojects: []\n", "missing", "`keys` is needed"),
@@ -277,9 +277,9 @@ def test_a_wrong_backend(backend: dict[str, Any], code: str, path: str, said: st
         ("projects: []\nhosts: [a]\n", "unknown-key", "`hosts` isn't a known key"),
     ],
 )
-def test_a_wrong_file(text: str, code: str, said: str) -> None:
+def test_a_wrong_file(text: str, code: str, message: str) -> None:
     problem = only(text)
-    assert problem.code == code and said in problem.render()
+    assert problem.code == code and message in problem.render()
     assert "ssh_config" not in problem.hint
 
 
@@ -324,12 +324,12 @@ def test_a_secret_is_not_repeated(pasted: str) -> None:
         try:
             file = read(place.format(pasted))
         except Invalid as error:
-            told = str(error) + "".join(map(repr, error.problems))
+            text = str(error) + "".join(map(repr, error.problems))
             assert error.__context__ is None, place  # or a traceback would show what the other error quotes
         else:
-            told = repr(file) + str(file.config)
+            text = repr(file) + str(file.config)
         for part in ("7Hq2", "Zx9", "Lm4", "7422", "74.2", "19881", "98813"):
-            assert part not in told, (place, told)
+            assert part not in text, (place, text)
 
 
 _letters = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHJK023456789", min_size=12, max_size=30)
@@ -339,10 +339,10 @@ _letters = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHJK023456789", min_size=12,
 @example("projects: []\nencryption: {{keys: [{{type: {0}}}]}}", "0000iDEntity")  # nearly a known word
 def test_no_secret_at_all_is_repeated(place: str, secret: str) -> None:
     """A message may name all that is known, so a secret that happens to be a known word stands there in any case."""
-    assert secret not in _told(place, secret) or secret in _told(place, secret[::-1])
+    assert secret not in _error_of(place, secret) or secret in _error_of(place, secret[::-1])
 
 
-def _told(place: str, secret: str) -> str:
+def _error_of(place: str, secret: str) -> str:
     try:
         read(place.format(f'"{secret}"'))
     except Invalid as error:
@@ -368,8 +368,8 @@ def _fields(model: Any, seen: set[Any]) -> set[str]:
 
 
 _keys = st.sampled_from(sorted(_fields(ServerConfig, set())))
-_words = st.sampled_from([*TABLE, "remote", "default", "api_key", "aes", AES, "a/b", "a", "1.10", "", "x:1"])
-_scalars = _words | st.text(max_size=8) | st.integers() | st.booleans() | st.none() | st.floats()
+_texts = st.sampled_from([*TABLE, "remote", "default", "api_key", "aes", AES, "a/b", "a", "1.10", "", "x:1"])
+_scalars = _texts | st.text(max_size=8) | st.integers() | st.booleans() | st.none() | st.floats()
 _values = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4), max_leaves=8
 )
@@ -419,8 +419,8 @@ def test_an_editor_marks_what_is_wrong(text: str) -> None:
 
 def test_every_field_is_explained() -> None:
     for name, definition in server_schema()["$defs"].items():
-        whole: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
-        for field, described in whole.get("properties", {}).items():
+        schema: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
+        for field, described in schema.get("properties", {}).items():
             assert described.get("description"), f"{name}.{field}"
 
 

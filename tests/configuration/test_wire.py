@@ -21,7 +21,7 @@ def test_recorded_bodies_are_given_back_to_the_letter(kind: str, body: dict[str,
     assert MODELS[kind].model_validate(body).model_dump(mode="json") == body
 
 
-def told(body: Any) -> list[tuple[str, str]]:
+def problems_in(body: Any) -> list[tuple[str, str]]:
     with pytest.raises(ValidationError) as caught:
         RunSpec.model_validate(body)
     return [(problem.path, problem.code) for problem in problems_of(caught.value)]
@@ -29,7 +29,7 @@ def told(body: Any) -> list[tuple[str, str]]:
 
 def test_unknown_keys_are_refused_by_name_at_every_depth() -> None:
     task = {"type": "task", "commands": ["a"], "comands": [], "resources": {"gpu": {"naem": "A100"}}}
-    assert told({"configuration": task, "run_nam": "a"}) == [
+    assert problems_in({"configuration": task, "run_nam": "a"}) == [
         ("configuration.resources.gpu.naem", "unknown-key"),
         ("configuration.comands", "unknown-key"),
         ("run_nam", "unknown-key"),
@@ -59,7 +59,7 @@ def test_an_unknown_key_that_says_nothing_is_a_newer_clients() -> None:
     ],
 )
 def test_bodies_that_are_no_spec(body: Any, problems: list[tuple[str, str]]) -> None:
-    assert told(body) == problems
+    assert problems_in(body) == problems
 
 
 def test_the_same_words_as_for_a_file() -> None:
@@ -71,6 +71,6 @@ def test_the_same_words_as_for_a_file() -> None:
         parse(json.dumps(fields))
     with pytest.raises(ValidationError) as body:
         RunSpec.model_validate({"configuration": fields})
-    words = {(problem.path, problem.message, problem.hint) for problem in file.value.problems}
+    problems = {(problem.path, problem.message, problem.hint) for problem in file.value.problems}
     prefix = "configuration."
-    assert words == {(p.path.removeprefix(prefix), p.message, p.hint) for p in problems_of(body.value)}
+    assert problems == {(p.path.removeprefix(prefix), p.message, p.hint) for p in problems_of(body.value)}

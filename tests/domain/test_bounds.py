@@ -81,7 +81,7 @@ def bounds_of(schema: Mapping[str, Any]) -> frozenset[str]:
     given = set(schema)
     if schema["type"] == "function-after" and isinstance(check := schema["function"]["function"], functools.partial):
         given |= set(check.keywords)
-    found = {word for word, names in (("low", {"ge", "gt"}), ("high", {"le", "lt"})) if given & names}
+    found = {side for side, names in (("low", {"ge", "gt"}), ("high", {"le", "lt"})) if given & names}
     return frozenset(found | ({"finite"} if schema.get("allow_inf_nan") is False else set()))
 
 
@@ -118,10 +118,10 @@ def test_the_walk_finds_what_has_no_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(7.5, 7.5), (0, 0), (-1, 5.0), (math.nan, 5.0), (math.inf, 3600.0), (10**30, 3600.0)]
+    ("given", "bounded"), [(7.5, 7.5), (0, 0), (-1, 5.0), (math.nan, 5.0), (math.inf, 3600.0), (10**30, 3600.0)]
 )
-def test_a_provider_cant_have_us_wait_for_ever(said: float, kept: float) -> None:
-    assert Throttled("later", retry_after=said).retry_after == kept
+def test_a_provider_cant_have_us_wait_for_ever(given: float, bounded: float) -> None:
+    assert Throttled("later", retry_after=given).retry_after == bounded
 
 
 @pytest.mark.parametrize("bound", [10**30, -(10**30), math.inf, math.nan, "9" * 30])

@@ -102,7 +102,7 @@ def test_a_wget_that_crashes_at_an_option_is_asked_without(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("tools", "settings", "words"),
+    ("tools", "settings", "message"),
     [
         ((), {}, "neither curl, wget, python nor perl to fetch agent.pyz with"),
         (("curl",), {}, "this image has no Python 3.8 or newer, and this control plane has no carrier"),
@@ -110,13 +110,15 @@ def test_a_wget_that_crashes_at_an_option_is_asked_without(tmp_path: Path) -> No
         (("curl",), {"DSTACK_PREPARE": "/proc/no"}, "none of these folders can be written: /proc/no"),
     ],
 )
-def test_what_is_missing_is_said(tmp_path: Path, tools: tuple[str, ...], settings: dict[str, str], words: str) -> None:
+def test_what_is_missing_is_said(
+    tmp_path: Path, tools: tuple[str, ...], settings: dict[str, str], message: str
+) -> None:
     image = ImageStandIn(tmp_path, "sha256sum")
     for name in tools:
         image.fetches(name)
     done = image.run(["sh"], **settings)
     assert (done.returncode, done.stderr.count("dstack: ")) == (78, 1), done.stderr
-    assert words in done.stderr
+    assert message in done.stderr
 
 
 def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
@@ -133,19 +135,19 @@ def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", STUBBED, ids=" ".join)
 @pytest.mark.parametrize(
-    ("first", "words"),
+    ("first", "message"),
     [
         ("exit 7", "agent.pyz can't be fetched from http://plane:3000"),
         ("echo changed >$file; exit", "agent.pyz from http://plane:3000 has an unexpected SHA-256: "),
     ],
 )
 def test_it_gives_up_after_the_time_that_a_machine_has_to_report(
-    tmp_path: Path, shell: list[str], first: str, words: str
+    tmp_path: Path, shell: list[str], first: str, message: str
 ) -> None:
     image = ImageStandIn(tmp_path, "sha256sum")
     image.fetches("curl", first)
     done = image.run(shell)
-    assert (done.returncode, words in done.stderr) == (78, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (78, True), done.stderr
     assert 600 <= sum(image.slept()) < 660
 
 
@@ -206,9 +208,9 @@ def test_why_a_carrier_doesnt_run_is_said_of_each_folder(tmp_path: Path, shell: 
     (tmp_path / "tmp").write_text("no folder")
     done = image.run(shell, **settings_of(x86=broken, arm=broken))
     assert done.returncode == 78, done.stderr
-    (said,) = done.stderr.splitlines()
-    assert said.startswith("dstack: no folder can hold and run a Python: mount one at /dstack, without noexec; ")
-    assert f"; {tmp_path}/data/carrier: needs another kernel; {tmp_path}/tmp/dstack-carrier: mkdir" in said
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("dstack: no folder can hold and run a Python: mount one at /dstack, without noexec; ")
+    assert f"; {tmp_path}/data/carrier: needs another kernel; {tmp_path}/tmp/dstack-carrier: mkdir" in line
 
 
 @pytest.mark.slow
@@ -238,7 +240,7 @@ def test_a_digest_can_be_had_in_several_ways(tmp_path: Path) -> None:
 
 
 def test_the_script_fits_where_providers_take_few_arguments() -> None:
-    assert sum(len(word.encode()) + 1 for word in container_script.command()) <= container_script.LONGEST
+    assert sum(len(arg.encode()) + 1 for arg in container_script.command()) <= container_script.LONGEST
 
 
 def test_no_argument_has_the_token() -> None:

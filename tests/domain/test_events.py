@@ -41,7 +41,7 @@ def test_every_type_makes_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "sentence"),
+    ("given", "sentence"),
     [
         (event(EventType.status, before="a", after="b"), "a → b"),
         (
@@ -57,8 +57,8 @@ def test_every_type_makes_a_sentence() -> None:
         (event(EventType.resubmitted, number=3), "resubmitted, attempt 3"),
     ],
 )
-def test_sentences(told: Event, sentence: str) -> None:
-    assert told.message == sentence
+def test_sentences(given: Event, sentence: str) -> None:
+    assert given.message == sentence
 
 
 def test_what_a_place_costs_is_in_the_events_alone() -> None:

@@ -8,7 +8,7 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, every, spoken
 
 
 @pytest.mark.parametrize(
-    ("duration", "words"),
+    ("duration", "text"),
     [
         (SECOND, "1 second"),
         (90 * SECOND, "90 seconds"),
@@ -18,8 +18,8 @@ from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, every, spoken
         (3 * DAY, "3 days"),
     ],
 )
-def test_a_duration_is_spoken_in_its_largest_whole_unit(duration: int, words: str) -> None:
-    assert spoken(duration) == words
+def test_a_duration_is_spoken_in_its_largest_whole_unit(duration: int, text: str) -> None:
+    assert spoken(duration) == text
 
 
 def test_what_comes_again_and_again() -> None:

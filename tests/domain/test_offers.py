@@ -46,8 +46,8 @@ def test_what_an_earlier_version_stored_is_read_and_written_as_it_was() -> None:
 
 def test_what_is_private_to_a_backend_stays_when_terms_change() -> None:
     offer = Offer.model_validate({**b.offer("big").model_dump(), "backend_data": STORED})
-    later = offer.with_(terms=offer.terms.with_(ends_at=6))
-    assert (later.terms.ends_at, later.backend_data) == (6, {"efa": [0, 1]})
+    changed = offer.with_(terms=offer.terms.with_(ends_at=6))
+    assert (changed.terms.ends_at, changed.backend_data) == (6, {"efa": [0, 1]})
 
 
 def test_clients_get_no_terms() -> None:

@@ -19,7 +19,7 @@ from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.secrecy import HIDDEN, SECRET, Confidential, Leaf, Secret, names_of, replaced, secrets_of
 
-TELLING = re.compile(r"key|pass|token|secret|private|cred|auth", re.IGNORECASE)
+SENSITIVE = re.compile(r"key|pass|token|secret|private|cred|auth", re.IGNORECASE)
 A_PATH = re.compile(r"_file$")
 NOT_SECRET = {  # what is named like a secret and isn't one
     "EnvSentinel.key": "the name of a variable",
@@ -57,7 +57,7 @@ def test_a_text_that_is_named_like_a_secret_is_marked_as_one() -> None:
         f"{model.__name__}.{name}"
         for model in specs()
         for name, field in model.model_fields.items()
-        if TELLING.search(name) and not A_PATH.search(name) and holds_text(field.annotation)
+        if SENSITIVE.search(name) and not A_PATH.search(name) and holds_text(field.annotation)
         if not marked(model, name)
     }
     assert unmarked - NOT_SECRET.keys() == set()

@@ -105,9 +105,9 @@ def test_only_members_of_a_group_may_sign_on() -> None:
 
 
 def test_an_address_that_isnt_verified_is_named() -> None:
-    asked = rules(email_domains=["example.com"])
+    provider = rules(email_domains=["example.com"])
     with pytest.raises(Refused, match=r"ann@example\.com is verified\. It sent `email`, `email_verified`"):
-        check(claims_of(account(email_verified=False), asked), asked)
+        check(claims_of(account(email_verified=False), provider), provider)
 
 
 def test_the_strongest_role_of_several_groups_wins() -> None:
@@ -129,7 +129,7 @@ def test_without_groups_of_admins_nobody_loses_that_role() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "at", "said"),
+    ("written", "at", "message"),
     [
         ({"issuer": "http://login.example.com"}, "issuer", "https"),
         ({"issuer": "https://login.example.com?x=1"}, "issuer", "no query"),
@@ -143,11 +143,11 @@ def test_without_groups_of_admins_nobody_loses_that_role() -> None:
         ({"redirect_url": "console/auth"}, "redirect_url", "the address of a page"),
     ],
 )
-def test_what_would_let_everybody_in_or_nobody_is_refused(written: dict[str, Any], at: str, said: str) -> None:
-    with pytest.raises(ValidationError) as told:
+def test_what_would_let_everybody_in_or_nobody_is_refused(written: dict[str, Any], at: str, message: str) -> None:
+    with pytest.raises(ValidationError) as raised:
         rules(**written)
-    found = told.value.errors()[0]
-    assert said in str(found["msg"]) + str(found.get("ctx", {}))
+    found = raised.value.errors()[0]
+    assert message in str(found["msg"]) + str(found.get("ctx", {}))
     assert at in str(found["loc"]) or at in str(found.get("ctx", {}).get("faults", ""))
 
 

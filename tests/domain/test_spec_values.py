@@ -38,7 +38,7 @@ def wire(kind: Any, written: Any) -> Any:
     return adapter(kind).dump_python(read(kind, written), mode="json", exclude_none=True)
 
 
-def said(kind: Any, written: Any) -> str:
+def error_of(kind: Any, written: Any) -> str:
     with pytest.raises(ValidationError) as caught:
         read(kind, written)
     return "\n".join(problem.render() for problem in problems_of(caught.value))
@@ -71,7 +71,7 @@ def test_durations(flavour: str, written: Any, seconds: int) -> None:
 )
 @pytest.mark.parametrize("flavour", ["Duration", "OffableDuration", "IdleDuration", "InactivityDuration"])
 def test_not_durations(flavour: str, written: Any) -> None:
-    assert "duration" in said(getattr(quantities, flavour), written) or "hundred years" in said(
+    assert "duration" in error_of(getattr(quantities, flavour), written) or "hundred years" in error_of(
         getattr(quantities, flavour), written
     )
 
@@ -89,7 +89,7 @@ def test_flavours_of_durations(flavour: str, off: Any, yes: Any, negative: Any) 
     kind = getattr(quantities, flavour)
     for written, meant in ((False, off), ("off", off), (True, yes), (-5, negative), ("-5", negative)):
         if meant == "refused":
-            assert "duration" in said(kind, written)
+            assert "duration" in error_of(kind, written)
         else:
             assert read(kind, written) == meant
     if flavour != "Duration":
@@ -97,9 +97,9 @@ def test_flavours_of_durations(flavour: str, off: Any, yes: Any, negative: Any) 
 
 
 def test_hints_for_durations() -> None:
-    assert "one unit only: `90m`" in said(quantities.Duration, "1h30m")
-    assert "one unit only: `61s`" in said(quantities.Duration, "1m1s")
-    assert "units are lower-case letters: `5m`" in said(quantities.Duration, "5M")
+    assert "one unit only: `90m`" in error_of(quantities.Duration, "1h30m")
+    assert "one unit only: `61s`" in error_of(quantities.Duration, "1m1s")
+    assert "units are lower-case letters: `5m`" in error_of(quantities.Duration, "5M")
 
 
 @pytest.mark.parametrize(
@@ -124,18 +124,18 @@ def test_memory(written: Any, gb: float) -> None:
     "written", ["16G", "16GiB", "GB", "", "-1GB", -1, True, None, [], "1..2", math.inf, "1e9GB", "1" * 30]
 )
 def test_not_memory(written: Any) -> None:
-    assert "memory" in said(quantities.Memory, written)
+    assert "memory" in error_of(quantities.Memory, written)
 
 
 @pytest.mark.parametrize("written", [1e10, "1000000TB", "9" * 30, "99999999999999999999 TB", math.inf])
 def test_too_much(written: Any) -> None:
-    assert "is too much memory" in said(quantities.Memory, written)
-    assert "is too much disk space (at most 1,000,000,000 GB)" in said(quantities.DiskSize, written)
+    assert "is too much memory" in error_of(quantities.Memory, written)
+    assert "is too much disk space (at most 1,000,000,000 GB)" in error_of(quantities.DiskSize, written)
 
 
 def test_hint_for_memory() -> None:
-    assert "units are MB, GB and TB: `16GB`" in said(quantities.Memory, "16G")
-    assert "`16GB`" in said(quantities.Memory, "16GiB")
+    assert "units are MB, GB and TB: `16GB`" in error_of(quantities.Memory, "16G")
+    assert "`16GB`" in error_of(quantities.Memory, "16GiB")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_memory_ranges(written: Any, low: float | None, high: float | None) -> N
 
 @pytest.mark.parametrize("written", ["..", "16GB..8GB", "a..b", {}, {"min": None}, True, [], None, "1..2..3"])
 def test_not_memory_ranges(written: Any) -> None:
-    assert said(quantities.MemoryRange, written)
+    assert error_of(quantities.MemoryRange, written)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_cpu(written: Any, meant: Any) -> None:
     "written", ["x86:arm", "2:4", "four", "", ":", "2:", 2.0, True, None, -1, "5..2", "..", "mips", {"arch": "mips"}]
 )
 def test_not_cpu(written: Any) -> None:
-    assert said(CPUSpec, written)
+    assert error_of(CPUSpec, written)
 
 
 ONE_OR_MORE = {"min": 1}
@@ -260,7 +260,7 @@ def test_gpu(written: Any, meant: Any) -> None:
     ],
 )
 def test_not_gpu(written: Any) -> None:
-    assert said(GPUSpec, written)
+    assert error_of(GPUSpec, written)
 
 
 def test_no_gpu_asked_is_not_the_same_as_a_gpu() -> None:
@@ -286,14 +286,14 @@ def test_ports(written: Any, local: int | None, container: int) -> None:
     "written", ["8080:", ":80", "a", 0, 65536, "80:90000", True, 1.5, None, {}, "1:2:3", "٣", "9" * 99]
 )
 def test_not_ports(written: Any) -> None:
-    assert said(PortMapping, written)
+    assert error_of(PortMapping, written)
 
 
 def test_a_service_has_one_port() -> None:
     assert wire(ServicePort, 8000) == {"local_port": 80, "container_port": 8000}
     assert wire(ServicePort, "81:90") == {"local_port": 81, "container_port": 90}
     assert wire(ServicePort, {"container_port": 9}) == {"container_port": 9}
-    assert "write `port: 80`" in said(ServicePort, "*:80")
+    assert "write `port: 80`" in error_of(ServicePort, "*:80")
 
 
 def test_env_in_three_forms() -> None:
@@ -308,7 +308,7 @@ def test_env_in_three_forms() -> None:
     "written", [["A", "A=1"], ["1A=2"], ["A B=1"], [5], [{"A": "b"}], {"A": None}, {"A": True}, "A=1", 5, None]
 )
 def test_not_env(written: Any) -> None:
-    assert said(Env, written)
+    assert error_of(Env, written)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_mounts(written: Any, meant: Any) -> None:
     ],
 )
 def test_not_mounts(written: Any) -> None:
-    assert said(MountPoint, written)
+    assert error_of(MountPoint, written)
 
 
 def test_a_read_mount_is_read_as_itself() -> None:
@@ -358,7 +358,7 @@ def test_files() -> None:
     assert wire(FilePathMapping, "a:/b") == {"local_path": "a", "path": "/b"}
     assert wire(FilePathMapping, "C:\\a:/b") == {"local_path": "C:\\a", "path": "/b"}
     for wrong in ("a:b:c", "", ":b", "a:", 5, {"local_path": "a"}):
-        assert said(FilePathMapping, wrong)
+        assert error_of(FilePathMapping, wrong)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_repos(written: Any, meant: Any) -> None:
     [{}, {"url": "a", "local_path": "b"}, {"url": "a", "path": "~other/x"}, {"url": "a", "if_exists": "x"}, 5],
 )
 def test_not_repos(written: Any) -> None:
-    assert said(RepoSpec, written)
+    assert error_of(RepoSpec, written)
 
 
 def test_references() -> None:
@@ -390,7 +390,7 @@ def test_references() -> None:
     assert read(EntityReference, "p/a") == EntityReference(project="p", name="a")
     assert (str(read(EntityReference, "p/a")), str(read(EntityReference, "a"))) == ("p/a", "a")
     for wrong in ("a/b/c", "a/", "/a", "", " ", {"nam": "a"}, 5, None):
-        assert said(EntityReference, wrong)
+        assert error_of(EntityReference, wrong)
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_nodes_of_a_fleet(written: Any, meant: Any) -> None:
     ],
 )
 def test_not_nodes_of_a_fleet(written: Any) -> None:
-    assert said(FleetNodesSpec, written)
+    assert error_of(FleetNodesSpec, written)
 
 
 @pytest.mark.parametrize(
@@ -459,4 +459,4 @@ def test_not_cron(expression: str) -> None:
 
 @pytest.mark.parametrize("written", ["x", "", "1..x", "..", "5..2", "1...3", "9" * 40, 2.5, "2.5", True, None, []])
 def test_not_ranges_and_one_problem_each(written: Any) -> None:
-    assert "\n" not in said(CPUSpec, {"count": written})
+    assert "\n" not in error_of(CPUSpec, {"count": written})

@@ -27,8 +27,8 @@ ENDED = Event(
 
 
 def test_a_document_says_what_happened_to_what_why_and_by_whom() -> None:
-    told = json.loads(of(ENDED, "main").model_dump_json())
-    assert told == {
+    document = json.loads(of(ENDED, "main").model_dump_json())
+    assert document == {
         "version": 1,
         "id": "e",
         "time": "2026-09-21T14:13:20+00:00",
@@ -54,15 +54,15 @@ def test_a_document_says_what_happened_to_what_why_and_by_whom() -> None:
 def test_every_type_of_event_makes_a_valid_document(type: EventType) -> None:
     from tests.domain.test_events import TRADE
 
-    told = json.loads(of(ENDED.with_(type=type, trade=TRADE), "main").model_dump_json())
-    Draft202012Validator(StateChange.model_json_schema()).validate(told)
-    assert StateChange.model_validate(told).type == type.value
+    document = json.loads(of(ENDED.with_(type=type, trade=TRADE), "main").model_dump_json())
+    Draft202012Validator(StateChange.model_json_schema()).validate(document)
+    assert StateChange.model_validate(document).type == type.value
 
 
 def test_what_is_old_or_of_no_project_makes_a_document_too_and_none_is_large() -> None:
     old = Event(id="e", project_id="", at=1, words="made", targets=())
-    told = of(old, None)
-    assert (told.project, told.target.type, told.message) == (None, "project", "made")
+    document = of(old, None)
+    assert (document.project, document.target.type, document.message) == (None, "project", "made")
     long = of(ENDED.with_(detail="x" * 100_000), "main")
     assert len(long.detail) == LONGEST and len(long.model_dump_json()) < 8_000
 

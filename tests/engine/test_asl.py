@@ -59,7 +59,7 @@ def test_the_linter_notices_a_way_to_nowhere() -> None:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-def ways(state: Mapping[str, Any]) -> set[str]:
+def next_states(state: Mapping[str, Any]) -> set[str]:
     found = {state[name] for name in ("Next", "Default") if name in state}
     return found | {each["Next"] for key in ("Catch", "Choices") for each in state.get(key, ())}
 
@@ -68,14 +68,14 @@ def most_events(machine: Mapping[str, Any]) -> int:
     """Of the longest history that is possible. Fails if there is a loop: a history could then have any length."""
     states, known = machine["States"], dict[str, int]()
 
-    def longest(name: str, on_the_way: tuple[str, ...]) -> int:
-        assert name not in on_the_way, f"a loop: {on_the_way}"
+    def longest(name: str, path: tuple[str, ...]) -> int:
+        assert name not in path, f"a loop: {path}"
         if name not in known:
             state = states[name]
             repeats = 1 + sum(retry["MaxAttempts"] for retry in state.get("Retry", ()))
             attempts = asl.EVENTS_PER_ATTEMPT * repeats if state["Type"] == "Task" else 0
-            rest = max((longest(after, (*on_the_way, name)) for after in ways(state)), default=0)
-            known[name] = 2 + attempts + rest  # entered and exited
+            longest_after = max((longest(after, (*path, name)) for after in next_states(state)), default=0)
+            known[name] = 2 + attempts + longest_after  # entered and exited
         return known[name]
 
     return 2 + longest(machine["StartAt"], ())  # started and ended
@@ -134,13 +134,13 @@ class World:
 
     failures: Failures
     relayed: bool = True
-    asked: list[tuple[str, bool]] = field(default_factory=list)
+    calls: list[tuple[str, bool]] = field(default_factory=list)
     refusals: int = 0  # of Lambda's, before it takes a call
 
     def attempt(self, step: str, undo: bool) -> str | None:
-        self.asked.append((step, undo))
+        self.calls.append((step, undo))
         times, error = self.failures.get((step, undo), (0, ""))
-        return error if self.asked.count((step, undo)) <= times else None
+        return error if self.calls.count((step, undo)) <= times else None
 
     @property
     def made(self) -> dict[str, str]:
@@ -217,7 +217,7 @@ def test_both_make_the_same_steps(name: str, relayed: bool, step: str, times: in
     failures = {(step, False): (times, error), ("install", True): (2, "Unfit")}
     engine, machine = World(failures, relayed), World(failures, relayed)
     assert by_the_engine(WORKFLOWS[name], engine) == by_step_functions(MACHINES[name], machine)
-    assert engine.asked == machine.asked
+    assert engine.calls == machine.calls
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
@@ -227,7 +227,7 @@ def test_a_call_that_lambda_didnt_take_is_no_attempt(name: str, times: int) -> N
     step = WORKFLOWS[name].steps[0].name
     free, busy = (World({(step, False): (times, "Transient")}, refusals=refusals) for refusals in (0, 20))
     assert by_step_functions(MACHINES[name], free) is by_step_functions(MACHINES[name], busy) is WorkflowStatus.done
-    assert free.asked == busy.asked
+    assert free.calls == busy.calls
 
 
 def test_every_meaning_is_repeated_as_the_engine_does() -> None:
@@ -242,8 +242,8 @@ def test_a_cancelled_one_is_undone_at_once(name: str) -> None:
     for step in WORKFLOWS[name].steps:
         world = World({(step.name, False): (10_000, asl.CANCELLED)})
         assert by_step_functions(MACHINES[name], world) is WorkflowStatus.undone
-        assert world.asked.count((step.name, False)) == 1
-        assert {done for done, undo in world.asked if undo} <= {
+        assert world.calls.count((step.name, False)) == 1
+        assert {done for done, undo in world.calls if undo} <= {
             each.name for each in WORKFLOWS[name].steps if each.undo
         }
 
@@ -252,4 +252,4 @@ def test_a_cancelled_one_is_undone_at_once(name: str) -> None:
 def test_undoing_goes_on_in_another_execution_and_is_never_given_up() -> None:
     world = World({("report", False): (1, "Unfit"), ("install", True): (5000, "Transient")})
     assert by_step_functions(MACHINES["add_host"], world) is WorkflowStatus.undone
-    assert world.asked.count(("install", True)) == 5001
+    assert world.calls.count(("install", True)) == 5001

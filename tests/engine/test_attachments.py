@@ -262,8 +262,8 @@ def test_a_machine_whose_creation_was_cut_off_gets_its_disk_all_the_same(stage: 
     run = stage.start()
     stage.reports(run)
     machine = stage.named(stage.machine(run).id)
-    kept = tuple(handle for handle in machine.handles if handle.kind != "vm") if some else ()
-    stage.place.save(machine.with_(handles=kept))
+    handles = tuple(handle for handle in machine.handles if handle.kind != "vm") if some else ()
+    stage.place.save(machine.with_(handles=handles))
     stage.lost = lambda effect: False
     stage.until(lambda: stage.states == [ATTACHED])
     stage.ends(run)

@@ -32,24 +32,24 @@ NIMBUS = BackendFacts(name="nimbus")
 
 class Blobs:
     def __init__(self, clock: Callable[[], Micros] = lambda: 0) -> None:
-        self.kept: dict[str, bytes] = {}
+        self.stored: dict[str, bytes] = {}
         self.written_at: dict[str, Micros] = {}
         self.reads: list[str] = []
         self._clock = clock
 
     def get(self, name: str) -> bytes | None:
         self.reads.append(name)
-        return self.kept.get(name)
+        return self.stored.get(name)
 
     def put(self, name: str, data: bytes) -> None:
-        self.kept[name], self.written_at[name] = data, self._clock()
+        self.stored[name], self.written_at[name] = data, self._clock()
 
     def delete(self, *names: str) -> None:
         for name in names:
-            self.kept.pop(name, None)
+            self.stored.pop(name, None)
 
     def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
-        names = sorted(name for name in self.kept if name.startswith(prefix) and name > after)
+        names = sorted(name for name in self.stored if name.startswith(prefix) and name > after)
         return [(name, self.written_at[name]) for name in names[:limit]]
 
 
@@ -166,7 +166,7 @@ class Stall(Seller):
 
 
 REQUEST = OfferRequest(resources=ResourcesSpec())
-ASKED = ("bazaar", REQUEST.key)
+SELLER = ("bazaar", REQUEST.key)
 
 
 def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(place: Engine, blobs: Blobs) -> None:
@@ -176,15 +176,15 @@ def test_what_a_market_answers_is_kept_for_who_decides_and_it_is_in_no_list(plac
     catalog.refresh_all()
     assert len(catalog.book(PROJECT)) == 3 and catalog.book(PROJECT).live == ("bazaar",)
     assert set(catalog.ages(PROJECT)) == {"nimbus"} and not catalog.awaited()
-    assert catalog.answers(PROJECT, [ASKED]) == {}
+    assert catalog.answers(PROJECT, [SELLER]) == {}
     answer = catalog.ask(market, REQUEST)
     assert (answer.at, answer.error, len(answer.offers)) == (place.at, "", 100)
-    assert catalog.answers(PROJECT, [ASKED, ASKED, ("gone", "k")]) == {ASKED: answer}
-    assert catalog.answers("another", [ASKED]) == {}, "another's answers are its own"
+    assert catalog.answers(PROJECT, [SELLER, SELLER, ("gone", "k")]) == {SELLER: answer}
+    assert catalog.answers("another", [SELLER]) == {}, "another's answers are its own"
     for error, text in ((Transient("closed"), "closed"), (KeyError("x"), "the backend failed unexpectedly (KeyError)")):
         stall.error = error
         catalog.ask(market, REQUEST)
-        assert catalog.answers(PROJECT, [ASKED])[ASKED].error == text
+        assert catalog.answers(PROJECT, [SELLER])[SELLER].error == text
 
 
 def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine, blobs: Blobs) -> None:
@@ -195,26 +195,26 @@ def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine
     place.at += DAY
     catalog.ask(market, REQUEST)
     catalog.refresh_all()
-    assert len(blobs.kept) == PAGE + 8
+    assert len(blobs.stored) == PAGE + 8
     place.at += 1
     blobs.reads.clear()
     catalog.forget_unused()
-    assert len(blobs.kept) == 1 and catalog.answers(PROJECT, [ASKED])
+    assert len(blobs.stored) == 1 and catalog.answers(PROJECT, [SELLER])
     assert len(blobs.reads) == 1, "no answer is read for its age"
     Sold(blobs, place, Accounts([])).forget_unused()
-    assert not blobs.kept
+    assert not blobs.stored
 
 
 def test_an_account_that_becomes_a_market_leaves_no_list(place: Engine, blobs: Blobs) -> None:
     seller = Seller(1.0)
     before = Account.of(seller, PROJECT)
     Sold(blobs, place, Accounts([before])).refresh_all()
-    assert blobs.kept
+    assert blobs.stored
     market = Account(NIMBUS.with_(live_offers=True), lambda: seller, PROJECT)
     assert market.key == before.key
     catalog = Sold(blobs, place, Accounts([market]))
     catalog.refresh_all()
-    assert not blobs.kept
+    assert not blobs.stored
 
 
 def test_a_market_is_never_due_and_its_answers_set_no_schedule(place: Engine, blobs: Blobs) -> None:
@@ -235,8 +235,8 @@ def test_an_answer_that_took_long_replaces_none_that_was_asked_for_later(place: 
     market = Account.of(Slow(), PROJECT)
     catalog = Sold(blobs, place, Accounts([market]))
     catalog.ask(market, REQUEST)
-    kept = catalog.answers(PROJECT, [ASKED])[ASKED]
-    assert (kept.at, kept.offers[0].price) == (place.at, 2.0)
+    answer = catalog.answers(PROJECT, [SELLER])[SELLER]
+    assert (answer.at, answer.offers[0].price) == (place.at, 2.0)
 
 
 def test_an_account_is_due_before_its_offers_outlive_what_its_facts_say(place: Engine, blobs: Blobs) -> None:
@@ -286,7 +286,7 @@ def test_a_reader_that_is_overtaken_finds_what_it_was_told_of(place: Engine, blo
             return found
 
     assert len(Sold(Overtaken(), place, backends).book(PROJECT)) > 0
-    assert len(blobs.kept) == 3  # the head, and two refreshes' offers
+    assert len(blobs.stored) == 3  # the head, and two refreshes' offers
 
 
 def test_backend_that_fails_keeps_its_last_offers_and_their_age(
@@ -324,7 +324,7 @@ def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: B
     without = Sold(blobs, place, Accounts())
     assert len(without.book(PROJECT)) == 0
     without.refresh_all()
-    assert blobs.kept == {}
+    assert blobs.stored == {}
 
 
 # --- before the first offers -----------------------------------------------------------------------------------------
@@ -384,11 +384,11 @@ def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None
 
 @pytest.mark.parametrize("error", [Transient("a bad minute"), ZeroDivisionError("a bug")])
 def test_a_failing_account_is_nobody_elses_business(place: Engine, blobs: Blobs, error: Exception) -> None:
-    ours, theirs = Seller(1.0), Seller(2.0)
-    catalog = Sold(blobs, place, Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)]))
+    own, others = Seller(1.0), Seller(2.0)
+    catalog = Sold(blobs, place, Accounts([Account.of(own, PROJECT), Account.of(others, OTHER)]))
     catalog.refresh_all()
     before, place.at = place.at, place.at + HOUR
-    ours.error, ours.price, theirs.price = error, 3.0, 4.0
+    own.error, own.price, others.price = error, 3.0, 4.0
     catalog.refresh_all()
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [4.0] * 3)
     assert catalog.ages(PROJECT)["nimbus"].taken_at == before
@@ -406,21 +406,21 @@ def test_an_account_that_cannot_be_opened_says_why(place: Engine, blobs: Blobs) 
 
 
 def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
-    ours, theirs = Seller(1.0), Seller(2.0)
-    backends = Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
+    own, others = Seller(1.0), Seller(2.0)
+    backends = Accounts([Account.of(own, PROJECT), Account.of(others, OTHER)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
-    before = {name: body for name, body in blobs.kept.items() if OTHER in name}
+    before = {name: body for name, body in blobs.stored.items() if OTHER in name}
     place.at += HOUR
-    ours.price = theirs.price = 5.0
+    own.price = others.price = 5.0
     catalog.refresh(backends.accounts(PROJECT)[0].key)
     assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([5.0] * 3, [2.0] * 3)
-    assert {name: body for name, body in blobs.kept.items() if OTHER in name} == before
+    assert {name: body for name, body in blobs.stored.items() if OTHER in name} == before
 
 
 def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine, blobs: Blobs, cloud: Backend) -> None:
-    ours, theirs = Seller(0.001), Seller(99.0)
-    backends = Accounts([Account.of(cloud), Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
+    own, others = Seller(0.001), Seller(99.0)
+    backends = Accounts([Account.of(cloud), Account.of(own, PROJECT), Account.of(others, OTHER)])
     catalog = Sold(blobs, place, backends)
     catalog.refresh_all()
     blobs.reads.clear()

@@ -78,15 +78,15 @@ def test_a_host_that_a_gateway_is_told_of_gets_a_certificate(stage: Stage) -> No
 
 
 def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None:
-    said = stage.ask()
+    answer = stage.ask()
     stage.settle()
     assert stage.certificate().status is CertificateStatus.ordered
     stage.place.at += 3 * HOUR
     stage.settle()
     assert "answer" not in stage.authority.calls  # the gateway hasn't asked since
-    said = stage.ask()
-    (token,) = said.challenges
-    assert said.challenges[token] == stage.answers[token] and not stage.certificate().heard
+    answer = stage.ask()
+    (token,) = answer.challenges
+    assert answer.challenges[token] == stage.answers[token] and not stage.certificate().heard
     certified(stage)
     assert stage.authority.looked == 1
 
@@ -105,8 +105,8 @@ def test_another_projects_gateway_must_prove_the_same_host_itself(stage: Stage) 
     stage.authority.proved = 30 * DAY  # what an account has proved is good for weeks
     certificates.gateway_certificates(stage.place.plane, other, [HOST])
     stage.settle()
-    said = certificates.gateway_certificates(stage.place.plane, other, [HOST])
-    assert said.certificates == {} and len(said.challenges) == 1
+    answer = certificates.gateway_certificates(stage.place.plane, other, [HOST])
+    assert answer.certificates == {} and len(answer.challenges) == 1
     assert len(stage.authority.accounts) == 2
 
 
@@ -125,10 +125,10 @@ def test_what_a_project_has_proved_it_neednt_prove_again(stage: Stage) -> None:
 def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
     machines = [b.host(num, b.fleet("edge")) for num in range(3)]
     stage.place.save(carrying(stage.place.again(stage.gateway), *machines))
-    said = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    answer = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
     stage.settle()
-    said = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
-    stage.answers = dict(said.challenges)
+    answer = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
+    stage.answers = dict(answer.challenges)
     for num in (2, 2, 0):
         stage.heard([stage.certificate()], num)
         stage.settle()
@@ -217,8 +217,8 @@ def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(sta
         # Its gateway takes the challenge, though nobody reaches it.
         stage.place.at += 10 * SECOND
         stage.settle()
-        said = stage.ask()
-        stage.heard(said.unconfirmed)
+        answer = stage.ask()
+        stage.heard(answer.unconfirmed)
         stage.settle()
         at += [stage.place.at] * (stage.authority.looked - len(at))
     pauses = [(later - earlier) / MINUTE for earlier, later in pairwise(at)]
@@ -373,8 +373,8 @@ def test_an_authority_that_is_away_keeps_its_order(stage: Stage, call: str) -> N
     stage.until(lambda: has_one(stage), SECOND)
     assert not stage.authority.faults[call]
     assert len(stage.authority.orders) == 1 and stage.certificate().failures == 0
-    told = [line for line in stage.told() if "doesn't answer. The next attempt is at" in line]
-    assert 2 <= len(told) <= 3  # at the first, the second and the fourth: one that looks has looked once before
+    messages = [line for line in stage.told() if "doesn't answer. The next attempt is at" in line]
+    assert 2 <= len(messages) <= 3  # at the first, the second and the fourth: one that looks has looked once before
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -552,8 +552,8 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     stage.until(lambda: has_one(stage), MINUTE)
     account = nouns.find(stage.place.store, Registration, keys.registration(b.PROJECT, stage.authority.directory))
     assert account is not None and account.key.startswith("v1.") and account.url
-    said = stage.ask()
-    assert "PRIVATE KEY" in said.certificates[HOST]["key"] and "PRIVATE KEY" not in repr(said)
+    answer = stage.ask()
+    assert "PRIVATE KEY" in answer.certificates[HOST]["key"] and "PRIVATE KEY" not in repr(answer)
     for text in (stage.all_of_it(), *stage.told(), caplog.text):
         assert "PRIVATE KEY" not in text
     assert len(stage.all_of_it()) > 1000

@@ -17,7 +17,7 @@ from chalicelib.store.port import MAX_BODY, MAX_CHANGES, Put
 from tests.world.engine import Engine
 
 
-def looking(host: Instance) -> Effect:
+def describe(host: Instance) -> Effect:
     return Describe(f"instance/{host.id}", "dstack", 77)
 
 
@@ -63,7 +63,7 @@ def test_lost_step_takes_with_it_what_builds_on_it_and_nothing_else(place: Engin
     plan = Plan(
         (
             Step((stale, one.with_(message="lost")), wake=("run/lost",)),
-            Step((one.with_(message="built on the lost one"),), effects=(looking(one),)),
+            Step((one.with_(message="built on the lost one"),), effects=(describe(one),)),
             Step((other.with_(message="fine"),), wake=("run/fine",)),
         )
     )
@@ -87,18 +87,18 @@ def test_what_builds_on_a_step_that_falls_with_another_falls_too(place: Engine, 
 def test_looks_at_machines_of_one_account_are_put_together(place: Engine, committer: Committer) -> None:
     """Not those that are lost."""
     hosts = place.hosts(3)
-    stale, looks = hosts[1], [Describe(f"instance/{host.id}", "dstack", 77, together=8) for host in hosts]
+    stale, calls = hosts[1], [Describe(f"instance/{host.id}", "dstack", 77, together=8) for host in hosts]
     place.store.commit([nouns.put(stale.with_(message="moved on"))])
 
     def seen(found: list[Instance]) -> list[Effect]:
         place.effects.clear()
-        each = zip(found, looks, strict=True)
-        committer.commit(Plan(tuple(Step((host.with_(message="seen"),), effects=(look,)) for host, look in each)))
+        each = zip(found, calls, strict=True)
+        committer.commit(Plan(tuple(Step((host.with_(message="seen"),), effects=(call,)) for host, call in each)))
         return place.effects
 
-    assert [effect.unit for effect in seen(hosts)] == [looks[0].unit, looks[2].unit]
+    assert [effect.unit for effect in seen(hosts)] == [calls[0].unit, calls[2].unit]
     (effect,) = seen([place.again(host) for host in hosts])
-    assert isinstance(effect, DescribeSeveral) and effect.units == tuple(look.unit for look in looks)
+    assert isinstance(effect, DescribeSeveral) and effect.units == tuple(call.unit for call in calls)
 
 
 def test_steps_that_touch_different_records_are_committed_at_once(place: Engine, committer: Committer) -> None:
@@ -128,8 +128,8 @@ def test_one_of_many_that_loses_takes_no_other_with_it(place: Engine, committer:
 
 def test_effects_and_news_follow_the_commit(place: Engine, committer: Committer) -> None:
     (host,) = place.hosts(1, status=InstanceStatus.busy)
-    committer.commit(Plan((Step((host.with_(message="x"),), effects=(looking(host),)),)))
-    assert place.effects == [looking(host)]
+    committer.commit(Plan((Step((host.with_(message="x"),), effects=(describe(host),)),)))
+    assert place.effects == [describe(host)]
     assert place.rung == [host.id]
 
 
@@ -142,7 +142,7 @@ def test_idle_machine_is_not_disturbed_by_its_own_record(place: Engine, committe
 def test_nothing_follows_a_lost_commit(place: Engine, committer: Committer) -> None:
     (host,) = place.hosts(1)
     place.store.commit([nouns.put(host.with_(message="quicker"))])
-    done = committer.commit(Plan((Step((host,), effects=(looking(host),)),)))
+    done = committer.commit(Plan((Step((host,), effects=(describe(host),)),)))
     assert done.lost == [keys.instance(host.id)]
     assert (place.effects, place.rung) == ([], [])
 

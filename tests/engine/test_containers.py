@@ -107,7 +107,7 @@ class Plane:
             self.executor.execute(effect)
         self.decide()
 
-    def later(self, seconds: float) -> None:
+    def after(self, seconds: float) -> None:
         self.rig.world.at += round(seconds * SECOND)
         self.decide()
 
@@ -181,10 +181,14 @@ def test_a_request_that_is_repeated_is_the_same_though_the_secret_has_changed(pl
     plane.order(**PRIVATE)
     plane.script.faults.append(Fault("create", "Transient", "before"))
     plane.act()
-    kept = plane.instance
-    assert kept.status is InstanceStatus.pending and kept.registry_login and "hunter2" not in kept.registry_login
+    instance = plane.instance
+    assert (
+        instance.status is InstanceStatus.pending
+        and instance.registry_login
+        and "hunter2" not in instance.registry_login
+    )
     plane.secret("changed")
-    plane.later(60)
+    plane.after(60)
     plane.act()
     assert plane.container["login"] == ["team", "hunter2"]
     assert plane.instance.registry_login == "", "it isn't requested any more"
@@ -196,7 +200,7 @@ def test_a_repeated_request_names_the_same_carriers_though_newer_ones_were_made(
     plane.act()
     assert plane.instance.carriers == {"x86": "c-86", "arm": ""}
     plane.carriers = {"x86": "newer", "arm": "newer"}
-    plane.later(60)
+    plane.after(60)
     plane.act()
     env = plane.container["env"]
     assert (env["DSTACK_CARRIER_X86_SHA256"], env["DSTACK_CARRIER_ARM_SHA256"]) == ("c-86", "")
@@ -209,7 +213,7 @@ def test_a_purchase_waits_for_the_first_carrier(plane: Plane) -> None:
     plane.act()
     assert plane.cloud.resources() == [] and plane.instance.status is InstanceStatus.pending
     plane.carriers = {"x86": "c-86", "arm": "c-arm"}
-    plane.later(10)
+    plane.after(10)
     plane.act()
     assert plane.container["env"]["DSTACK_CARRIER_X86_SHA256"] == "c-86"
 
@@ -242,7 +246,7 @@ def test_a_login_whose_secret_is_gone_ends_the_job_unless_it_was_requested_with_
     if repeated:
         plane.script.faults.append(Fault("create", "Transient", "before"))
         plane.act()
-        plane.later(60)
+        plane.after(60)
     plane.rig.ok("P/secrets/delete", {"secrets_names": ["registry"]})
     plane.act()
     if repeated:
@@ -262,9 +266,9 @@ def test_nothing_is_bought_for_a_job_that_has_ended(plane: Plane) -> None:
     plane.decide()
     plane.act()
     assert plane.cloud.resources() == []
-    plane.later(60)
+    plane.after(60)
     plane.act()
-    plane.later(60)
+    plane.after(60)
     plane.act()
     assert plane.job.status == "aborted" and plane.cloud.resources() == []
 
@@ -278,12 +282,12 @@ def test_a_container_that_ends_before_its_agent_joined_ends_the_job_and_no_other
     plane.act()
     if ending == "exits":
         plane.cloud.exit(plane.instance.id, "it exits with status 127: /bin/sh: not found")
-    plane.later(30)
+    plane.after(30)
     plane.act()
     assert (plane.job.status, plane.job.reason) == ("failed", "creating_container_error")
     assert ("status 127" if ending == "exits" else "can't be pulled") in plane.job.message
     plane.act()
-    plane.later(30)
+    plane.after(30)
     plane.act()
     assert plane.cloud.resources() == [], "what failed is paid for until it is released"
 
@@ -294,7 +298,7 @@ def test_an_image_that_never_starts_is_retried_less_and_less_often_and_not_for_e
     plane.order(image="example.com/bad", retry={"on_events": ["error"], "duration": "30m"})
     for _ in range(120):
         plane.act()
-        plane.later(30)
+        plane.after(30)
     assert (plane.run["status"], plane.run["termination_reason"]) == ("failed", "retry_limit_exceeded")
     assert 3 < len(plane.run["jobs"][0]["job_submissions"]) < 15
     assert plane.cloud.resources() == []
@@ -319,7 +323,7 @@ def test_a_repeated_request_runs_the_same_though_the_image_has_changed(plane: Pl
     plane.script.faults.append(Fault("create", "Transient", "before"))
     plane.act()
     plane.image_command = ("/other",)
-    plane.later(60)
+    plane.after(60)
     plane.act()
     assert plane.instance.status is InstanceStatus.provisioning and plane.instance.image_command == ("/entry", "a b")
     assert len(plane.looked_up) == 1
@@ -347,6 +351,6 @@ def test_a_registry_that_is_busy_is_asked_again(plane: Plane) -> None:
     plane.act()
     assert plane.cloud.resources() == [] and plane.instance.status is InstanceStatus.pending
     plane.image_command = ("/entry",)
-    plane.later(20)
+    plane.after(20)
     plane.act()
     assert plane.instance.image_command == ("/entry",) and plane.container

@@ -23,7 +23,7 @@ from chalicelib.usecases.agents.calls import sync
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create, fleet_of, instance_of
 from tests.api.test_runs import finish, job_of
-from tests.engine.test_erase_unused import Crashing, later, turn
+from tests.engine.test_erase_unused import Crashing, pass_days, turn
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -62,9 +62,9 @@ def test_a_terminated_instance_goes_with_its_agents_record_and_a_live_one_stays(
     gone, live = add_instance(rig, made), add_instance(rig, made, 1)
     rig.save(b.heard(gone), Contact(instance_id=gone.id, shown=("a key",)), b.heard(live))
     end(rig, gone)
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).instances == []
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     assert turn(rig).instances == [gone.id]
     assert left_of(rig, f"instance/{gone.id}") == []
     assert left_of(rig, f"instance/{live.id}") == ["presence", "status"]
@@ -75,7 +75,7 @@ def test_a_terminated_instance_goes_with_its_agents_record_and_a_live_one_stays(
 
 def test_how_long_is_the_operators_choice(rig: Rig) -> None:
     gone = end(rig, add_instance(rig, create(rig, fleet())))
-    later(rig, 2)
+    pass_days(rig, 2)
     assert turn(rig, fleets=3).instances == [] and turn(rig, fleets=2).instances == [gone.id]
 
 
@@ -85,9 +85,9 @@ def test_an_ended_fleet_goes_with_its_specs_and_its_name(rig: Rig) -> None:
     ended = end(rig, instance)
     end_fleet(rig, made)
     events = left_of(rig, keys.events_of(rig.project.id))
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).fleets == []
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     done = turn(rig)
     assert (done.instances, done.fleets) == ([ended.id], [made["id"]])
     assert left_of(rig, f"fleet/{made['id']}") == []
@@ -102,7 +102,7 @@ def test_the_name_of_a_fleet_that_another_took_stays_with_that_one(rig: Rig) -> 
     old = create(rig, fleet("pool"))
     end_fleet(rig, old)
     new = create(rig, fleet("pool"))
-    later(rig, 30)
+    pass_days(rig, 30)
     assert turn(rig).fleets == [old["id"]]
     assert rig.ok("P/fleets/get", {"name": "pool"})["id"] == new["id"]
     assert [each["id"] for each in rig.ok("/api/fleets/list", {})] == [new["id"]]
@@ -126,7 +126,7 @@ def test_a_run_still_shows_where_it_ran(rig: Rig) -> None:
     end(rig, instance)
     end_fleet(rig, made)
     before = rig.ok("P/runs/get", {"id": run["id"]})
-    later(rig, 30)
+    pass_days(rig, 30)
     assert turn(rig).fleets == [made["id"]]
     assert rig.ok("P/runs/get", {"id": run["id"]}) == before
     assert [each["id"] for each in rig.ok("/api/runs/list", {})] == [run["id"]]
@@ -138,7 +138,7 @@ def test_a_crash_leaves_the_rest_to_the_next_turn(rig: Rig, commits: int, after:
     made = create(rig, fleet())
     ended = end(rig, add_instance(rig, made))
     end_fleet(rig, made)
-    later(rig, 30)
+    pass_days(rig, 30)
     crashing: Any = Crashing(rig.world.plane.store, commits, after=after)
     with pytest.raises(KeyboardInterrupt):
         turn(rig, crashing)
@@ -178,7 +178,7 @@ def test_an_agent_that_was_away_for_longer_still_learns_that_it_has_to_end(rig: 
     hello = {"v": 1, "instance": instance.id, "boot": "b", "seq": 1, "agent": "test", "tasks": []}
     credential = sync(plane, instance.id, token, hello)["credential"]
     end(rig, instance)
-    later(rig, 30)
+    pass_days(rig, 30)
     assert turn(rig).instances == [instance.id]
     with pytest.raises(Forbidden):
         sync(plane, instance.id, credential, {**hello, "seq": 2})
@@ -193,7 +193,7 @@ def test_this_machine_keeps_its_fleet_after_earlier_ones_were_erased(rig: Rig) -
     end_fleet(rig, rig.ok("P/fleets/get", {"name": "local"}))
     second = ensure_fleet(plane, rig.project, "1")[0]
     assert second.instance_id != first.instance_id
-    later(rig, 30)
+    pass_days(rig, 30)
     assert len(turn(rig).fleets) == 1
     assert ensure_fleet(plane, rig.project, "1")[0] == second
     end(rig, instance_of(rig, second.instance_id))

@@ -35,13 +35,13 @@ from tests.world.time import NOW
 FILES = "/api/files/upload_archive"
 
 
-def turn(rig: Rig, store: Store | None = None, **kept: int) -> Erased:
+def turn(rig: Rig, store: Store | None = None, **retention: int) -> Erased:
     """By a process of its own, as after a restart."""
     plane = rig.world.plane
-    return Eraser(store or plane.store, plane.blobs, plane.logs, rig.world.clock, Retention(**kept)).run()
+    return Eraser(store or plane.store, plane.blobs, plane.logs, rig.world.clock, Retention(**retention)).run()
 
 
-def later(rig: Rig, days: float) -> None:
+def pass_days(rig: Rig, days: float) -> None:
     rig.world.clock.at += round(days * DAY)
 
 
@@ -86,7 +86,7 @@ def test_a_deleted_run_leaves_nothing_behind(rig: Rig) -> None:
     job = job_of(rig, run.id)
     rig.ok("P/runs/delete", {"runs_names": ["hello"]})
     assert turn(rig).runs == [] and rig.ok("P/runs/get", {"id": run.id})["deleted"]
-    later(rig, 1)
+    pass_days(rig, 1)
     assert turn(rig).runs == [run.id]
     assert left_of(rig, run) == [] and log_of(rig, job.id) == b""
     assert "There is no run" in rig.refused("P/runs/get", {"id": run.id})
@@ -97,16 +97,16 @@ def test_a_deleted_run_leaves_nothing_behind(rig: Rig) -> None:
 
 def test_a_run_that_another_replaced_goes_too(rig: Rig) -> None:
     old, new = ended(rig), submit(rig, task())
-    later(rig, 1)
+    pass_days(rig, 1)
     assert turn(rig).runs == [old.id] and left_of(rig, old) == []
     assert rig.ok("P/runs/get", {"run_name": "hello"})["id"] == new["id"]
 
 
 def test_logs_go_a_month_after_the_end_and_the_run_stays(rig: Rig) -> None:
     run = ended(rig)
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).logs == [] and log_of(rig, job_of(rig, run.id).id)
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     assert turn(rig).logs == [run.id]
     assert log_of(rig, job_of(rig, run.id).id) == b"" and len(left_of(rig, run)) == 3
     assert rig.ok("/api/runs/list", {})[0]["id"] == run.id
@@ -117,7 +117,7 @@ def test_a_run_that_lives_keeps_its_log_however_old_it_is(rig: Rig) -> None:
     made = submit(rig, task())
     job = job_of(rig, made["id"])
     rig.world.plane.logs.append(rig.project.id, job.id, 0, [(NOW, b"a line\n")])
-    later(rig, 1000)
+    pass_days(rig, 1000)
     assert replace(turn(rig), events=0) == Erased() and log_of(rig, job.id) == b"a line\n"
 
 
@@ -126,7 +126,7 @@ def test_a_run_whose_job_still_ends_is_left_alone(rig: Rig) -> None:
     run = run_of(rig, made["id"])
     rig.save(run.with_(status=RunStatus.failed, reason=RunReason.server_error, finished_at=NOW, due_at=None))
     rig.ok("P/runs/delete", {"runs_names": ["hello"]})
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).runs == [] and len(left_of(rig, run)) == 3
 
 
@@ -137,7 +137,7 @@ def test_a_crash_leaves_the_rest_to_the_next_turn(rig: Rig, commits: int, after:
     jobs = [job_of(rig, run.id).id for run in runs]
     rig.ok("P/runs/delete", {"runs_names": ["one", "two"]})
     upload(rig, FILES, multipart(tar(("a", b"1"))))
-    later(rig, 40)
+    pass_days(rig, 40)
     crashing: Any = Crashing(rig.world.plane.store, commits, after=after)
     with pytest.raises(KeyboardInterrupt):
         turn(rig, crashing)
@@ -154,7 +154,7 @@ def test_one_that_cannot_be_erased_holds_up_no_other(rig: Rig) -> None:
     path.unlink()
     (path / "in-the-way").mkdir(parents=True)
     rig.ok("P/runs/delete", {"runs_names": ["broken", "hello"]})
-    later(rig, 1)
+    pass_days(rig, 1)
     assert turn(rig).runs == [run.id] and len(left_of(rig, broken)) == 3
     (path / "in-the-way").rmdir()
     path.rmdir()
@@ -166,7 +166,7 @@ def test_a_turn_is_bounded(rig: Rig) -> None:
     runs = [b.run(f"r{n}", status=RunStatus.done, deleted=True, deleted_at=NOW) for n in range(BATCH + 3)]
     for start in range(0, len(runs), 100):
         rig.save(*runs[start : start + 100])
-    later(rig, 1)
+    pass_days(rig, 1)
     assert len(turn(rig).runs) == BATCH
 
     class Slow(Crashing):
@@ -196,22 +196,22 @@ def test_a_run_that_starts_again_and_again_keeps_its_last_jobs(rig: Rig) -> None
     """Each time of a schedule adds a job."""
     made = submit(rig, task())
     first = job_of(rig, made["id"])
-    later(rig, 1)
+    pass_days(rig, 1)
     for number in range(4):  # a day apart
         now = rig.world.clock.now()
         rig.world.plane.logs.append(rig.project.id, job_of(rig, made["id"], number).id, 0, [(now, b"a line\n")])
         last = job_of(rig, made["id"], number)
         rig.save(last.with_(status=JobStatus.done, reason=JobReason.done_by_runner, finished_at=now, due_at=None))
         rig.save(first.with_(id=f"job-{number + 1}", submission_num=number + 1, submitted_at=now, version=0))
-        later(rig, 1)
+        pass_days(rig, 1)
     before = rig.ok("P/runs/get", {"id": made["id"]})
-    later(rig, 27.1)
+    pass_days(rig, 27.1)
     assert turn(rig).jobs == [first.id, "job-1"] and log_of(rig, first.id) == b"" != log_of(rig, "job-2")
     after = rig.ok("P/runs/get", {"id": made["id"]})
     (submissions,) = (job["job_submissions"] for job in after["jobs"])
     assert [each["submission_num"] for each in submissions] == [2, 3, 4]
     assert after["latest_job_submission"] == before["latest_job_submission"]
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).jobs == ["job-2", "job-3"] and turn(rig) == Erased()
     assert len(left_of(rig, run_of(rig, made["id"]))) == 3
 
@@ -224,7 +224,7 @@ def test_what_erased_jobs_have_cost_stays_part_of_the_whole(rig: Rig) -> None:
     for number in (1, 2):
         rig.save(first.with_(**over, id=f"job-{number}", submission_num=number, version=0))
     cost = rig.ok("P/runs/get", {"id": made["id"]})["cost"]
-    later(rig, 31)
+    pass_days(rig, 31)
     assert turn(rig).jobs == [first.id, "job-1"]
     assert rig.ok("P/runs/get", {"id": made["id"]})["cost"] == cost > 0
 
@@ -254,9 +254,9 @@ def with_files(sent: Any) -> dict[str, Any]:
 def test_an_archive_that_nobody_uses_goes_with_its_bytes_and_can_be_uploaded_again(rig: Rig) -> None:
     sent = archive(rig)
     ended(rig, **with_files(sent))
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).archives == []
-    later(rig, 0.2)
+    pass_days(rig, 0.2)
     assert turn(rig).archives == [sent["id"]]
     assert [path for path in (rig.world.folder / "blobs").rglob("*") if path.is_file()] == []
     reply = rig.call("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
@@ -268,27 +268,27 @@ def test_an_archive_that_nobody_uses_goes_with_its_bytes_and_can_be_uploaded_aga
 def test_an_archive_that_is_used_stays(rig: Rig, how: str) -> None:
     sent = archive(rig)
     ended(rig, **with_files(sent))
-    later(rig, 29)
+    pass_days(rig, 29)
     if how == "asked for":
         rig.ok("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
     elif how == "uploaded":
         archive(rig)
     else:
         ended(rig, **with_files(sent))
-    later(rig, 29)
+    pass_days(rig, 29)
     assert turn(rig).archives == []
-    later(rig, 1)
+    pass_days(rig, 1)
     assert turn(rig).archives == [sent["id"]]
 
 
 def test_an_archive_that_no_run_was_submitted_with_goes_after_a_day(rig: Rig) -> None:
     sent = archive(rig)
-    later(rig, 0.9)
+    pass_days(rig, 0.9)
     rig.ok("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
     rig.ok("P/runs/get_plan", {"run_spec": {**task(), **with_files(sent)}})
-    later(rig, 0.9)
+    pass_days(rig, 0.9)
     assert turn(rig).archives == [], "it was asked for within a day"
-    later(rig, 0.2)
+    pass_days(rig, 0.2)
     assert turn(rig).archives == [sent["id"]]
 
 
@@ -297,9 +297,9 @@ def test_what_an_erased_archive_took_of_its_users_uploads_is_free_again(rig: Rig
     upload(rig, FILES, multipart(tar(("b", b"2"))))
     owner = nouns.find_target(rig.world.plane.store, keys.user_name("admin"))
     assert owner is not None
-    kept = nouns.find(rig.world.plane.store, UserUploads, keys.uploads(owner[0]))
-    assert kept is not None and kept.size > 20_000
-    later(rig, 1.1)
+    uploads = nouns.find(rig.world.plane.store, UserUploads, keys.uploads(owner[0]))
+    assert uploads is not None and uploads.size > 20_000
+    pass_days(rig, 1.1)
     assert len(turn(rig).archives) == 2
     assert nouns.find(rig.world.plane.store, UserUploads, keys.uploads(owner[0])) is None
 
@@ -308,10 +308,10 @@ def test_an_archive_of_a_live_run_stays_however_long_it_waits(rig: Rig) -> None:
     sent = archive(rig)
     made = submit(rig, {**task(), **with_files(sent)})
     for _ in range(3):
-        later(rig, 100)
+        pass_days(rig, 100)
         assert turn(rig).archives == []
     finish(rig, made["id"])
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).archives == [sent["id"]]
 
 
@@ -321,17 +321,17 @@ def test_the_code_of_a_live_run_stays(rig: Rig) -> None:
     assert upload(rig, "P/repos/upload_code", content, query={"repo_id": "none"}).status == 200
     (blob,) = rig.world.plane.blobs.list("code/")
     made = submit(rig, {**task(), "repo_code_hash": blob.rpartition("/")[2]})
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).archives == []
     finish(rig, made["id"])
-    later(rig, 100)
+    pass_days(rig, 100)
     assert len(turn(rig).archives) == 1 and rig.world.plane.blobs.list("code/") == []
 
 
 def test_an_archive_whose_end_has_begun_counts_as_gone(rig: Rig) -> None:
     """Its bytes may be deleted at any moment; the same content is stored beside them."""
     sent = archive(rig)
-    later(rig, 31)
+    pass_days(rig, 31)
     with pytest.raises(KeyboardInterrupt):
         turn(rig, Crashing(rig.world.plane.store, 0, after=True))  # type: ignore[arg-type]
     found = nouns.find(rig.world.plane.store, Archive, keys.archive(sent["id"]))
@@ -351,9 +351,9 @@ def test_events_of_before_there_was_an_end_for_them_go_too(rig: Rig) -> None:
     submit(rig, task())
     store = rig.world.plane.store
     assert all(record.expires_at is None for record in store.query("main", keys.events_of(rig.project.id)).records)
-    later(rig, 60)
+    pass_days(rig, 60)
     submit(rig, task("other"))
-    later(rig, 30.1)
+    pass_days(rig, 30.1)
     assert turn(rig).events > 0
     left = store.query("main", keys.events_of(rig.project.id)).records
     assert left and all(keys.event_at(record.key) >= NOW + 60 * DAY for record in left)
@@ -394,7 +394,7 @@ def test_a_deleted_project_keeps_its_own_record_and_its_events_and_nothing_else(
     settle(rig, project)
     before = len(rig.ok("P/secrets/list"))
     assert turn(rig) == Erased()
-    later(rig, 1)
+    pass_days(rig, 1)
     assert len(turn(rig).runs) == 2
     assert turn(rig).projects == [project.id] and turn(rig) == Erased()
     store = rig.world.plane.store
@@ -415,7 +415,7 @@ def test_what_a_deleted_project_shared_is_looked_for_by_nobody(rig: Rig) -> None
     shared = shared.with_(is_global=True, importers=(other,))
     store.commit([nouns.put(shared), *(nouns.pointer(key, f"{project.id}/hosts") for key in shared.pointers)])
     assert rig.world.plane.read.imports(other) != []
-    later(rig, 1)
+    pass_days(rig, 1)
     turn(rig)
     assert store.query("main", "exports").records == ()
     assert [*every(store, f"project/{other}", "import/")] == []
@@ -427,7 +427,7 @@ def test_more_of_a_project_than_one_commit_holds_goes_in_one_turn(rig: Rig) -> N
     store, pk = rig.world.plane.store, nouns.key_of(project).pk
     for sort in ("member", "secret"):
         store.commit([Put(Record(Key(pk, f"{sort}/{n}"), 1, b"{}"), 0) for n in range(MAX_CHANGES)])
-    later(rig, 1)
+    pass_days(rig, 1)
     turn(rig)
     assert [record.key.sk for record in store.query("main", pk).records] == ["status"]
 
@@ -435,12 +435,12 @@ def test_more_of_a_project_than_one_commit_holds_goes_in_one_turn(rig: Rig) -> N
 def test_the_record_of_a_deleted_project_goes_with_the_last_of_its_events(rig: Rig) -> None:
     project = closed(rig)
     settle(rig, project)
-    later(rig, 1)
+    pass_days(rig, 1)
     for _ in range(3):
         turn(rig)
-    later(rig, 88.9)
+    pass_days(rig, 88.9)
     assert turn(rig).forgotten == []
-    later(rig, 0.2)
+    pass_days(rig, 0.2)
     assert turn(rig).forgotten == [], "events of its last day still name it"
     assert turn(rig).forgotten == [project.id] and turn(rig) == Erased()
     store = rig.world.plane.store
@@ -451,7 +451,7 @@ def test_the_record_of_a_deleted_project_goes_with_the_last_of_its_events(rig: R
 
 def test_a_project_of_which_something_runs_is_left_alone(rig: Rig) -> None:
     project = closed(rig)
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).projects == []
     assert any(r.key.sk == "secret/key" for r in rig.world.plane.store.query("main", f"project/{project.id}").records)
 
@@ -464,12 +464,12 @@ def test_a_project_that_another_turn_has_just_forgotten_troubles_nobody(
     settle(rig, project)
     store = rig.world.plane.store
     store.commit([Delete(keys.project(project.id))])
-    later(rig, 1)
+    pass_days(rig, 1)
     assert turn(rig).projects == []
     closing = nouns.find(store, Closing, keys.closing(project.id))
     assert closing is not None
     store.commit([nouns.put(closing.with_(erased=True))])
-    later(rig, 1000)
+    pass_days(rig, 1000)
     assert turn(rig).forgotten == []
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
@@ -477,7 +477,7 @@ def test_a_project_that_another_turn_has_just_forgotten_troubles_nobody(
 def test_a_deletion_that_is_taken_back_meanwhile_keeps_everything(rig: Rig) -> None:
     project = closed(rig)
     settle(rig, project)
-    later(rig, 1)
+    pass_days(rig, 1)
 
     class TakenBack(Crashing):
         def commit(self, changes: Sequence[Change]) -> None:
@@ -488,8 +488,8 @@ def test_a_deletion_that_is_taken_back_meanwhile_keeps_everything(rig: Rig) -> N
             rig.world.plane.store.commit(changes)
 
     turn(rig, TakenBack(rig.world.plane.store, 0, after=False))  # type: ignore[arg-type]
-    kept = [record.key.sk for record in rig.world.plane.store.query("main", f"project/{project.id}").records]
-    assert {"secret/key", "repo/mine", "run-name/one"} <= set(kept)
+    records = [record.key.sk for record in rig.world.plane.store.query("main", f"project/{project.id}").records]
+    assert {"secret/key", "repo/mine", "run-name/one"} <= set(records)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.store import nouns
 from tests.api.rig import Rig
 from tests.api.test_volumes import create, stored
-from tests.engine.test_erase_unused import Crashing, later, turn
+from tests.engine.test_erase_unused import Crashing, pass_days, turn
 from tests.world.ports import accounts
 
 
@@ -41,9 +41,9 @@ def pointed(rig: Rig, name: str = "data") -> str | None:
 def test_a_deleted_volume_goes_with_its_name_and_a_live_one_stays(rig: Rig) -> None:
     gone = deleted(rig)
     live = stored(rig, create(rig, "live"))
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).volumes == []
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     assert turn(rig).volumes == [gone.id]
     assert rig.world.store.get(keys.volume(gone.id)) is None and pointed(rig) is None
     assert stored(rig, {"id": live.id}) == live and pointed(rig, "live") == live.id
@@ -52,9 +52,9 @@ def test_a_deleted_volume_goes_with_its_name_and_a_live_one_stays(rig: Rig) -> N
 
 def test_a_name_that_another_volume_has_is_kept(rig: Rig) -> None:
     gone = deleted(rig)
-    later(rig, 1)
+    pass_days(rig, 1)
     fresh = create(rig)
-    later(rig, 29)
+    pass_days(rig, 29)
     assert turn(rig).volumes == [gone.id]
     assert pointed(rig) == fresh["id"]
 
@@ -65,7 +65,7 @@ def test_a_claim_to_a_disk_goes_too_unless_another_volume_has_it(rig: Rig) -> No
     rig.save(*(rig.world.again(each).with_(external_id=f"vol-{each.name}", **external) for each in gone))
     own, anothers = (keys.disk("aws", "eu", f"vol-{each.name}") for each in gone)
     rig.world.store.commit([nouns.pointer(own, gone[0].id), nouns.pointer(anothers, "another")])
-    later(rig, 30)
+    pass_days(rig, 30)
     assert sorted(turn(rig).volumes) == sorted(each.id for each in gone)
     assert nouns.find_target(rig.world.store, own) is None
     assert nouns.find_target(rig.world.store, anothers) == ("another", 1)
@@ -73,7 +73,7 @@ def test_a_claim_to_a_disk_goes_too_unless_another_volume_has_it(rig: Rig) -> No
 
 def test_a_turn_that_crashes_leaves_the_rest_to_the_next(rig: Rig) -> None:
     gone = deleted(rig)
-    later(rig, 30)
+    pass_days(rig, 30)
     with pytest.raises(KeyboardInterrupt):
         turn(rig, Crashing(rig.world.store, 0, after=True))
     assert rig.world.store.get(keys.volume(gone.id)) is not None and pointed(rig) is None

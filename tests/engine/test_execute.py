@@ -101,7 +101,7 @@ class Bench:
         return f"instance/{self.first.id}"
 
     @property
-    def look(self) -> Describe:
+    def describe(self) -> Describe:
         return Describe(self.unit, FACTS.name, self.place.at + SECOND)
 
     @property
@@ -168,7 +168,7 @@ def test_effect_that_comes_late_is_left_to_the_next_pass(bench: Bench) -> None:
 
 def test_effect_on_an_instance_that_has_ended_does_nothing(bench: Bench) -> None:
     bench.change(status=InstanceStatus.terminated)
-    for effect in (bench.effect, bench.look, bench.end, replace(bench.effect, unit="instance/nobody")):
+    for effect in (bench.effect, bench.describe, bench.end, replace(bench.effect, unit="instance/nobody")):
         bench.executor.execute(effect)
     assert bench.outcomes == []
 
@@ -334,7 +334,7 @@ def test_refused_at_a_repeat_is_not_called_ended_unseen(bench: Bench) -> None:
 def test_description_tells_where_the_machine_is(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.place.at += 10 * SECOND
-    bench.executor.execute(bench.look)
+    bench.executor.execute(bench.describe)
     seen = bench.outcomes[-1]
     assert isinstance(seen, Seen)
     assert seen.state == "running"
@@ -344,7 +344,7 @@ def test_description_tells_where_the_machine_is(bench: Bench) -> None:
 def test_machine_that_is_not_shown_yet_is_not_gone(bench: Bench) -> None:
     bench.script.lag = 5 * SECOND
     bench.executor.execute(bench.effect)
-    bench.executor.execute(bench.look)
+    bench.executor.execute(bench.describe)
     assert bench.outcomes[-1] == Seen(bench.unit, 0, "gone")
     assert bench.instance.status is InstanceStatus.provisioning
 
@@ -353,7 +353,7 @@ def test_machine_that_vanished_is_gone(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.place.at += 60 * SECOND
     bench.cloud.lose(bench.instance.handles[1].id)
-    bench.executor.execute(bench.look)
+    bench.executor.execute(bench.describe)
     assert Seen(bench.unit, 0, "gone") in bench.outcomes
     assert bench.instance.status is InstanceStatus.terminating
 
@@ -362,7 +362,7 @@ def test_machine_for_which_there_was_no_room_after_all_was_refused(bench: Bench)
     bench.script.short = 1
     bench.executor.execute(bench.effect)
     bench.place.at += bench.script.boot
-    bench.executor.execute(bench.look)
+    bench.executor.execute(bench.describe)
     assert (bench.instance.status, bench.instance.reason) == (InstanceStatus.terminating, InstanceReason.no_offers)
     assert bench.first.offer.instance.name in (bench.instance.message or "")
 
@@ -399,7 +399,7 @@ def test_a_look_at_several_that_fails_is_a_failed_look_at_each(bench: Bench, abl
 def test_failed_look_changes_nothing(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.script.faults.append(Fault("describe", "Transient"))
-    bench.executor.execute(bench.look)
+    bench.executor.execute(bench.describe)
     assert isinstance(bench.outcomes[-1], NotDone)
     assert bench.instance.status is InstanceStatus.provisioning
 
@@ -466,16 +466,16 @@ def test_nothing_is_called_gone_while_a_purchase_may_be_under_way(bench: Bench) 
 
 
 def test_what_is_left_is_asked_of_the_region_that_it_was_bought_in(bench: Bench) -> None:
-    asked: list[tuple[str | None, str]] = []
+    requests: list[tuple[str | None, str]] = []
 
     class Noting(FakeCloud):
         def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-            asked.append((instance_id, region))
+            requests.append((instance_id, region))
             return super().list_owned(instance_id, region)
 
     ending(bench, act_until=None)
     bench.with_backend(Noting(bench.place.now)).execute(bench.end)
-    assert asked == [(bench.first.id, bench.first.offer.region)]
+    assert requests == [(bench.first.id, bench.first.offer.region)]
 
 
 def test_somebody_elses_resource_is_left_alone(bench: Bench) -> None:
@@ -537,7 +537,7 @@ def test_an_instance_is_bought_seen_and_ended_at_its_projects_account_alone(benc
     executor.execute(bench.effect)
     assert len(bench.cloud.machines()) == 1
     bench.place.at += 20 * SECOND
-    executor.execute(bench.look)
+    executor.execute(bench.describe)
     ending(bench)
     executor.execute(bench.end)
     bench.place.at += 10 * SECOND
@@ -577,10 +577,10 @@ def test_an_error_of_a_backends_own_kind_means_what_its_root_means(bench: Bench)
 def test_an_effect_that_waited_too_long_is_left_to_the_next_pass(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     ending(bench)
-    late, heard = bench.end, list(bench.outcomes)
+    late, outcomes = bench.end, list(bench.outcomes)
     bench.place.at += SECOND
     bench.executor.execute(late)
-    assert bench.outcomes == heard
+    assert bench.outcomes == outcomes
     bench.place.at += SECOND  # a machine that is asked to end is gone by then
     assert len(bench.cloud.machines()) == 1
 
@@ -589,7 +589,7 @@ def test_an_effect_that_waited_too_long_is_left_to_the_next_pass(bench: Bench) -
 
 
 def test_an_effect_comes_out_of_a_queue_as_it_went_in(bench: Bench) -> None:
-    for effect in (bench.effect, bench.look, bench.end):
+    for effect in (bench.effect, bench.describe, bench.end):
         message = to_message(effect)
         assert (message["backend"], message["effect"]) == (FACTS.name, type(effect).__name__)
         assert from_message(json.loads(json.dumps(message))) == effect

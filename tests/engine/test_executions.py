@@ -27,10 +27,10 @@ def driven(meadow: Meadow, definition: Definition = TENT) -> Course:
 
 def test_an_execution_makes_every_attempt() -> None:
     course = driven(meadow := Meadow(wet=0))
-    course.look()
+    course.take_pass()
     assert (course.workflow.driver, course.performer.made) == (Driver.execution, [])
     assert course.play().status is WorkflowStatus.done
-    assert [step for step, _ in course.performer.made] == STEPS and meadow.things == {"poles": "w", "sheet": "w"}
+    assert [step for step, _ in course.performer.made] == STEPS and meadow.places == {"poles": "w", "sheet": "w"}
     assert course.executions.started == ["w"]
 
 
@@ -41,13 +41,13 @@ def test_what_is_logged_meanwhile_names_the_workflow_and_its_subject(driver: Dri
     class Watched(Meadow):
         def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
             kind, _, subject = workflow.subject.partition("/")
-            told.append(dict(ids()))
-            assert told[-1] == {"workflow_id": workflow.id, f"{kind}_id": subject}
+            logged.append(dict(ids()))
+            assert logged[-1] == {"workflow_id": workflow.id, f"{kind}_id": subject}
             return super().do(step, workflow)
 
-    told: list[dict[str, str]] = []
+    logged: list[dict[str, str]] = []
     assert Course(TENT, Watched(wet=1), None, driver).play().status is WorkflowStatus.done
-    assert len(told) >= len(STEPS) and ids() == {}
+    assert len(logged) >= len(STEPS) and ids() == {}
 
 
 def test_a_start_that_is_lost_is_repeated() -> None:
@@ -81,7 +81,7 @@ def test_an_execution_that_is_deleted_is_replaced_by_the_looks(at: str) -> None:
 
     course.executions.invoke = invoked
     ended = course.play()
-    assert ended.status is WorkflowStatus.done and meadow.things == {"poles": "w", "sheet": "w"}
+    assert ended.status is WorkflowStatus.done and meadow.places == {"poles": "w", "sheet": "w"}
     assert [step for step, _ in course.performer.made] == STEPS
 
 
@@ -100,7 +100,7 @@ def test_one_that_comes_while_the_looks_drive_takes_it_back() -> None:
     course = driven(Meadow(wet=2))
     course.executions.lost = lambda call: call == "start"
     while course.workflow.step < STEPS.index("dry"):
-        course.look()
+        course.take_pass()
         course.engine.at = max(course.engine.at + 1, course.workflow.due_at or 0)
     course.executions.lost = lambda call: False
     course.executions.start(TENT.name, "w")
@@ -144,18 +144,18 @@ def test_a_lost_callback_is_asked_for_again() -> None:
 
 def test_a_step_is_waited_for_without_asking_again() -> None:
     """The execution asks once; whoever makes it true wakes the workflow, and its time is the record's."""
-    course, asked = driven(Meadow(wet=10_000)), list[str]()
+    course, steps = driven(Meadow(wet=10_000)), list[str]()
     perform = course.invoked
 
     def invoked(payload: Mapping[str, Any]) -> Mapping[str, str]:
-        asked.append(payload["step"])
+        steps.append(payload["step"])
         return perform(payload)
 
     course.executions.invoke = invoked
     ended = course.play()
     course.drain()
     assert (ended.status, ended.reason, ended.message) == (WorkflowStatus.undone, "timeout", "the sheet is wet")
-    assert asked == ["place", "poles", "sheet", "dry", "sheet", "poles"]
+    assert steps == ["place", "poles", "sheet", "dry", "sheet", "poles"]
     assert course.executions.executions["w"].data["failure"] == {"Error": CANCELLED, "Cause": "the sheet is wet"}
 
 
@@ -166,7 +166,7 @@ def test_the_looks_drive_on_what_they_had_begun_only_once_no_attempt_is_in_fligh
     (attempt,) = course.engine.effects
     course.engine.effects.clear()
     course.driver = Driver.execution
-    course.look()
+    course.take_pass()
     assert course.executions.started == []
     course.execute(attempt)
     assert course.play().status is WorkflowStatus.done
@@ -176,7 +176,7 @@ def test_the_looks_drive_on_what_they_had_begun_only_once_no_attempt_is_in_fligh
 def test_without_state_machines_the_looks_go_on() -> None:
     """They were removed while an execution drove."""
     course = driven(Meadow(wet=1))
-    course.look()
+    course.take_pass()
     course.executions.executions.clear()
     course.driver = Driver.passes
     assert course.play().driver is Driver.passes
@@ -240,13 +240,13 @@ def test_undoing_waits_and_is_asked_for_again() -> None:
 
 def test_a_state_that_asks_about_a_forgotten_workflow_is_told_to_undo() -> None:
     course = driven(Meadow(wet=1))
-    with pytest.raises(Exception, match="no longer exists") as told:
+    with pytest.raises(Exception, match="no longer exists") as raised:
         course.executions.invoke({"workflow": "other", "step": "place", "undo": False})
-    assert type(told.value).__name__ == CANCELLED
+    assert type(raised.value).__name__ == CANCELLED
 
 
 def test_whoever_asks_for_an_unknown_step_is_refused() -> None:
     course = driven(Meadow(wet=1))
-    course.look()
+    course.take_pass()
     with pytest.raises(Exception, match="flag"):
         course.executions.invoke({"workflow": "w", "step": "flag", "undo": False})

@@ -64,7 +64,7 @@ class World(Engine):
         leaving = (InstanceStatus.terminating, InstanceStatus.terminated)
         return [each for each in self.machines if each.status not in leaving]
 
-    def look(self, *, seconds: float = 1.0, absent: frozenset[str] = frozenset()) -> None:
+    def take_pass(self, *, seconds: float = 1.0, absent: frozenset[str] = frozenset()) -> None:
         """A pass, all effects that it ordered, and the reports of machines that are up."""
         units, self.woken[:] = set(self.woken), []
         done = self.reconciler().run(units)
@@ -96,11 +96,11 @@ class World(Engine):
             self.save(b.heard(instance, last=self.at, promise=60 * MINUTE, facts=facts))
             self.woken.append(f"instance/{instance.id}")
 
-    def until(self, what: Any, *, looks: int = 80, **how: Any) -> None:
-        for _ in range(looks):
+    def until(self, what: Any, *, passes: int = 80, **how: Any) -> None:
+        for _ in range(passes):
             if what():
                 return
-            self.look(**how)
+            self.take_pass(**how)
         raise AssertionError(f"it never came to that: {[(i.name, i.status, i.message) for i in self.machines]}")
 
 
@@ -123,7 +123,7 @@ def test_a_gang_buys_its_whole_cluster_the_first_machine_first(nodes: int) -> No
     world = World.with_fleet()
     run = task(world, "train", nodes, **SMALL)
     world.woken.append(f"queue/{b.PROJECT}")
-    world.look()
+    world.take_pass()
     assert len(world.machines) == 1 and gang(world, run).status is GangStatus.gathering
     world.until(lambda: started(world, run))
     assert places(world) == {(NORTH, "sim-north-a")} and len(world.machines) == nodes
@@ -165,11 +165,11 @@ def test_a_region_without_the_rest_is_left_for_the_next() -> None:
 def test_if_no_region_has_all_nothing_is_kept_and_the_reason_is_said() -> None:
     world = World.with_fleet(capacity={f"{region}/sim.2cpu": 3 for region in (EAST, NORTH, WEST)})
     run = task(world, "train", 4, **SMALL)
-    world.until(lambda: jobs_of(world, run)[0].finished, looks=200)
+    world.until(lambda: jobs_of(world, run)[0].finished, passes=200)
     lead = jobs_of(world, run)[0]
     assert lead.reason is JobReason.failed_to_start_due_to_no_capacity
     assert "no sim.2cpu is left in" in lead.message
-    world.until(lambda: not world.staying, looks=200, seconds=30.0)
+    world.until(lambda: not world.staying, passes=200, seconds=30.0)
     assert world.cloud.machines() == []
 
 
@@ -188,7 +188,7 @@ def test_a_node_that_never_comes_ends_the_attempt_and_frees_the_others() -> None
     world.until(lambda: all(job.finished for job in jobs_of(world, run)), absent=late, seconds=20.0)
     assert not any(each.claims for each in world.machines) and gang(world, run).places == ()
     assert world.at <= b.NOW + FACTS.provisioning_timeout + 2 * MINUTE
-    world.until(lambda: not world.staying, absent=late, looks=200, seconds=30.0)  # they idle as any machine does
+    world.until(lambda: not world.staying, absent=late, passes=200, seconds=30.0)  # they idle as any machine does
     assert world.cloud.machines() == []
 
 
@@ -200,7 +200,7 @@ def test_a_run_that_is_stopped_while_machines_come_keeps_none_and_buys_no_more()
     world.save(stopped.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, due_at=world.at))
     world.until(lambda: world.again(run).finished)
     assert not any(each.claims for each in world.machines)
-    world.until(lambda: not world.staying, looks=200, seconds=30.0)
+    world.until(lambda: not world.staying, passes=200, seconds=30.0)
     assert len(world.machines) == 4 and world.cloud.machines() == []
 
 

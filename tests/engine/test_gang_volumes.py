@@ -30,7 +30,7 @@ def place() -> Engine:
     return Engine.in_memory()
 
 
-def look(place: Engine, *runs: Run) -> None:
+def reconcile(place: Engine, *runs: Run) -> None:
     done = place.reconciler().run([QUEUE, *(f"run/{run.id}" for run in runs)])
     assert not done.failed, done.failed
 
@@ -48,9 +48,9 @@ def machines(place: Engine, count: int, zone: str = "", name: str = "cloud") -> 
     return made
 
 
-def add(place: Engine, count: int, **rest: Any) -> list[Volume]:
+def add(place: Engine, count: int, **fields: Any) -> list[Volume]:
     """Volumes `data-0` and so on."""
-    made = [volume(f"data-{number}", version=0, **rest) for number in range(count)]
+    made = [volume(f"data-{number}", version=0, **fields) for number in range(count)]
     place.save(*made)
     place.store.commit([nouns.pointer(keys.volume_name(b.PROJECT, each.name), each.id) for each in made])
     return [place.again(each) for each in made]
@@ -61,7 +61,7 @@ def test_each_node_gets_the_volume_of_its_rank_with_its_place(place: Engine, nod
     where, disks = machines(place, nodes), add(place, nodes)
     run = task(place, "train", nodes, volumes=[BY_RANK])
     for _ in range(3):
-        look(place, run)
+        reconcile(place, run)
     jobs, gang = jobs_of(place, run), gang_of(place, run)
     assert gang is not None and gang.status is GangStatus.released
     for rank, job in enumerate(jobs):
@@ -77,7 +77,7 @@ def test_the_later_nodes_have_theirs_before_the_first_starts(place: Engine) -> N
     machines(place, 2)
     first, second = add(place, 2)
     run = task(place, "train", 2, volumes=[BY_RANK], startup_order="master-first")
-    look(place, run)
+    reconcile(place, run)
     master, worker = jobs_of(place, run)
     assert (master.status, worker.status) == (JobStatus.provisioning, JobStatus.submitted)
     assert [each.early for each in place.again(second).attachments] == [True]
@@ -85,7 +85,7 @@ def test_the_later_nodes_have_theirs_before_the_first_starts(place: Engine) -> N
     done = place.reconciler().run([first.unit, second.unit])
     assert not done.failed and place.again(second).attachments[0].state is AttachmentState.attaching
     place.save(place.again(master).with_(status=JobStatus.running, running_at=place.at))
-    look(place, run)
+    reconcile(place, run)
     assert [each.early for each in place.again(second).attachments] == [False]
     assert jobs_of(place, run)[1].status is JobStatus.provisioning
 
@@ -96,11 +96,11 @@ def test_while_one_of_their_volumes_is_taken_no_node_takes_a_place(place: Engine
     held = disks[-1].with_(attachments=(attachment(b.job(b.run("other")), b.machine(9)),))
     place.save(held)
     run = task(place, "train", nodes, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     assert not any(place.again(each).claims for each in where)
     assert jobs_of(place, run)[0].message == f"waiting for volume `data-{nodes - 1}`, which run `other` uses"
     place.save(place.again(held).with_(attachments=()))
-    look(place, run)
+    reconcile(place, run)
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.provisioning}
 
 
@@ -115,7 +115,7 @@ def test_of_several_names_the_nodes_get_those_that_are_free_in_one_zone(place: E
     names = [f"{zone}-${{{{ dstack.node_rank }}}}" for zone in "ab"]
     run = task(place, "train", 2, volumes=[{"name": names, "path": "/data"}])
     for _ in range(3):
-        look(place, run)
+        reconcile(place, run)
     jobs = jobs_of(place, run)
     if len(taken) == 2:
         assert "waiting for volume `a-0`, which run `other` uses" in jobs[0].message
@@ -138,25 +138,25 @@ def test_of_two_that_want_the_same_volumes_the_later_waits_in_the_queue_and_then
     where, disks = machines(place, 2 * nodes), add(place, nodes)
     without_addresses(place, where)
     first = task(place, "first", nodes, volumes=[BY_RANK])
-    look(place, first)
+    reconcile(place, first)
     place.at += MINUTE
     second = task(place, "second", nodes, volumes=[BY_RANK])
     for _ in range(2):
-        look(place, first, second)
+        reconcile(place, first, second)
     assert gang_of(place, first).status is GangStatus.sealed  # type: ignore[union-attr]
     for rank, disk in enumerate(disks):
         (one,) = place.again(disk).attachments
         assert (one.run_id, one.job_num, one.early) == (first.id, rank, True)
     assert gang_of(place, second) is None and len(holders(place, where)) == 1
     place.at += 2 * TO_MEET
-    look(place, second)
+    reconcile(place, second)
     assert jobs_of(place, second)[0].message == "waiting for volume `data-0`, which run `first` uses"
     assert {job.status for job in jobs_of(place, second)} == {JobStatus.submitted}
     for disk in disks:
         place.save(place.again(disk).with_(attachments=()))
     place.save(*(place.again(machine).with_(internal_ip="10.0.0.1") for machine in where))
     for _ in range(3):
-        look(place, second)
+        reconcile(place, second)
     assert {job.status for job in jobs_of(place, second)} == {JobStatus.provisioning}
 
 
@@ -165,9 +165,9 @@ def test_a_single_job_waits_for_the_volume_of_a_sealed_gang(place: Engine) -> No
     add(place, 2)
     without_addresses(place, where)
     run = task(place, "train", 2, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     single = task(place, "single", volumes=["data-1:/data"])
-    look(place, single)
+    reconcile(place, single)
     (job,) = jobs_of(place, single)
     assert (job.status, job.message) == (JobStatus.submitted, "waiting for volume `data-1`, which run `train` uses")
 
@@ -176,10 +176,10 @@ def test_a_gang_that_is_undone_gives_its_volumes_back(place: Engine) -> None:
     where, disks = machines(place, 2), add(place, 2)
     without_addresses(place, where)
     run = task(place, "train", 2, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     place.save(place.again(run).with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user))
     for _ in range(3):
-        look(place, run)
+        reconcile(place, run)
         assert not place.reconciler().run([disk.unit for disk in disks]).failed
     leaving = [one for disk in disks for one in place.again(disk).attachments]
     assert [(one.early, one.state) for one in leaving] == [(False, AttachmentState.detaching)] * 2
@@ -190,16 +190,16 @@ def test_a_sealed_gang_that_lost_a_volume_begins_again_and_waits_for_it(place: E
     where, (first, second) = machines(place, 2), add(place, 2)
     without_addresses(place, where)
     run = task(place, "train", 2, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     other = attachment(b.job(b.run("other")), b.machine(9))
     place.save(place.again(second).with_(attachments=(other,)))
     place.save(*(place.again(machine).with_(internal_ip="10.0.0.1") for machine in where))
-    look(place, run)
+    reconcile(place, run)
     assert gang_of(place, run).status is GangStatus.undone  # type: ignore[union-attr]
     assert not place.reconciler().run([first.unit]).failed
     assert [one.state for one in place.again(first).attachments] == [AttachmentState.detaching]
     place.save(place.again(first).with_(attachments=()))
-    look(place, run)
+    reconcile(place, run)
     assert jobs_of(place, run)[0].message == "waiting for volume `data-1`, which run `other` uses"
     assert not any(place.again(machine).claims for machine in where)
 
@@ -209,7 +209,7 @@ def test_nodes_whose_places_have_no_free_volume_claim_nothing(place: Engine) -> 
     where, (first, second) = machines(place, 2, zone="eu-a"), add(place, 2)
     place.save(first.with_(zone="eu-a"), second.with_(zone="eu-c"))
     run = task(place, "train", 2, volumes=[{"name": ["data-0", "data-1"], "path": "/data"}])
-    look(place, run)
+    reconcile(place, run)
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.submitted}
     assert gang_of(place, run) is None and not any(place.again(machine).claims for machine in where)
 
@@ -219,7 +219,7 @@ def test_nodes_in_two_zones_can_never_start(place: Engine) -> None:
     first, second = add(place, 2)
     place.save(first.with_(zone="eu-a"), second.with_(zone="eu-c"))
     run = task(place, "train", 2, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     job = jobs_of(place, run)[0]
     assert job.reason is JobReason.failed_to_start_due_to_no_capacity
 
@@ -235,11 +235,11 @@ def test_a_task_waits_for_the_zone_of_machines_that_are_still_being_created(plac
     place.save(*coming, place.again(fleet).with_(next_instance_num=2))
     add(place, 2, zone="eu-a")
     run = task(place, "train", 2, volumes=[BY_RANK])
-    look(place, run)
+    reconcile(place, run)
     lead = jobs_of(place, run)[0]
     text = "waiting for the zone of cloud-0 in fleet `cloud`, which is still being created"
     assert (lead.status, lead.message) == (JobStatus.submitted, text)
     away = [Handle(kind="vm", id=f"i-{each.num}", data={"zone": "eu-b"}) for each in coming]
     place.save(*[place.again(each).with_(handles=(one,)) for each, one in zip(coming, away, strict=True)])
-    look(place, run)
+    reconcile(place, run)
     assert jobs_of(place, run)[0].reason is JobReason.failed_to_start_due_to_no_capacity

@@ -32,7 +32,7 @@ def place() -> Engine:
     return Engine.in_memory()
 
 
-def look(place: Engine, *runs: Run) -> None:
+def reconcile(place: Engine, *runs: Run) -> None:
     done = place.reconciler().run([QUEUE, *(f"run/{run.id}" for run in runs)])
     assert not done.failed, done.failed
 
@@ -41,7 +41,7 @@ def look(place: Engine, *runs: Run) -> None:
 def test_all_nodes_get_a_whole_host_each_and_learn_all_addresses(place: Engine, nodes: int) -> None:
     hosts = cluster(place, nodes)
     run = task(place, "train", nodes)
-    look(place, run)
+    reconcile(place, run)
     jobs, gang = jobs_of(place, run), gang_of(place, run)
     assert gang is not None and gang.status is GangStatus.released
     assert [job.status for job in jobs] == [JobStatus.provisioning] * nodes
@@ -56,9 +56,9 @@ def test_all_nodes_get_a_whole_host_each_and_learn_all_addresses(place: Engine, 
 def test_one_host_too_few_and_nothing_is_taken(place: Engine, nodes: int) -> None:
     hosts = cluster(place, nodes)
     single = task(place, "single", 1)
-    look(place, single)
+    reconcile(place, single)
     run = task(place, "train", nodes)
-    look(place, run)
+    reconcile(place, run)
     assert holders(place, hosts).get(run.id) is None
     assert gang_of(place, run) is None
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.submitted}
@@ -103,15 +103,15 @@ def test_a_process_that_dies_between_any_two_commits_leaves_a_gang_that_starts_o
         run = task(place, "train", nodes)
         cutter = Cutter(place, at)
         try:
-            look(place, run)
+            reconcile(place, run)
         except Cut:
             died += 1
         cutter.restored()
         place.at += TO_SEAL + SECOND
         assert not place.reconciler().run().failed
         gang = gang_of(place, run)
-        whole = gang is not None and len(gang.places) == nodes
-        assert len(holders(place, hosts).get(run.id, [])) == (nodes if whole else 0), at
+        sealed = gang is not None and len(gang.places) == nodes
+        assert len(holders(place, hosts).get(run.id, [])) == (nodes if sealed else 0), at
         place.at += MINUTE
         for _ in range(2):
             assert not place.reconciler().run().failed
@@ -129,7 +129,7 @@ def test_a_stop_while_places_are_gathered_gives_them_all_back(nodes: int) -> Non
         run = task(place, "train", nodes)
         cutter = Cutter(place, at)
         with contextlib.suppress(Cut):
-            look(place, run)
+            reconcile(place, run)
         cutter.restored()
         current = place.again(run)
         if current.status is RunStatus.submitted:
@@ -191,11 +191,11 @@ def test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile(
 ) -> None:
     hosts = cluster(place, 3)
     run = task(place, "train", 3, startup_order=order)
-    look(place, run)
+    reconcile(place, run)
     assert statuses(place, run) == first
     assert len(holders(place, hosts)[run.id]) == 3
     put(place, run, {n: running(place.at) for n, status in enumerate(first) if status == "provisioning"})
-    look(place, run)
+    reconcile(place, run)
     assert "submitted" not in statuses(place, run)
     gang = gang_of(place, run)
     assert gang is not None and gang.status is GangStatus.released
@@ -204,11 +204,11 @@ def test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile(
 def test_a_node_that_fails_before_the_others_may_start_frees_all(place: Engine) -> None:
     hosts = cluster(place, 3)
     run = task(place, "train", 3, startup_order="master-first")
-    look(place, run)
+    reconcile(place, run)
     free(place, run, hosts, 0)
     put(place, run, {0: ended(JobReason.container_exited_with_error, place.at)})
     for _ in range(3):
-        look(place, run)
+        reconcile(place, run)
     assert holders(place, hosts) == {}
     assert place.again(run).status is RunStatus.failed
     assert statuses(place, run) == ["failed", "terminated", "terminated"]
@@ -217,11 +217,11 @@ def test_a_node_that_fails_before_the_others_may_start_frees_all(place: Engine) 
 def test_with_master_done_the_first_node_decides(place: Engine) -> None:
     hosts = cluster(place, 3)
     run = task(place, "train", 3, stop_criteria="master-done")
-    look(place, run)
+    reconcile(place, run)
     put(place, run, {1: running(place.at), 2: running(place.at)})
     free(place, run, hosts, 0)
     put(place, run, {0: ended(JobReason.done_by_runner, place.at)})
-    look(place, run)
+    reconcile(place, run)
     current = place.again(run)
     assert (current.status, current.reason) == (RunStatus.terminating, RunReason.all_jobs_done)
     assert {job.reason for job in jobs_of(place, run)} == {JobReason.done_by_runner}
@@ -230,12 +230,12 @@ def test_with_master_done_the_first_node_decides(place: Engine) -> None:
 def test_a_run_stays_running_when_one_node_is_done_before_another_begins(place: Engine) -> None:
     hosts = cluster(place, 2)
     run = task(place, "train", 2)
-    look(place, run)
+    reconcile(place, run)
     put(place, run, {0: running(place.at)})
-    look(place, run)
+    reconcile(place, run)
     free(place, run, hosts, 0)
     put(place, run, {0: ended(JobReason.done_by_runner, place.at)})
-    look(place, run)
+    reconcile(place, run)
     assert statuses(place, run) == ["done", "provisioning"]
     assert place.again(run).status is RunStatus.running
 
@@ -244,20 +244,20 @@ def test_a_run_stays_running_when_one_node_is_done_before_another_begins(place: 
 def test_a_failure_that_retry_covers_starts_all_nodes_again(place: Engine, nodes: int) -> None:
     hosts = cluster(place, nodes)
     run = task(place, "train", nodes, retry={"on_events": ["error"]})
-    look(place, run)
+    reconcile(place, run)
     put(place, run, {n: running(place.at) for n in range(nodes)})
     free(place, run, hosts, 1)
     put(place, run, {1: ended(JobReason.container_exited_with_error, place.at)})
-    look(place, run)
+    reconcile(place, run)
     assert set(statuses(place, run)) == {"failed", "terminating"}
     for node in range(nodes):
         if node != 1:
             free(place, run, hosts, node)
             put(place, run, {node: {"status": JobStatus.terminated, "finished_at": place.at, "due_at": None}})
-    look(place, run)
+    reconcile(place, run)
     assert place.again(run).status is RunStatus.pending
     place.at += MINUTE
-    look(place, run)
+    reconcile(place, run)
     assert {job.submission_num for job in jobs_of(place, run)} == {1}
     assert set(statuses(place, run)) == {"provisioning"}
     assert len(jobs_of(place, run)) == nodes
@@ -270,13 +270,13 @@ def test_a_host_that_ends_before_the_barrier_ends_the_attempt_and_frees_the_othe
     for host in hosts:
         place.save(place.again(host).with_(internal_ip="", host=OnPrem(hostname=host.name, port=22)))
     run = task(place, "train", 3)
-    look(place, run)
+    reconcile(place, run)
     gang = gang_of(place, run)
     assert gang is not None and gang.status is GangStatus.sealed
     assert set(statuses(place, run)) == {"submitted"}
     place.at += TO_MEET
     for _ in range(3):
-        look(place, run)
+        reconcile(place, run)
     assert holders(place, hosts) == {}
     current = place.again(run)
     assert current.status is RunStatus.failed
@@ -286,18 +286,18 @@ def test_a_host_that_ends_before_the_barrier_ends_the_attempt_and_frees_the_othe
 def test_of_two_that_compete_the_one_of_higher_priority_goes_first_and_the_other_follows(place: Engine) -> None:
     hosts = cluster(place, 8)
     low, high = task(place, "low", 5), task(place, "high", 5, priority=10)
-    look(place, low, high)
+    reconcile(place, low, high)
     assert {run: len(where) for run, where in holders(place, hosts).items()} == {high.id: 5}
     for node in range(5):
         free(place, high, hosts, node)
         put(place, high, {node: ended(JobReason.done_by_runner, place.at)})
-    look(place, low, high)
+    reconcile(place, low, high)
     assert {run: len(where) for run, where in holders(place, hosts).items()} == {low.id: 5}
 
 
 def test_hosts_are_held_back_for_two_nodes_from_jobs_of_a_later_page(place: Engine) -> None:
     hosts = cluster(place, 2)
-    look(place, task(place, "busy", 1))
+    reconcile(place, task(place, "busy", 1))
     place.at += SECOND
     pair = task(place, "pair", 2, priority=9)
     place.at += HOLD_AFTER
@@ -311,14 +311,14 @@ def test_hosts_are_held_back_for_two_nodes_from_jobs_of_a_later_page(place: Engi
 
 def test_a_finished_run_is_kept_unless_it_is_large(place: Engine) -> None:
     cluster(place, 30)
-    kept = {}
+    cached = {}
     for nodes in (2, 30):
         run = task(place, f"train-{nodes}", nodes)
         place.save(run.with_(status=RunStatus.done))
         done, read = place.again(run), place.plane.read
-        kept[nodes] = read.run_row(done) is read.run_row(done)
+        cached[nodes] = read.run_row(done) is read.run_row(done)
         assert len(read.run_row(done).job_specs) == nodes
-    assert kept == {2: True, 30: False}
+    assert cached == {2: True, 30: False}
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_a_start_costs_in_proportion_to_its_nodes() -> None:
         cluster(place, nodes)
         run = task(place, "train", nodes)
         cutter = Cutter(place, 10_000)
-        look(place, run)
+        reconcile(place, run)
         cutter.restored()
         assert set(statuses(place, run)) == {"provisioning"}
         commits[nodes] = 10_000 - cutter.left

@@ -27,7 +27,7 @@ LONG = 60 * MINUTE
 class Door:
     """A gateway of the site's project `main`."""
 
-    def __init__(self, site: EmbeddedSite, **rest: Any) -> None:
+    def __init__(self, site: EmbeddedSite, **fields: Any) -> None:
         self.site, self.store = site, site.root.ports.store
         pointer = nouns.find_target(self.store, keys.project_name("main"))
         assert pointer is not None
@@ -43,7 +43,7 @@ class Door:
             created_at=now,
             last_processed_at=now,
             due_at=now,
-            **rest,
+            **fields,
         )
         self.id = made.id
         name = nouns.pointer(keys.gateway_name(self.project, "door"), made.id)

@@ -39,14 +39,14 @@ def passes(place: Engine, after: int = 0) -> None:
     place.reconciler().run(sorted(place.take_woken()))
 
 
-def report(place: Engine, of: Gateway, says: str) -> None:
+def report(place: Engine, of: Gateway, state_reported: str) -> None:
     """Each machine that carries it says how its replica is."""
     for replica in place.again(of).replicas:
         machine = nouns.find(place.store, Instance, keys.instance(replica.instance_id))
         now = place.again(of)
         assert machine is not None
         draft = Draft(place.at)
-        apply_report(draft, now, machine, says, "")
+        apply_report(draft, now, machine, state_reported, "")
         place.plane.committer.take(NounsSnapshot(place.at, (now, machine)), draft.plan())
 
 
@@ -69,9 +69,9 @@ def test_it_is_placed_runs_moves_and_goes(place: Engine) -> None:
     gone = place.again(of)
     place.plane.committer.take(NounsSnapshot(place.at, (gone,)), delete_gateway(gone, Draft(place.at)))
     passes(place)
-    told = place.again(second)
-    assert told.gateway is not None and told.gateway.leaving
-    place.save(told.with_(gateway=None))
+    machine = place.again(second)
+    assert machine.gateway is not None and machine.gateway.leaving
+    place.save(machine.with_(gateway=None))
     passes(place, TO_LEAVE + MINUTE)
     assert place.again(of).deleted and place.again(of).due_at is None
     assert place.plane.read.gateways(b.PROJECT) == []

@@ -57,8 +57,8 @@ def test_a_noun_lives_by_its_row(place: Engine) -> None:
     ended = live(place)
     assert (ended.status, ended.due_at) == (LeaseStatus.closed, None)
     page = place.store.query("main", "events/p", limit=10)
-    told = [nouns.read(Event, record).message for record in page.records]
-    assert told == ["open → closing", "closing → closed"]
+    messages = [nouns.read(Event, record).message for record in page.records]
+    assert messages == ["open → closing", "closing → closed"]
     assert place.woken == ["lease/one"]
 
 

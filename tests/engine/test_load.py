@@ -87,19 +87,19 @@ def test_a_run_is_read_with_the_machines_of_its_live_jobs(place: Engine) -> None
 def test_a_run_on_its_own_machines_and_anothers_is_read_with_what_it_may_use(place: Engine) -> None:
     (own,) = place.hosts(1)
     lent = b.fleet("lent").with_(project_id="other")
-    theirs = b.host(0, lent).with_(project_id="other")
+    lent_host = b.host(0, lent).with_(project_id="other")
     shared = Export(id="e", project_id="other", project_name="other", name="hosts", created_at=1)
     shared = shared.with_(fleets=(lent.id,), importers=(b.PROJECT,))
-    place.save(lent, theirs, shared)
+    place.save(lent, lent_host, shared)
     place.store.commit([nouns.pointer(key, "other/hosts") for key in shared.pointers])
     first = place.run("one")
-    for num, host in enumerate((own, theirs)):
+    for num, host in enumerate((own, lent_host)):
         on = {"status": JobStatus.running, "assignment": assignment_to(host, host.offer, place.at)}
         job = b.job(b.run("one"), replica=num, **on)
         place.save(job.with_(version=place.again(first).version if job.id == first.id else 0))
     found = loader(place).run(first.run_id, place.at)
     assert found is not None
-    assert found.instances.keys() == {own.id, theirs.id} and found.imported == {lent.id}
+    assert found.instances.keys() == {own.id, lent_host.id} and found.imported == {lent.id}
 
 
 @pytest.mark.parametrize(
@@ -148,15 +148,15 @@ def test_of_what_doors_have_seen_only_that_of_the_services_own_counts(place: Eng
     doors = [SERVER, *(door_of(gateway.id, num) for num in range(3))]
     place.save(gateway, *(Traffic(run_id=run.id, door=door, at=place.at) for door in doors))
 
-    def looked(gateway_id: str | None) -> tuple[tuple[str, ...], list[str]]:
+    def doors_read(gateway_id: str | None) -> tuple[tuple[str, ...], list[str]]:
         place.save(serves.with_(version=place.again(run).version, gateway_id=gateway_id))
         found = loader(place).run(run.id, place.at)
         assert found is not None
         return found.doors, [each.door for each in found.traffic]
 
-    assert looked(None) == ((SERVER,), [SERVER])
-    assert looked(gateway.id) == ((doors[1],), doors[1:3])  # one that isn't ready yet lets nothing go, but counts
-    assert looked("gone") == ((), [])
+    assert doors_read(None) == ((SERVER,), [SERVER])
+    assert doors_read(gateway.id) == ((doors[1],), doors[1:3])  # one that isn't ready yet lets nothing go, but counts
+    assert doors_read("gone") == ((), [])
 
 
 def test_a_page_of_the_queue_is_no_longer_than_asked_and_goes_on(place: Engine) -> None:

@@ -20,7 +20,7 @@ EFFECT = AskMarket("market/bazaar/j", "bazaar", b.NOW + SECOND, b.PROJECT, REQUE
 
 
 def test_the_projects_market_is_asked_and_its_queue_is_woken() -> None:
-    asked: list[tuple[str, OfferRequest]] = []
+    requests: list[tuple[str, OfferRequest]] = []
     woken: list[str] = []
     unused: Any = None
     markets = Accounts(accounts(b.FACTS["aws"].with_(name="bazaar"), b.FACTS["aws"]).accounts())
@@ -30,11 +30,11 @@ def test_the_projects_market_is_asked_and_its_queue_is_woken() -> None:
         markets,
         "install",
         b"k",
-        ask_market=lambda account, request: asked.append((account.key, request)),
+        ask_market=lambda account, request: requests.append((account.key, request)),
         wake=woken.extend,
     )
     MarketEffects(here).ask(EFFECT)
-    assert asked == [("bazaar-all", REQUEST)] and woken == [f"queue/{b.PROJECT}"]
+    assert requests == [("bazaar-all", REQUEST)] and woken == [f"queue/{b.PROJECT}"]
 
 
 def test_the_effect_travels_as_a_message() -> None:

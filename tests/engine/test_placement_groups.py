@@ -60,7 +60,7 @@ class Grouped(World):
     def idle(self) -> int:
         return sum(each.status is InstanceStatus.idle for each in self.machines)
 
-    def told(self) -> list[Event]:
+    def events(self) -> list[Event]:
         page = self.store.query("main", f"events/{b.PROJECT}", limit=1000)
         return [nouns.read(Event, record) for record in page.records]
 
@@ -81,16 +81,16 @@ def test_all_machines_of_a_cluster_are_created_in_one_group(world: Grouped) -> N
     run = task(world, "train", 5, **SMALL)
     world.until(lambda: started(world, run))
     (made,) = world.groups
-    (kept,) = world.cluster.groups
-    assert kept.made_at is not None, "until it must be visible"
-    assert (kept.handle and kept.handle.id, kept.region, kept.leaving) == (made["id"], NORTH, False)
+    (group,) = world.cluster.groups
+    assert group.made_at is not None, "until it must be visible"
+    assert (group.handle and group.handle.id, group.region, group.leaving) == (made["id"], NORTH, False)
     assert [body["group"] for body in world.cloud.machines()] == [made["id"]] * 5
     assert {body["zone"] for body in world.cloud.machines()} == {made["zone"]}
     assert dict(made["tags"]) == {
         "dstack-install": "install",
         "dstack-project": b.PROJECT,
         "dstack-fleet": world.cluster.id,
-        "dstack-group": kept.id,
+        "dstack-group": group.id,
         "dstack-name": world.cluster.name,
     }
 
@@ -102,7 +102,7 @@ def test_it_stays_while_one_is_in_it_and_goes_with_the_last(world: Grouped) -> N
     world.end(0)
     world.until(lambda: world.machines[0].status is InstanceStatus.terminated)
     for _ in range(20):
-        world.look()
+        world.take_pass()
     assert world.groups == [first]
     world.end(1)
     world.until(lambda: not world.groups and not world.cluster.groups)
@@ -229,7 +229,7 @@ def test_a_group_that_is_full_moves_the_gang_or_tells_why(world: Grouped) -> Non
     regions = {NORTH, WEST}
     world.until(lambda: {each.offer.region for each in world.machines} == regions and world.cluster.groups == ())
     assert world.cloud.resources() == [] and not started(world, run)
-    assert any("takes 2 machines" in event.message for event in world.told())
+    assert any("takes 2 machines" in event.message for event in world.events())
 
 
 def test_a_deletion_that_got_lost_is_repeated(world: Grouped) -> None:
@@ -248,17 +248,17 @@ def test_a_deletion_is_never_given_up_and_a_deleted_fleet_waits_for_it(world: Gr
     (group,) = world.cluster.groups
     assert group.handle is not None
     offer = next(each for each in world.cloud.offers() if each.region == NORTH)
-    theirs = list(world.cloud.create(inside(request_for(offer, "stranger"), group.handle)))
+    strangers = list(world.cloud.create(inside(request_for(offer, "stranger"), group.handle)))
     world.script.faults.append(Fault("delete_group", "MissingPermission"))
     world.save(world.cluster.with_(status=FleetStatus.terminating, due_at=world.at))
     world.until(lambda: world.machines[0].status is InstanceStatus.terminated)
     for _ in range(30):
-        world.look(seconds=30.0)
+        world.take_pass(seconds=30.0)
     assert world.cluster.status is FleetStatus.terminating
     assert "1 machines are in placement group" in world.cluster.groups[0].message
-    failed = [event for event in world.told() if event.type is EventType.failed]
+    failed = [event for event in world.events() if event.type is EventType.failed]
     assert [event.reason for event in failed] == ["MissingPermission"] and NORTH in failed[0].message
-    for handle in theirs:
+    for handle in strangers:
         world.cloud.lose(handle.id)
     world.until(lambda: world.cluster.status is FleetStatus.terminated, seconds=30.0)
     assert world.groups == [] and world.cluster.groups == ()
@@ -267,15 +267,15 @@ def test_a_deletion_is_never_given_up_and_a_deleted_fleet_waits_for_it(world: Gr
 def test_a_backend_that_is_taken_out_keeps_its_groups_until_it_is_back(world: Grouped) -> None:
     wanting(world, 1)
     world.until(lambda: world.idle() == 1)
-    kept = world.plane.backends
+    backends = world.plane.backends
     world.end(0)
     world.until(lambda: world.machines[0].status is InstanceStatus.terminated)
     world.plane = replace(world.plane, backends=Accounts())
     world.script.faults.append(Fault("delete_group", "Transient"))
     for _ in range(10):
-        world.look()
+        world.take_pass()
     assert len(world.groups) == 1
-    world.plane = replace(world.plane, backends=kept)
+    world.plane = replace(world.plane, backends=backends)
     world.until(lambda: not world.groups and not world.cluster.groups, seconds=30.0)
 
 
@@ -294,11 +294,11 @@ def test_a_group_that_no_fleet_has_is_deleted_when_a_later_sweep_agrees(scene: S
     left = {orphan.id, stranger.id}
     assert scene.sweep() == Swept() == scene.sweep(after=APART - 1)
     assert {body["id"] for body in scene.cloud.resources()} == left
-    assert scene.told() == [EventType.orphaned]
+    assert scene.event_types() == [EventType.orphaned]
     (found,) = scene.sweep(after=1).released
     assert found.handle == orphan
     assert {body["id"] for body in scene.cloud.resources()} == {stranger.id}
-    assert scene.told() == [EventType.orphaned, EventType.reclaimed]
+    assert scene.event_types() == [EventType.orphaned, EventType.reclaimed]
     assert scene.sweep(after=APART) == Swept()
 
 

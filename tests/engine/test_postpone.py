@@ -56,7 +56,7 @@ def test_of_a_large_unit_as_much_is_put_off_as_one_commit_holds_with_the_event(p
     runs = [place.run(f"run-{number}") for number in range(MAX_CHANGES + 10)]
     fail(place, f"queue/{b.PROJECT}")
     moved = [job for job in runs if dues(place, job)[1] == 10 * SECOND]
-    assert (len(moved), len(told(place))) == (MAX_CHANGES - 1, 1)
+    assert (len(moved), len(events(place))) == (MAX_CHANGES - 1, 1)
 
 
 def test_what_is_due_is_put_off_behind_many_that_arent(place: Engine) -> None:
@@ -96,7 +96,7 @@ def test_who_changed_the_unit_meanwhile_is_right(place: Engine) -> None:
     assert dues(place, job)[0] == 0
 
 
-def told(place: Engine) -> list[Event]:
+def events(place: Engine) -> list[Event]:
     return [nouns.read(Event, r) for r in place.store.records() if r.key.pk.startswith("events/")]
 
 
@@ -107,18 +107,18 @@ def fail(place: Engine, unit: str, times: int = 1) -> None:
     )
 
 
-@pytest.mark.parametrize(("times", "tells"), [(1, 1), (2, 1), (3, 0), (4, 1), (6, 0), (8, 1), (9, 0)])
-def test_a_failure_is_told_at_each_doubling(place: Engine, times: int, tells: int) -> None:
+@pytest.mark.parametrize(("times", "events_expected"), [(1, 1), (2, 1), (3, 0), (4, 1), (6, 0), (8, 1), (9, 0)])
+def test_a_failure_is_told_at_each_doubling(place: Engine, times: int, events_expected: int) -> None:
     job = due_run(place)
     fail(place, f"run/{job.run_id}", times)
     assert dues(place, job) == (10 * SECOND, 10 * SECOND)
-    assert [event.number for event in told(place)] == [times] * tells
+    assert [event.number for event in events(place)] == [times] * events_expected
 
 
 def test_a_runs_failure_is_told_in_full(place: Engine) -> None:
     job = due_run(place)
     fail(place, f"run/{job.run_id}")
-    (event,) = told(place)
+    (event,) = events(place)
     assert (event.type, event.reason, event.number, event.at) == (EventType.stuck, "KeyError", 1, place.at)
     assert len(event.detail) == 500 and event.project_id == b.PROJECT
     assert (event.run_id, event.fleet_id) == (job.run_id, None)
@@ -129,14 +129,14 @@ def test_a_run_that_has_no_jobs_has_its_name_all_the_same(place: Engine) -> None
     run = b.run("early")
     place.save(run)
     fail(place, f"run/{run.id}")
-    assert [event.targets for event in told(place)] == [(Target(type="run", id=run.id, name="early"),)]
+    assert [event.targets for event in events(place)] == [(Target(type="run", id=run.id, name="early"),)]
 
 
 def test_an_instances_failure_is_its_fleets_too(place: Engine) -> None:
     (host,) = place.hosts(1)
     place.save(place.again(host).with_(due_at=place.at))
     fail(place, f"instance/{host.id}")
-    (event,) = told(place)
+    (event,) = events(place)
     assert (event.run_id, event.fleet_id) == (None, host.fleet_id)
     assert event.targets == (Target(type="instance", id=host.id, name=host.name),)
 
@@ -144,7 +144,7 @@ def test_an_instances_failure_is_its_fleets_too(place: Engine) -> None:
 def test_a_fleets_failure_is_its_own(place: Engine) -> None:
     fleet = place.fleet("mine")
     fail(place, f"fleet/{fleet.id}")
-    (event,) = told(place)
+    (event,) = events(place)
     assert event.fleet_id == fleet.id
     assert event.targets == (Target(type="fleet", id=fleet.id, name="mine"),)
 
@@ -152,7 +152,7 @@ def test_a_fleets_failure_is_its_own(place: Engine) -> None:
 def test_a_queues_failure_is_its_projects(place: Engine) -> None:
     job = place.run("one")
     fail(place, f"queue/{b.PROJECT}")
-    (event,) = told(place)
+    (event,) = events(place)
     assert (event.project_id, event.run_id, event.fleet_id) == (b.PROJECT, None, None)
     assert event.targets == (Target(type="project", id=b.PROJECT, name="queue"),)
     assert dues(place, job)[1] == 10 * SECOND
@@ -160,4 +160,4 @@ def test_a_queues_failure_is_its_projects(place: Engine) -> None:
 
 def test_a_unit_that_is_gone_is_told_to_nobody(place: Engine) -> None:
     fail(place, "run/nobody")
-    assert told(place) == []
+    assert events(place) == []

@@ -44,7 +44,7 @@ def limit(place: Engine, users: dict[str, Limits] | None = None, **limits: Any) 
     return quota
 
 
-def look(place: Engine, *units: str) -> None:
+def reconcile(place: Engine, *units: str) -> None:
     done = place.reconciler().run([QUEUE, *units])
     assert not done.failed, done.failed
 
@@ -57,7 +57,7 @@ def test_no_more_jobs_are_placed_than_the_quota_has_and_the_others_say_so(place:
     place.hosts(5)
     jobs = [place.run(name) for name in "abcde"]
     quota = limit(place, jobs=2)
-    look(place)
+    reconcile(place)
     assert placed(place, *jobs) == 2
     (message,) = {each.message for each in map(place.again, jobs) if each.assignment is None}
     assert message == "waiting for quota: 2 of 2 jobs of project main are running"
@@ -67,7 +67,7 @@ def test_no_more_jobs_are_placed_than_the_quota_has_and_the_others_say_so(place:
 def test_a_project_without_a_quota_reads_no_machine_more_and_writes_none(place: Engine) -> None:
     place.hosts(2)
     job = place.run("a")
-    look(place)
+    reconcile(place)
     assert placed(place, job) == 1
     assert place.store.get(keys.quota(PROJECT)) is None
 
@@ -112,7 +112,7 @@ def test_an_index_that_lags_hides_no_claim() -> None:
     jobs = [place.run(name) for name in "abcd"]
     limit(place, jobs=3)
     for job in jobs:
-        look(place, f"run/{job.run_id}")
+        reconcile(place, f"run/{job.run_id}")
     assert placed(place, *jobs) == 3
 
 
@@ -120,12 +120,12 @@ def test_nodes_get_their_whole_share_or_wait(place: Engine) -> None:
     cluster(place, 4)
     quota = limit(place, jobs=3)
     run = task(place, "train", 4)
-    look(place, f"run/{run.id}")
+    reconcile(place, f"run/{run.id}")
     assert gang_of(place, run) is None
     lead = jobs_of(place, run)[0]
     assert lead.message == "waiting for quota: it needs 4 jobs, and project main may have 3 at once"
     place.save(place.again(quota).with_(limits=Limits(jobs=4)))
-    look(place, f"run/{run.id}")
+    reconcile(place, f"run/{run.id}")
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.provisioning}
 
 
@@ -136,7 +136,7 @@ def test_users_have_limits_of_their_own(place: Engine) -> None:
     run = place.again(b.run("d"))
     place.save(run.with_(user_id="v", user_name="bob"))
     limit(place, {"u": Limits(jobs=2)})
-    look(place)
+    reconcile(place)
     assert placed(place, *jobs) == 2
     assert placed(place, bob) == 1
     (message,) = {each.message for each in map(place.again, jobs) if each.assignment is None}
@@ -181,7 +181,7 @@ def test_the_day_s_money_counts_what_has_ended_and_is_settled_with_the_next_plac
     ended(place, "now", 1.0, place.at - HOUR, place.at - LATE // 2)
     assert spent(place) == pytest.approx(3.0, abs=0.02)
     job = place.run("a")
-    look(place)
+    reconcile(place)
     assert placed(place, job) == 1
     quota = place.again(Quota(id=PROJECT, project_name=""))
     assert quota.spent == {"u": 2.0}
@@ -196,9 +196,9 @@ def test_once_the_money_is_spent_nothing_starts_until_the_next_day(place: Engine
     limit(place, money=5)
     ended(place, "dear", 5.0, place.at - 2 * HOUR, place.at - HOUR)
     job = place.run("a")
-    look(place)
-    said = "waiting for quota: the $5 a day of project main are spent; the next day begins at 00:00 UTC"
-    assert place.again(job).message == said
+    reconcile(place)
+    message = "waiting for quota: the $5 a day of project main are spent; the next day begins at 00:00 UTC"
+    assert place.again(job).message == message
     place.at += HOUR + MINUTE
     place.reconciler().run()
     assert placed(place, job) == 1

@@ -27,12 +27,14 @@ END: dict[str, Any] = {"status": JobStatus.failed, "finished_at": NOW}
 OVER: dict[str, Any] = {"status": RunStatus.done, "finished_at": NOW}
 
 
-def body(run: Run, **rest: Any) -> RunBody:
-    return RunBody(run_id=run.id, deployment_num=run.deployment_num, **{"run_spec": "{}", "job_specs": (SPEC,), **rest})
+def body(run: Run, **fields: Any) -> RunBody:
+    return RunBody(
+        run_id=run.id, deployment_num=run.deployment_num, **{"run_spec": "{}", "job_specs": (SPEC,), **fields}
+    )
 
 
-def live(name: str, **rest: Any) -> tuple[Run, RunBody, Job]:
-    run = b.run(name, **rest)
+def live(name: str, **fields: Any) -> tuple[Run, RunBody, Job]:
+    run = b.run(name, **fields)
     return run, body(run), b.job(run)
 
 
@@ -90,8 +92,8 @@ def test_a_list_of_live_runs_is_one_call_and_reads_no_spec_twice() -> None:
     store.asked.clear()
     for records in (40, 20):
         assert [row.run for row in reader.run_rows(runs)] == runs
-        ((method, asked),) = store.asked
-        assert (method, len(asked)) == ("get_many", records)
+        ((method, keys_read),) = store.asked
+        assert (method, len(keys_read)) == ("get_many", records)
         store.asked.clear()
 
 
@@ -120,11 +122,11 @@ def test_the_fleets_that_a_project_may_use_are_one_read_of_names_and_one_of_flee
     store.commit([nouns.pointer(keys.for_all("other", "all"), "other/all")])
     reader = Reader(store)
     store.asked.clear()
-    mine, others = reader.usable_fleets(b.PROJECT)
-    assert [fleet.name for fleet in mine] == ["own"]
+    own_fleets, others = reader.usable_fleets(b.PROJECT)
+    assert [fleet.name for fleet in own_fleets] == ["own"]
     assert {(export.name, fleet.name) for export, fleet in others} == {("all", "everybodys"), ("all", "lab")}
     assert [method for method, _ in store.asked] == ["query", "query", "get_many", "get_many"]
-    assert mine == reader.fleets(b.PROJECT) and others == reader.imported_fleets(b.PROJECT)
+    assert own_fleets == reader.fleets(b.PROJECT) and others == reader.imported_fleets(b.PROJECT)
 
 
 def test_of_a_node_the_last_submission_counts_and_no_other_nodes() -> None:

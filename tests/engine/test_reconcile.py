@@ -78,9 +78,9 @@ def test_hinted_job_is_placed_though_no_index_shows_it(place: Engine) -> None:
     assert place.again(job).status is JobStatus.provisioning
 
 
-def fresh(place: Engine, name: str, **rest: Any) -> Job:
+def fresh(place: Engine, name: str, **fields: Any) -> Job:
     """A job as it is just after its submission, in no index; its run is due for the first time in a minute."""
-    job = place.run(name, **rest)
+    job = place.run(name, **fields)
     of = _run(place, job.run_id)
     place.save(place.again(job).with_(due_at=None), of.with_(due_at=of.submitted_at + CHECK_RUN_EVERY))
     return place.again(job)
@@ -396,11 +396,11 @@ def test_failing_unit_is_put_off_ever_longer_and_told(place: Engine) -> None:
         pauses.append((due.at - place.at) // SECOND)
         place.at = due.at
     assert pauses == [10, 20, 40, 80]
-    told = [event for event in events(place) if event.type is EventType.stuck]
-    assert len(told) == 3  # the 1st, 2nd and 4th time
-    assert all((event.reason, event.detail) == ("ZeroDivisionError", "a bug") for event in told)
-    assert told[0].message == "processing failed and will be retried (ZeroDivisionError: a bug)"
-    assert told[0].run_id == bad.run_id
+    stuck = [event for event in events(place) if event.type is EventType.stuck]
+    assert len(stuck) == 3  # the 1st, 2nd and 4th time
+    assert all((event.reason, event.detail) == ("ZeroDivisionError", "a bug") for event in stuck)
+    assert stuck[0].message == "processing failed and will be retried (ZeroDivisionError: a bug)"
+    assert stuck[0].run_id == bad.run_id
 
 
 def test_a_unit_that_recovered_fails_for_the_first_time_again(place: Engine) -> None:
@@ -572,6 +572,6 @@ def test_machines_that_are_waited_for_are_looked_at_together() -> None:
         waits = {"started_at": None, "due_at": place.at, "deadline": place.at + HOUR, "offer": offer, "version": 0}
         place.save(b.machine(number, fleet, status=InstanceStatus.provisioning, created_at=place.at, **waits))
     place.reconciler().run()
-    looks = [effect for effect in place.effects if isinstance(effect, DescribeSeveral)]
-    assert len(looks) == len(place.effects) == 60 // TOGETHER
-    assert len({unit for look in looks for unit in look.units}) == 60
+    describes = [effect for effect in place.effects if isinstance(effect, DescribeSeveral)]
+    assert len(describes) == len(place.effects) == 60 // TOGETHER
+    assert len({unit for each in describes for unit in each.units}) == 60

@@ -27,7 +27,7 @@ from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, run_of
 from tests.engine.test_erase_fleets import end, end_fleet
-from tests.engine.test_erase_unused import archive, closed, later, settle, turn
+from tests.engine.test_erase_unused import archive, closed, pass_days, settle, turn
 from tests.store.test_sealed_specs import FLEET
 from tests.world.time import NOW
 
@@ -134,20 +134,20 @@ def test_the_keys_of_a_fleet_are_sealed(rig: Rig) -> None:
 
 
 def test_runs_that_ended_before_there_was_an_end_for_them_are_erased(rig: Rig) -> None:
-    kept, gone = submit(rig, task("kept"))["id"], submit(rig, task("gone"))["id"]
+    recent, gone = submit(rig, task("kept"))["id"], submit(rig, task("gone"))["id"]
     live = submit(rig, task("live"))["id"]
-    for run_id in (kept, gone):
+    for run_id in (recent, gone):
         finish(rig, run_id)
     rig.ok("P/runs/delete", {"runs_names": ["gone"]})
     rig.save(run_of(rig, gone).with_(deleted_at=None))
-    for run_id in (kept, gone):
+    for run_id in (recent, gone):
         outdated(rig, keys.run(run_id), gsi2=None)
     before = rig.record(keys.run(live))
     rig.world.clock.at += 40 * DAY
     assert turn(rig).runs == []
     renew(rig)
     done = turn(rig)
-    assert (done.runs, done.logs) == ([gone], [kept])
+    assert (done.runs, done.logs) == ([gone], [recent])
     assert rig.record(keys.run(live)) == before
 
 
@@ -158,7 +158,7 @@ def test_fleets_and_instances_that_ended_before_there_was_an_end_for_them_are_er
     for key in (keys.instance(gone.id), keys.fleet(ended.id)):
         outdated(rig, key, gsi1=None, gsi2=None)
     before = rig.record(keys.instance(live.id))
-    later(rig, 40)
+    pass_days(rig, 40)
     assert turn(rig).fleets == []
     renew(rig)
     done = turn(rig)
@@ -170,13 +170,13 @@ def test_a_project_that_was_deleted_before_there_were_closings_is_cleared(rig: R
     project = closed(rig)
     store = rig.world.plane.store
     store.commit([Delete(keys.closing(project.id))])
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).projects == []
     renew(rig)
     closing = nouns.find(store, Closing, keys.closing(project.id))
     assert closing is not None and closing.due_at is not None, "what may still run of it is ended first"
     settle(rig, project)
-    later(rig, 1)
+    pass_days(rig, 1)
     assert [turn(rig).projects for _ in range(3)] == [[], [project.id], []]
     assert [record.key.sk for record in store.query("main", f"project/{project.id}").records] == ["status"]
     assert nouns.find(store, Closing, keys.closing(rig.project.id)) is None, "a project that lives gets none"
@@ -185,11 +185,11 @@ def test_a_project_that_was_deleted_before_there_were_closings_is_cleared(rig: R
 def test_a_project_that_was_cleared_before_its_record_could_go_is_forgotten(rig: Rig) -> None:
     project = closed(rig)
     settle(rig, project)
-    later(rig, 1)
+    pass_days(rig, 1)
     for _ in range(3):
         turn(rig)
     outdated(rig, keys.closing(project.id), gsi1=None)
-    later(rig, 90)
+    pass_days(rig, 90)
     assert turn(rig).forgotten == []
     renew(rig)
     turn(rig)  # its events
@@ -202,12 +202,12 @@ def test_an_archive_without_an_entry_counts_from_now(rig: Rig) -> None:
     assert found is not None
     rig.save(found.with_(used_at=0, submitted=True))  # as all were before it was known
     outdated(rig, keys.archive(sent["id"]), gsi1=None)
-    later(rig, 100)
+    pass_days(rig, 100)
     assert turn(rig).archives == []
     renew(rig)
-    later(rig, 29.9)
+    pass_days(rig, 29.9)
     assert turn(rig).archives == []
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     assert turn(rig).archives == [sent["id"]]
 
 
@@ -215,9 +215,9 @@ def test_an_archive_without_an_entry_counts_from_now(rig: Rig) -> None:
 def test_it_goes_through_all_there_is_in_bounded_turns_and_once(rig: Rig) -> None:
     other = Rig(rig.world, rig.another_project("other"))
     runs = [clear(rig), clear(other)]
-    about = (Target(type="project", id=rig.project.id, name="main"),)
+    targets = (Target(type="project", id=rig.project.id, name="main"),)
     many = [
-        Event(id=f"e{n}", project_id=rig.project.id, at=NOW - n, type=EventType.changed, targets=about)
+        Event(id=f"e{n}", project_id=rig.project.id, at=NOW - n, type=EventType.changed, targets=targets)
         for n in range(1, BATCH * PAGES + 1)
     ]
     for start in range(0, len(many), 100):

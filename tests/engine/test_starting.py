@@ -68,11 +68,11 @@ class Plane(World):
         load = Loader(Reader(self.store), self.plane.catalog, self.plane.backends)
         executor = Executor(here, load, wake=self.woken.extend)
 
-        def look(units: Sequence[str]) -> None:
+        def reconcile(units: Sequence[str]) -> None:
             assert ids()["run_id"] in payload["workflow"], "what is logged meanwhile names the run"
             self.reconciler().run(units, kinds=())
 
-        starting = StartCalls(executor, look)
+        starting = StartCalls(executor, reconcile)
         call = StepCall(payload["step"], payload["undo"], payload.get("token", ""))
         return starting.call(payload["workflow"], call)
 
@@ -98,7 +98,7 @@ def waiting(plane: Plane | None = None) -> tuple[Plane, Run]:
     plane.woken.append(QUEUE)
     plane.until(lambda: len(plane.machines) == 3 and gang(plane, run).status is GangStatus.sealed, absent=LAST)
     for _ in range(8):
-        plane.look(absent=LAST)
+        plane.take_pass(absent=LAST)
         plane.executions.run()
     return plane, run
 
@@ -106,7 +106,7 @@ def waiting(plane: Plane | None = None) -> tuple[Plane, Run]:
 def goes_on(plane: Plane, run: Run) -> None:
     """It reports."""
     for _ in range(3):
-        plane.look()
+        plane.take_pass()
     assert gang(plane, run).status is GangStatus.released
 
 
@@ -186,10 +186,10 @@ def test_it_costs_two_more_writes_at_most_for_each_stage() -> None:
 
 def test_the_run_says_at_which_stage_its_start_is() -> None:
     plane, run = waiting()
-    said = "starting its nodes together, stage 4 of 6: wait until each node has an address"
-    assert plane.again(run).message == said
+    message = "starting its nodes together, stage 4 of 6: wait until each node has an address"
+    assert plane.again(run).message == message
     goes_on(plane, run)
-    plane.look()
+    plane.take_pass()
     assert plane.again(run).message == ""
 
 
@@ -239,7 +239,7 @@ def test_a_run_that_is_stopped_ends_its_execution_once_no_place_is_held() -> Non
     stopping = {"status": RunStatus.terminating, "reason": RunReason.stopped_by_user, "due_at": plane.at}
     plane.save(plane.again(run).with_(**stopping))
     for _ in range(3):
-        plane.look(absent=LAST)
+        plane.take_pass(absent=LAST)
     plane.drain()
     execution = plane.execution(run)
     assert execution.ended == "FAILED" and execution.data["failure"]["Error"] == CANCELLED
@@ -250,7 +250,7 @@ def test_the_gangs_own_deadline_ends_the_attempt_and_its_execution() -> None:
     plane, run = waiting()
     plane.at = (gang(plane, run).until or 0) + SECOND
     for _ in range(5):
-        plane.look(absent=LAST)
+        plane.take_pass(absent=LAST)
     plane.drain()
     assert plane.execution(run).ended == "FAILED" and plane.held() == []
     assert jobs_of(plane, run)[-1].reason is JobReason.waiting_instance_limit_exceeded
@@ -311,7 +311,7 @@ def test_a_gang_that_begins_again_has_another_execution() -> None:
     )
     plane.woken.append(QUEUE)
     for _ in range(4):
-        plane.look()
+        plane.take_pass()
     plane.drain()
     assert gang(plane, run).attempt == 1
     assert plane.execution(run, 0).ended == "FAILED", "it undid nothing of the next attempt's"
@@ -321,9 +321,9 @@ def test_a_gang_that_begins_again_has_another_execution() -> None:
 def test_nobody_knows_a_run_any_more() -> None:
     plane = Plane.in_memory()
     name = "0f0f0f0f-0000-4000-8000-000000000000-0-0-0"
-    with pytest.raises(Exception, match="no longer exists") as told:
+    with pytest.raises(Exception, match="no longer exists") as raised:
         plane.invoked({"workflow": name, "step": "barrier", "undo": False, "token": "t"})
-    assert type(told.value).__name__ == CANCELLED
+    assert type(raised.value).__name__ == CANCELLED
     assert plane.invoked({"workflow": name, "step": "reserve", "undo": True}) == {}
 
 

@@ -25,7 +25,7 @@ from tests.api.rig import Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.uploads import multipart, tar, upload
 from tests.engine.test_erase_fleets import end
-from tests.engine.test_erase_unused import FILES, archive, later, turn
+from tests.engine.test_erase_unused import FILES, archive, pass_days, turn
 from tests.world.engine import Engine
 from tests.world.time import NOW
 
@@ -51,7 +51,7 @@ def blobs(rig: Rig, folder: str = "archives/") -> list[str]:
 def rounds(rig: Rig, days: float = 1.1) -> list[str]:
     """What the next turns delete, once a new round is due."""
     dated(rig)
-    later(rig, days)
+    pass_days(rig, days)
     return [blob for _ in range(4) for blob in turn(rig).blobs]
 
 
@@ -87,13 +87,13 @@ def test_bytes_that_a_record_names_stay(rig: Rig) -> None:
 def test_the_same_content_can_be_uploaded_at_any_moment(rig: Rig) -> None:
     stray = broken_off(rig)
     dated(rig)
-    later(rig, 1.1)
+    pass_days(rig, 1.1)
     turn(rig)  # the claim
     assert blobs(rig) == [stray]
     sent = archive(rig)
     found = nouns.find(rig.world.plane.store, Archive, keys.archive(sent["id"]))
     assert found is not None and not found.erased and found.blob != stray
-    later(rig, 0.1)
+    pass_days(rig, 0.1)
     turn(rig), turn(rig)
     assert rig.world.plane.blobs.get(found.blob) is not None
     rig.ok("/api/files/get_archive_by_hash", {"hash": sent["hash"]})
@@ -103,7 +103,7 @@ def test_an_upload_that_comes_first_keeps_its_bytes(rig: Rig) -> None:
     """Its bytes replaced the stray's under the same name, and its record is there before the claim."""
     blob = broken_off(rig)
     dated(rig)
-    later(rig, 1.1)
+    pass_days(rig, 1.1)
     needed(rig)
     assert rounds(rig) == [] and blobs(rig) == [blob]
 
@@ -136,15 +136,15 @@ def test_a_round_goes_on_page_by_page_and_begins_again_a_day_later(rig: Rig) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"1")
     dated(rig)
-    later(rig, 2)
+    pass_days(rig, 2)
     one = StrayBlobs(plane.store, plane.blobs, rig.world.clock, list)
     assert one.run() == names[: stray_blobs.BATCH]
     assert StrayBlobs(plane.store, plane.blobs, rig.world.clock, list).run() == names[stray_blobs.BATCH :]
     assert one.run() == []
     at = rig.record(keys.ROUND)
-    later(rig, 0.9)
+    pass_days(rig, 0.9)
     assert one.run() == [] and rig.record(keys.ROUND) == at, "a round that is over reads one record"
-    later(rig, 0.2)
+    pass_days(rig, 0.2)
     one.run()
     assert rig.record(keys.ROUND).version == at.version + 1
 
@@ -179,9 +179,9 @@ def test_a_program_goes_once_no_machine_of_its_time_lives(rig: Rig) -> None:
     one = release(rig, b"one")
     old = bought(rig, made, 0)
     assert rounds(rig) == []
-    later(rig, 10)
+    pass_days(rig, 10)
     two = release(rig, b"two")
-    later(rig, 10)
+    pass_days(rig, 10)
     young = bought(rig, made, 1)
     for _ in range(3):
         assert rounds(rig) == []
@@ -215,7 +215,7 @@ def test_a_carrier_goes_as_a_program_does_and_the_newest_of_each_architecture_st
     old, arm = publish("x86", b"one"), publish("arm", b"one for arm")
     machine = bought(rig, create(rig, fleet()), 0)
     rounds(rig)
-    later(rig, 10)
+    pass_days(rig, 10)
     new = publish("x86", b"two")
     for _ in range(3):
         assert rounds(rig, 10) == [], "a machine of its time may start again"
@@ -242,7 +242,7 @@ def test_a_program_that_became_the_newest_once_more_counts_to_the_end(rig: Rig) 
 
 def test_programs_of_before_anybody_kept_account_go_too(rig: Rig) -> None:
     release(rig, b"old")
-    later(rig, 50)
+    pass_days(rig, 50)
     newest = release(rig, b"new")
     for _ in range(3):
         rounds(rig)
@@ -252,9 +252,9 @@ def test_programs_of_before_anybody_kept_account_go_too(rig: Rig) -> None:
 def test_a_program_may_have_been_the_newest_since_it_was_written(rig: Rig) -> None:
     """Nobody kept account of it before."""
     old = release(rig, b"old")
-    later(rig, 10)
+    pass_days(rig, 10)
     machine = bought(rig, create(rig, fleet()), 0)
-    later(rig, 50)
+    pass_days(rig, 50)
     release(rig, b"new")
     for _ in range(3):
         assert rounds(rig, 3) == []

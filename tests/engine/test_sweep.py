@@ -78,7 +78,7 @@ class Scene:
         assert len(list(cloud.create(request))) == 2
         return instance_id
 
-    def keep(self, name: str, status: str, project_id: str = PROJECT, **more: object) -> Instance:
+    def add(self, name: str, status: str, project_id: str = PROJECT, **more: object) -> Instance:
         """An instance in its own fleet, with a machine."""
         cloud = next(a.backend for a in self.accounts.accounts(project_id))
         assert isinstance(cloud, FakeCloud)
@@ -114,7 +114,7 @@ class Scene:
     def left(self, cloud: FakeCloud | None = None) -> set[str]:
         return {dict(body["tags"]).get("dstack-instance", "") for body in (cloud or self.cloud).resources()}
 
-    def told(self, project_id: str = PROJECT) -> list[EventType | None]:
+    def event_types(self, project_id: str = PROJECT) -> list[EventType | None]:
         page = self.store.query("main", f"events/{project_id}", limit=100)
         return [nouns.read(Event, record).type for record in page.records]
 
@@ -135,24 +135,24 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_what_belongs_to_nobody_is_ended_when_a_later_sweep_agrees(scene: Scene) -> None:
-    two_looks(scene)
+    sweep_twice(scene)
 
 
-def two_looks(scene: Scene) -> None:
-    scene.keep("alive", "busy")
-    scene.keep("ended", "terminated", finished_at=scene.place.at)
+def sweep_twice(scene: Scene) -> None:
+    scene.add("alive", "busy")
+    scene.add("ended", "terminated", finished_at=scene.place.at)
     scene.buy("unheard-of")
     scene.buy("neighbour", install="theirs")
     everything = {own(name) for name in ("alive", "ended", "unheard-of", "neighbour")}
     assert scene.sweep(after=MINUTE) == Swept()
     assert scene.left() == everything
-    assert scene.told() == [EventType.orphaned] * 4  # two resources each
+    assert scene.event_types() == [EventType.orphaned] * 4  # two resources each
     assert scene.sweep(after=APART - 1) == Swept()
     assert scene.left() == everything
     found = scene.sweep(after=1)
     assert {one.instance_id for one in found.released} == {own("ended"), own("unheard-of")}
     assert scene.left() == {own("alive"), own("neighbour")}
-    assert scene.told() == [EventType.orphaned] * 4 + [EventType.reclaimed] * 4
+    assert scene.event_types() == [EventType.orphaned] * 4 + [EventType.reclaimed] * 4
     assert scene.sweep(after=APART) == Swept()
     assert all(sighting.until <= scene.place.at for sighting in sightings(scene))
 
@@ -164,7 +164,7 @@ def sightings(scene: Scene) -> list[Sighting]:
 
 def test_what_turns_out_to_be_somebodys_is_left_alone(scene: Scene) -> None:
     """As when an older copy of the store was put back, and then the right one."""
-    instance = scene.keep("restored", "idle")
+    instance = scene.add("restored", "idle")
     key = keys.instance(instance.id)
     scene.store.commit([Delete(key)])
     scene.sweep()
@@ -191,7 +191,7 @@ def test_an_end_that_fails_holds_up_no_other_and_is_asked_for_again(scene: Scene
     assert len(scene.sweep(after=APART).released) == 3
     assert len(scene.sweep(after=SECOND).released) == 1
     assert scene.left() == set()
-    assert scene.told().count(EventType.reclaimed) == 4
+    assert scene.event_types().count(EventType.reclaimed) == 4
 
 
 def test_what_has_the_tag_of_no_project_is_in_the_history_of_the_installation(scene: Scene) -> None:
@@ -201,8 +201,8 @@ def test_what_has_the_tag_of_no_project_is_in_the_history_of_the_installation(sc
         scene.buy(project_id, project_id=project_id)
     scene.sweep()
     assert len(scene.sweep(after=APART).released) == 4
-    assert scene.told() == scene.told("gone") == scene.told("never-was") == []
-    assert sorted(map(str, scene.told(EVERYWHERE))) == ["orphaned"] * 4 + ["reclaimed"] * 4
+    assert scene.event_types() == scene.event_types("gone") == scene.event_types("never-was") == []
+    assert sorted(map(str, scene.event_types(EVERYWHERE))) == ["orphaned"] * 4 + ["reclaimed"] * 4
 
 
 # --- what a listing doesn't prove -------------------------------------------------------------------------------------
@@ -235,13 +235,13 @@ def test_a_listing_that_fails_or_breaks_off_proves_nothing(kind: type[BreaksOff]
     cloud = kind(place.now, script=Script(end=0))
     cloud.broken = False
     scene = Scene(cloud, place=place)
-    instance = scene.keep("lost", "idle")
+    instance = scene.add("lost", "idle")
     scene.lose(instance)
     scene.buy("unheard-of")
     cloud.broken = True
     for _ in range(3):
         assert scene.sweep(after=APART) == Swept()
-    assert scene.told() == []
+    assert scene.event_types() == []
     cloud.broken = False
     scene.sweep(after=APART)
     cloud.broken = True
@@ -256,11 +256,11 @@ def test_a_listing_that_fails_or_breaks_off_proves_nothing(kind: type[BreaksOff]
 
 @pytest.mark.parametrize("status", ["provisioning", "idle", "busy"])
 def test_an_instance_whose_machine_is_gone_is_settled_when_a_later_sweep_agrees(scene: Scene, status: str) -> None:
-    instance = scene.keep("lost", status)
-    scene.keep("alive", status)
+    instance = scene.add("lost", status)
+    scene.add("alive", status)
     scene.lose(instance)
     assert scene.sweep() == Swept()
-    assert scene.told() == [EventType.missing]
+    assert scene.event_types() == [EventType.missing]
     assert scene.sweep(after=APART - 1) == Swept()
     assert scene.place.again(instance).status == status
     assert scene.sweep(after=1).lost == [instance.id]
@@ -281,15 +281,15 @@ def test_a_machine_that_is_listed_again_was_never_gone() -> None:
     place = Engine.in_memory(backends=accounts(FACTS))
     cloud = Flickers(place.now)
     scene = Scene(cloud, place=place)
-    instance = scene.keep("flickering", "idle")
+    instance = scene.add("flickering", "idle")
     for cloud.shows in (False, True, False, True):
         assert scene.sweep(after=APART) == Swept()
-    assert scene.told() == [EventType.missing] * 2
+    assert scene.event_types() == [EventType.missing] * 2
     assert scene.place.again(instance).status is InstanceStatus.idle
 
 
 def test_an_instance_whose_agent_reports_has_its_machine(scene: Scene) -> None:
-    instance = scene.keep("untagged", "idle")
+    instance = scene.add("untagged", "idle")
     scene.lose(instance)
     promise = Presence(
         instance_id=instance.id, project_id=PROJECT, last_seen=scene.place.at, seen_until=scene.place.at + APART
@@ -297,29 +297,29 @@ def test_an_instance_whose_agent_reports_has_its_machine(scene: Scene) -> None:
     scene.store.commit([nouns.put(promise)])
     scene.sweep()
     assert scene.sweep(after=APART) == Swept()
-    assert scene.told() == []
+    assert scene.event_types() == []
     scene.sweep(after=1)  # its promise has passed
     assert scene.sweep(after=APART).lost == [instance.id]
 
 
 def test_an_instance_is_looked_for_at_its_own_backend_only(scene: Scene) -> None:
     offer = scene.cloud.offers()[0].with_(backend="nimbus")
-    elsewhere = scene.keep("elsewhere", "idle", offer=offer)
+    elsewhere = scene.add("elsewhere", "idle", offer=offer)
     scene.lose(elsewhere)
     assert scene.sweep() == scene.sweep(after=APART) == Swept()
-    assert scene.told() == []
+    assert scene.event_types() == []
 
 
 def test_what_an_index_doesnt_know_yet_is_read_as_it_is() -> None:
     scene = Scene(place=Engine.in_memory(backends=accounts(FACTS), lag=10 * MINUTE))
-    instance = scene.keep("ended", "idle")
+    instance = scene.add("ended", "idle")
     scene.place.at += 10 * MINUTE
     scene.place.store.query("gsi1", keys.instances_of(instance.fleet_id))
     scene.lose(instance)
     ended = scene.place.again(instance).with_(status=InstanceStatus.terminated, finished_at=scene.place.at)
     scene.store.commit([nouns.put(ended)])
     assert scene.sweep() == scene.sweep(after=APART) == Swept()
-    assert scene.told() == []
+    assert scene.event_types() == []
 
 
 # --- several accounts, several sweeps ---------------------------------------------------------------------------------
@@ -329,31 +329,34 @@ OTHER = derive("test", "project", 2)
 
 def of_two(script: Script | None = None) -> tuple[Scene, FakeCloud]:
     place = Engine.in_memory(backends=accounts(FACTS))
-    ours, theirs = FakeCloud(place.now, script=script or Script(end=0)), FakeCloud(place.now, script=Script(end=0))
-    scene = Scene(ours, place=place)
-    scene.accounts = Accounts([Account.of(ours, PROJECT), Account.of(theirs, OTHER)])
-    return scene, theirs
+    own_cloud, other_cloud = (
+        FakeCloud(place.now, script=script or Script(end=0)),
+        FakeCloud(place.now, script=Script(end=0)),
+    )
+    scene = Scene(own_cloud, place=place)
+    scene.accounts = Accounts([Account.of(own_cloud, PROJECT), Account.of(other_cloud, OTHER)])
+    return scene, other_cloud
 
 
 def test_every_account_is_swept_and_each_instance_is_looked_for_in_its_own() -> None:
-    scene, theirs = of_two()
-    mine, other = scene.keep("mine", "idle"), scene.keep("other", "idle", OTHER)
+    scene, other_cloud = of_two()
+    own_instance, other = scene.add("mine", "idle"), scene.add("other", "idle", OTHER)
     scene.buy("stray-here")
-    scene.buy("stray-there", theirs, project_id=OTHER)
+    scene.buy("stray-there", other_cloud, project_id=OTHER)
     scene.sweep()
-    assert (scene.told(), scene.told(OTHER)) == ([EventType.orphaned] * 2, [EventType.orphaned] * 2)
+    assert (scene.event_types(), scene.event_types(OTHER)) == ([EventType.orphaned] * 2, [EventType.orphaned] * 2)
     done = scene.sweep(after=APART)
     assert ({one.instance_id for one in done.released}, done.lost) == ({own("stray-here"), own("stray-there")}, [])
-    assert (scene.left(), scene.left(theirs)) == ({mine.id}, {other.id})
+    assert (scene.left(), scene.left(other_cloud)) == ({own_instance.id}, {other.id})
 
 
 def test_an_account_that_fails_holds_up_no_other() -> None:
-    scene, theirs = of_two(Script(end=0, faults=[Fault("list", "Transient", times=2)]))
+    scene, other_cloud = of_two(Script(end=0, faults=[Fault("list", "Transient", times=2)]))
     scene.buy("stray-here")
-    scene.buy("stray-there", theirs, project_id=OTHER)
+    scene.buy("stray-there", other_cloud, project_id=OTHER)
     scene.sweep()
     assert len(scene.sweep(after=APART).released) == 2
-    assert (scene.left(), scene.left(theirs)) == ({own("stray-here")}, set())
+    assert (scene.left(), scene.left(other_cloud)) == ({own("stray-here")}, set())
 
 
 def test_of_two_sweeps_at_once_one_tells_and_both_agree_later(caplog: pytest.LogCaptureFixture) -> None:
@@ -375,9 +378,9 @@ def test_of_two_sweeps_at_once_one_tells_and_both_agree_later(caplog: pytest.Log
     caplog.set_level("WARNING")
     store.other = scene.sweep
     scene.sweep()
-    assert scene.told() == [EventType.orphaned] * 2
+    assert scene.event_types() == [EventType.orphaned] * 2
     store.other = scene.sweep
     scene.sweep(after=APART)
-    assert scene.told() == [EventType.orphaned] * 2 + [EventType.reclaimed] * 2
+    assert scene.event_types() == [EventType.orphaned] * 2 + [EventType.reclaimed] * 2
     assert scene.left() == set()
     assert not [record for record in caplog.records if record.exc_info]

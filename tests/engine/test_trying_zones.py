@@ -29,10 +29,10 @@ class Zonal(FakeCloud):
 
     def __init__(self) -> None:
         super().__init__(Clock().now)
-        self.asked: list[str] = []
+        self.zones_tried: list[str] = []
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        self.asked.append(request.trying)
+        self.zones_tried.append(request.trying)
         if not request.trying:
             yield Handle(kind=TRYING, id="sim-east-b", data={"zone": "sim-east-b"})
             self.seen = nouns.find(self.store, Instance, keys.instance(request.instance_id))
@@ -54,6 +54,6 @@ def test_the_zone_is_recorded_before_it_is_tried_and_is_the_next_calls_first() -
     assert isinstance(buying.create(effect), NotBought)
     assert cloud.seen is not None and (cloud.seen.trying, cloud.seen.handles) == ("sim-east-b", ())
     assert isinstance(buying.create(effect), Bought)
-    assert cloud.asked == ["", "sim-east-b"]
+    assert cloud.zones_tried == ["", "sim-east-b"]
     bought = nouns.find(store, Instance, keys.instance(instance.id))
     assert bought is not None and {handle.kind for handle in bought.handles} == {"disk", "vm"}

@@ -269,8 +269,8 @@ def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None
 def test_a_disk_of_this_server_isnt_registered(stage: Stage, install: str, project: str, why: str) -> None:
     tags = {"dstack-install": install, "dstack-project": project, "dstack-volume": "v", "dstack-epoch": "0"}
     tags |= {OFFERED: "main"}
-    asked = VolumeRequest("token", "theirs", tuple(tags.items()), REGION, "", 1)
-    handle = stage.cloud.create_volume(asked)
+    request = VolumeRequest("token", "theirs", tuple(tags.items()), REGION, "", 1)
+    handle = stage.cloud.create_volume(request)
     stage.place.at += 5 * SECOND
     volume = stage.create("ours", volume_id=handle.id, size=None)
     stage.settle()
@@ -333,8 +333,8 @@ def test_of_two_registrations_at_once_one_succeeds(stage: Stage) -> None:
     both = [stage.create(name, volume_id="vol-shared", size=None) for name in ("first", "second")]
     until = stage.place.at + MINUTE
     stage.place.save(*(each.with_(act_until=until) for each in both))
-    asked = [RegisterVolume(each.unit, each.backend, until, each.project_id) for each in both]
-    first, second, again = (effects.register(effect) for effect in (*asked, asked[0]))
+    effects_of_both = [RegisterVolume(each.unit, each.backend, until, each.project_id) for each in both]
+    first, second, again = (effects.register(effect) for effect in (*effects_of_both, effects_of_both[0]))
     assert isinstance(first, DiskSeen) and isinstance(again, DiskSeen)
     assert isinstance(second, VolumeNotCreated)
     assert (second.error, second.message) == ("Unfit", "Volume vol-shared is the volume first already.")

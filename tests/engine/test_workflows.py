@@ -33,12 +33,12 @@ class Meadow:
     """Where tents are pitched. It takes a while until a sheet is dry."""
 
     def __init__(self, wet: int = 3) -> None:
-        self.things: dict[str, str] = {}
+        self.places: dict[str, str] = {}
         self.wet = wet
         self.performer = self
 
     def left(self) -> object:
-        return dict(self.things)
+        return dict(self.places)
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
         if step == "dry":
@@ -49,20 +49,20 @@ class Meadow:
         if step == "sheet" and workflow.state.get("poles") != "3":
             raise Unfit("a sheet needs poles")
         if step != "place":
-            self.things[step] = workflow.id
+            self.places[step] = workflow.id
         return {"poles": "3"} if step == "poles" else None
 
     def undo(self, step: str, workflow: Workflow) -> None:
-        if step == "poles" and "sheet" in self.things:
+        if step == "poles" and "sheet" in self.places:
             raise Transient("the sheet must go first")
-        self.things.pop(step, None)
+        self.places.pop(step, None)
 
 
 def test_its_steps_are_done_in_order() -> None:
     meadow = Meadow()
     course = check(TENT, meadow, None)
     assert course.performer.made == [("place", False), ("poles", False), ("sheet", False), ("dry", False)]
-    assert meadow.things == {"poles": "w", "sheet": "w"}
+    assert meadow.places == {"poles": "w", "sheet": "w"}
     assert course.workflow.state == {"poles": "3"}
 
 

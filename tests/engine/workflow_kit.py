@@ -135,13 +135,13 @@ class Course:
         bench: Bench,
         fault: Fault | None,
         driver: Driver = Driver.passes,
-        **about: Any,
+        **fields: Any,
     ) -> None:
         self.engine, self.definition, self.driver = Engine.in_memory(), definition, driver
         machines = {definition.name: asl.render(definition)}
         self.executions = StepFunctions(machines, self.engine.clock.now, self.invoked)
         at = self.engine.at
-        made = {"id": "w", "project_id": "p", "name": "one", "subject": "instance/i", "backend": "ssh", **about}
+        made = {"id": "w", "project_id": "p", "name": "one", "subject": "instance/i", "backend": "ssh", **fields}
         draft = Draft(at)
         begin(draft, Workflow(definition=definition.name, began_at=at, step_at=at, last_processed_at=at, **made))
         self.id = made["id"]
@@ -199,7 +199,7 @@ class Course:
         engine, quiet_since = self.engine, self.engine.at
         while not self.workflow.ended:
             before = self.workflow.version
-            self.look()
+            self.take_pass()
             self.executions.run()
             if self.workflow.version != before:
                 quiet_since = engine.at
@@ -215,7 +215,7 @@ class Course:
             self.engine.at = max(self.engine.at, due)
             self.executions.run()
 
-    def look(self) -> None:
+    def take_pass(self) -> None:
         """A pass of the engine, and the effects that it intends."""
         self.engine.reconciler(load=self.load).run([self.workflow.unit])
         effects, self.engine.effects[:] = list(self.engine.effects), []
@@ -230,11 +230,11 @@ class Course:
 
 
 def check(
-    definition: Definition, bench: Bench, fault: Fault | None, driver: Driver = Driver.passes, **about: Any
+    definition: Definition, bench: Bench, fault: Fault | None, driver: Driver = Driver.passes, **fields: Any
 ) -> Course:
     """Play it with this fault: it ends as the fault demands; undone, the world is as it was."""
     before = bench.left()
-    course = Course(definition, bench, fault, driver, **about)
+    course = Course(definition, bench, fault, driver, **fields)
     wanted = WorkflowStatus.done if fault is None else KINDS_OF_FAULT[fault.kind]
     if fault is not None and fault.undo:  # it is undone because its last step is refused after it acted
         wanted = WorkflowStatus.undone

@@ -24,7 +24,7 @@ from tests.harness.pebble import HMAC_KEY, KID, Pebble, made_certificate, pebble
 from tests.serving.nginx_door import free_port
 
 HOST = "chat.example.test"
-NOBODY = Acme("https://nobody.test/directory")
+UNREACHABLE = Acme("https://nobody.test/directory")
 
 
 class Host:
@@ -32,12 +32,12 @@ class Host:
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
-        self.asked: list[str] = []
+        self.hosts_asked: list[str] = []
         host = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                host.asked.append(self.headers["Host"].partition(":")[0])
+                host.hosts_asked.append(self.headers["Host"].partition(":")[0])
                 found = host.answers.get(self.path.rpartition("/")[2], "").encode()
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Length", str(len(found)))
@@ -107,7 +107,7 @@ def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme
     assert acme.check(account, placed.url) == OrderState("pending")
     acme.answer(account, placed.url)
     assert decided(acme, account, placed.url) == OrderState("ready")
-    assert HOST in host.asked
+    assert HOST in host.hosts_asked
     signed = collected(acme, account, placed.url, HOST, key)
     own, *others = x509.load_pem_x509_certificates(signed.chain.encode())
     names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -119,14 +119,14 @@ def test_each_step_may_be_repeated(host: Host, acme: Acme, account: AuthorityAcc
     key = acme.new_key()
     placed = acme.order(account, "twice.example.test", key)
     host.answers[placed.token] = placed.answer
-    before = host.asked.count("twice.example.test")
+    before = host.hosts_asked.count("twice.example.test")
     acme.answer(account, placed.url)
     acme.answer(account, placed.url)
     decided(acme, account, placed.url)
-    asked = host.asked.count("twice.example.test") - before
+    polls = host.hosts_asked.count("twice.example.test") - before
     acme.answer(account, placed.url)
     assert decided(acme, account, placed.url) == OrderState("ready")
-    assert host.asked.count("twice.example.test") - before == asked  # the authority looked no more
+    assert host.hosts_asked.count("twice.example.test") - before == polls  # the authority looked no more
     first = collected(acme, account, placed.url, "twice.example.test", key)
     assert collected(acme, account, placed.url, "twice.example.test", key) == first
 
@@ -175,12 +175,12 @@ def test_an_authority_that_nobody_vouches_for_is_not_spoken_to(authority: Pebble
     stranger, _ = made_certificate("127.0.0.1")
     for trusted in ("", stranger):
         with pytest.raises(Transient, match="certificate verify failed"):
-            Acme(authority.directory, trusted).register(NOBODY.new_key())
+            Acme(authority.directory, trusted).register(UNREACHABLE.new_key())
 
 
 def test_an_authority_that_is_away_is_tried_again() -> None:
     with pytest.raises(Transient, match="doesn't answer as it should"):
-        Acme(f"https://127.0.0.1:{free_port()}/dir").register(NOBODY.new_key())
+        Acme(f"https://127.0.0.1:{free_port()}/dir").register(UNREACHABLE.new_key())
 
 
 def test_one_that_takes_no_number_is_tried_again_too(host: Host, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_one_that_takes_no_number_is_tried_again_too(host: Host, tmp_path: Path)
         pebble(tmp_path, host.port, reject=100) as stubborn,
         pytest.raises(Transient, match="refuses: JWS has an invalid anti-replay nonce"),
     ):
-        Acme(stubborn.directory, stubborn.ca).register(NOBODY.new_key())
+        Acme(stubborn.directory, stubborn.ca).register(UNREACHABLE.new_key())
 
 
 def test_one_that_knows_its_customers_wants_the_key_it_gave(host: Host, tmp_path: Path) -> None:

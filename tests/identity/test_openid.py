@@ -42,10 +42,10 @@ class Known(OpenId):
             f"{ISSUER}/keys": KeySet([KEY]).as_dict(private=False),
             **pages,
         }
-        self.asked: list[str] = []
+        self.fetched: list[str] = []
 
     def _fetched(self, address: str) -> Any:
-        self.asked.append(address)
+        self.fetched.append(address)
         return self.pages[address]
 
     def believes(self, claims: dict[str, Any], *, key: Any = KEY) -> Any:
@@ -108,7 +108,7 @@ def test_a_new_key_is_fetched_when_it_is_used() -> None:
     provider.pages[f"{ISSUER}/keys"] = KeySet([KEY, OTHER]).as_dict(private=False)
     assert provider.believes(CLAIMS, key=OTHER)
     provider.believes(CLAIMS, key=OTHER)
-    assert provider.asked.count(f"{ISSUER}/keys") == 2
+    assert provider.fetched.count(f"{ISSUER}/keys") == 2
 
 
 def test_what_is_published_is_kept_for_an_hour() -> None:
@@ -116,7 +116,7 @@ def test_what_is_published_is_kept_for_an_hour() -> None:
     for passed, fetched in ((0, 1), (CACHE_SECONDS, 1), (CACHE_SECONDS + 1, 2)):
         provider.at = NOW + passed
         provider.address("http://localhost/x", "state", "n", "v" * 43)
-        assert len(provider.asked) == fetched
+        assert len(provider.fetched) == fetched
 
 
 def test_the_address_has_the_challenge_and_not_the_verifier() -> None:
@@ -146,16 +146,16 @@ def test_a_provider_that_is_away_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"aud": "somebody-else"}, "its `aud` is `somebody-else`"),
         ({"iss": "https://evil.example"}, "its `iss` is `https://evil.example`"),
         ({"exp": None}, "its `exp` is missing; it sent `aud`, `iat`, `iss`, `nonce`, `sub`"),
     ],
 )
-def test_what_it_sent_in_place_of_what_was_expected_is_said(wrong: dict[str, Any], said: str) -> None:
+def test_what_it_sent_in_place_of_what_was_expected_is_said(wrong: dict[str, Any], message: str) -> None:
     claims = {name: value for name, value in {**CLAIMS, **wrong}.items() if value is not None}
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Refused, match=message):
         Known().believes(claims)
 
 
@@ -167,7 +167,7 @@ def answer(status: int, kind: str, body: bytes) -> requests.Response:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "message"),
     [
         (answer(401, "application/json", b'{"error": "invalid_client"}'), "answered 401 invalid_client to"),
         (
@@ -181,6 +181,6 @@ def answer(status: int, kind: str, body: bytes) -> requests.Response:
         ),
     ],
 )
-def test_an_errors_code_and_words_are_both_said(sent: requests.Response, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_an_errors_code_and_words_are_both_said(sent: requests.Response, message: str) -> None:
+    with pytest.raises(Refused, match=message):
         Known()._json(sent)

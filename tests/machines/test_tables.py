@@ -92,8 +92,8 @@ def test_planning_counts_in_the_durations_that_stand_beside_the_table(machine: S
     tree = parsed(MODULES / "machines" / f"{machine.noun}.py")
     named = {ast.unparse(node.target) for node in tree.body if isinstance(node, ast.AnnAssign)}
     imports, annotated = of_planning()
-    ours = [node for node in imports if node.module == f"chalicelib.machines.{machine.noun}"]
-    assert named <= {name.name for node in ours for name in node.names}
+    own_imports = [node for node in imports if node.module == f"chalicelib.machines.{machine.noun}"]
+    assert named <= {name.name for node in own_imports for name in node.names}
     assert not named & annotated
 
 

@@ -23,13 +23,13 @@ BANNER = "for a list of built-in commands.\n\n"  # of some builds of busybox
 
 @dataclass(frozen=True)
 class Ended:
-    said: str
+    output: str
     status: int
     step: str  # in which of its commands, as its end is reported
 
     @property
     def lines(self) -> list[str]:
-        return self.said.splitlines()
+        return self.output.splitlines()
 
 
 def placed(shell: str, folder: Path) -> str:
@@ -68,9 +68,9 @@ def execute(task: dict[str, Any], folder: Path, typed: bytes = b"", **env: str) 
         finally:
             os._exit(126)
     os.write(terminal, typed)
-    said = _read(pid, terminal).decode().replace("\r\n", "\n")
+    output = _read(pid, terminal).decode().replace("\r\n", "\n")
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return Ended(said.rpartition(BANNER)[2], status, steps.name(task, steps.read(str(place))))
+    return Ended(output.rpartition(BANNER)[2], status, steps.name(task, steps.read(str(place))))
 
 
 def _read(pid: int, terminal: int) -> bytes:

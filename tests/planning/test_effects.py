@@ -305,7 +305,7 @@ SPEC: dict[str, Case] = {
 }
 
 
-def _whole(path: str) -> str:
+def _short_form(path: str) -> str:
     """Where a case's value is set: cases of parts (`cpu.count.min`) write the short form of the whole (`cpu`)."""
     if ".resources." in path:
         head, _, tail = path.partition(".resources.")
@@ -346,20 +346,20 @@ def _count(spec: FleetSpec, to_create: int) -> int:
     return sum(type(noun).__name__ == "Instance" for step in plan.steps for noun in step.saves)
 
 
-def _asks(field: str) -> Callable[[FleetSpec], Any]:
+def _query_field(field: str) -> Callable[[FleetSpec], Any]:
     return lambda spec: getattr(fleet_query(merged_fleet(spec)), field)
 
 
 FleetCase = tuple[Any, Callable[[FleetSpec], Any], Any]
 FLEET_PARAMS: dict[str, FleetCase] = {
-    "backends": (["aws"], _asks("backends"), {"aws"}),
-    "regions": (["EU"], _asks("regions"), {"eu"}),
-    "availability_zones": (["EU-a"], _asks("zones"), {"eu-a"}),
-    "instance_types": (["M1"], _asks("instance_types"), {"m1"}),
-    "spot_policy": ("spot", _asks("spot"), True),
-    "max_price": (2.5, _asks("max_price"), 2.5),
+    "backends": (["aws"], _query_field("backends"), {"aws"}),
+    "regions": (["EU"], _query_field("regions"), {"eu"}),
+    "availability_zones": (["EU-a"], _query_field("zones"), {"eu-a"}),
+    "instance_types": (["M1"], _query_field("instance_types"), {"m1"}),
+    "spot_policy": ("spot", _query_field("spot"), True),
+    "max_price": (2.5, _query_field("max_price"), 2.5),
     "idle_duration": ("7m", lambda spec: _bought_by_fleet(spec).idle_seconds, 420),
-    "reservation": ("cr-1", _asks("reservation"), "cr-1"),
+    "reservation": ("cr-1", _query_field("reservation"), "cr-1"),
     "tags": ({"team": "a"}, lambda spec: _bought_by_fleet(spec).tags, {"team": "a"}),
 }
 FLEET_CASES: dict[str, FleetCase] = {
@@ -403,18 +403,18 @@ CASES = {**RUN_CASES, **FLEET_CASES}
 
 @pytest.mark.parametrize("path", CASES)
 def test_effect(path: str) -> None:
-    value, look, want = CASES[path]
+    value, getter, want = CASES[path]
     if not path.startswith("fleet."):
-        assert look(seen(_whole(path), value)) == want
+        assert getter(seen(_short_form(path), value)) == want
         return
     where = path.removeprefix("fleet.")
     raw: dict[str, Any] = {"configuration": {"type": "fleet", "nodes": "0..9"}, "profile": {}}
-    *parents, last = ("configuration.nodes" if ".nodes." in where else _whole("x." + where)[2:]).split(".")
+    *parents, last = ("configuration.nodes" if ".nodes." in where else _short_form("x." + where)[2:]).split(".")
     place = raw
     for step in parents:
         place = place.setdefault(step, {})
     place[last] = value
-    assert look(FleetSpec.model_validate(raw)) == want
+    assert getter(FleetSpec.model_validate(raw)) == want
 
 
 @pytest.mark.parametrize("field", ["retry", "max_duration", "fleets", "schedule", "startup_order"])
@@ -427,8 +427,10 @@ def test_a_fleet_leaves_to_runs_what_is_theirs(field: str) -> None:
         "schedule": {"cron": "0 9 * * *"},
         "startup_order": "any",
     }
-    plain, told = b.fleet_spec(nodes="0..2"), b.fleet_spec(nodes="0..2", profile={field: value[field]})
-    assert merged_fleet(told).with_(retry=None) == merged_fleet(plain)  # a fleet that is short always tries again
+    plain, with_profile = b.fleet_spec(nodes="0..2"), b.fleet_spec(nodes="0..2", profile={field: value[field]})
+    assert merged_fleet(with_profile).with_(retry=None) == merged_fleet(
+        plain
+    )  # a fleet that is short always tries again
 
 
 def test_no_case_is_left_over() -> None:

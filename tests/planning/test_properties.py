@@ -179,12 +179,12 @@ def test_events_tell_the_whole_story_in_order() -> None:
     run = world.submit()
     world.settle()
     job = next(job for job in world.jobs.values() if job.run_id == run.id)
-    told = [
+    messages = [
         event.message.split(":")[0]
         for event in sorted(world.events, key=lambda e: e.at)
         if event.targets[0].id == job.id
     ]
-    assert told == [
+    assert messages == [
         "submitted → provisioning",
         "provisioning → pulling",
         "pulling → running",

@@ -33,14 +33,14 @@ def test_a_certificate_is_asked_for_as_it_is_committed() -> None:
         ("finalizing", CollectCertificate),
     ):
         one = certificate(status, heard=True, act_until=b.NOW + 1)
-        asked = effect(one.unit, AUTHORITY, b.NOW + 1)
-        assert broken_by(Step((one,), effects=(asked,))) == []
-        says = [f"{one.unit} is to {effect.__name__} without committing it"]
+        call = effect(one.unit, AUTHORITY, b.NOW + 1)
+        assert broken_by(Step((one,), effects=(call,))) == []
+        expected = [f"{one.unit} is to {effect.__name__} without committing it"]
         for other in CertificateStatus:
             if other.value not in (status, "dropped", "issued"):
-                assert broken_by(Step((certificate(other.value, act_until=b.NOW + 1),), effects=(asked,))) == says
-        assert broken_by(Step((), effects=(asked,))) == says
-        assert broken_by(Step((one.with_(act_until=b.NOW),), effects=(asked,))) == says
+                assert broken_by(Step((certificate(other.value, act_until=b.NOW + 1),), effects=(call,))) == expected
+        assert broken_by(Step((), effects=(call,))) == expected
+        assert broken_by(Step((one.with_(act_until=b.NOW),), effects=(call,))) == expected
 
 
 def test_an_authority_looks_only_where_its_challenge_is_answered() -> None:
@@ -53,7 +53,7 @@ def test_an_authority_looks_only_where_its_challenge_is_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "rule"),
     [
         (certificate("dropped", order=ORDER, due_at=None), "is dropped with its key"),
         (certificate("dropped", pair=PAIR, due_at=None), "is dropped with its key"),
@@ -63,8 +63,8 @@ def test_an_authority_looks_only_where_its_challenge_is_answered() -> None:
         (certificate("issued", pair=PAIR), ""),
     ],
 )
-def test_a_certificate_is_there_and_looked_at_until_it_is_dropped(made: Certificate, says: str) -> None:
-    assert broken_by(Step((made,))) == ([f"the certificate of chat.example.com {says}"] if says else [])
+def test_a_certificate_is_there_and_looked_at_until_it_is_dropped(made: Certificate, rule: str) -> None:
+    assert broken_by(Step((made,))) == ([f"the certificate of chat.example.com {rule}"] if rule else [])
 
 
 def test_a_certificate_isnt_given_up_for_its_successor() -> None:

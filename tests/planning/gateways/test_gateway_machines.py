@@ -45,12 +45,12 @@ OFFERS = (
 )
 
 
-def bought(**rest: Any) -> Gateway:
-    text = rest.pop("configuration", '{"type": "gateway", "backend": "aws", "region": "eu"}')
-    return gateway(fleet="", backend="aws", region="eu", configuration=text, **rest)
+def bought(**fields: Any) -> Gateway:
+    text = fields.pop("configuration", '{"type": "gateway", "backend": "aws", "region": "eu"}')
+    return gateway(fleet="", backend="aws", region="eu", configuration=text, **fields)
 
 
-def look(
+def snapshot_of(
     of: Gateway, *machines: Instance, offers: tuple[Offer, ...] = OFFERS, now: int = b.NOW, awaited: Any = ()
 ) -> GatewaySnapshot:
     book = OfferBook(offers, now, awaited=awaited) if awaited else OfferBook(offers, now)
@@ -66,7 +66,7 @@ def decided(snapshot: GatewaySnapshot) -> tuple[Gateway, list[Instance], Plan]:
 
 
 def test_the_cheapest_small_machine_of_its_region_is_bought_with_its_seat() -> None:
-    of, (machine,), plan = decided(look(bought(name="door")))
+    of, (machine,), plan = decided(snapshot_of(bought(name="door")))
     assert (machine.offer.instance.name, machine.name, machine.fleet_id) == ("small", "door-0", of.id)
     assert machine.of_gateway and machine.place().gsi2 is None
     assert machine.idle_seconds is None and machine.deadline == b.NOW + 10 * MINUTE
@@ -83,80 +83,80 @@ def test_a_named_type_is_bought_whatever_it_is() -> None:
         text = (
             f'{{"type": "gateway", "backend": "aws", "region": "eu", "instance_type": "{name}", "tags": {{"a": "b"}}}}'
         )
-        _, (machine,), _ = decided(look(bought(configuration=text)))
+        _, (machine,), _ = decided(snapshot_of(bought(configuration=text)))
         assert (machine.offer.backend, machine.offer.instance.name, machine.tags) == ("aws", name, {"a": "b"})
 
 
 def test_each_replica_has_its_machine_and_is_bought_once() -> None:
-    of, machines, _ = decided(look(bought(name="door", wanted=2)))
+    of, machines, _ = decided(snapshot_of(bought(name="door", wanted=2)))
     assert [each.name for each in machines] == ["door-0", "door-1"] and len({each.id for each in machines}) == 2
-    again, more, plan = decided(look(of, *machines, now=b.NOW + SECOND))
+    again, more, plan = decided(snapshot_of(of, *machines, now=b.NOW + SECOND))
     assert not more and not any(step.effects for step in plan.steps) and again.replicas == of.replicas
 
 
 @pytest.mark.parametrize(
-    ("type_", "words", "fix"),
+    ("type_", "message", "fix"),
     [
         (None, "no machine with 2 CPUs", "name another `region`, or an `instance_type`"),
         ("m9", "no machine of the type m9", "name another `instance_type` or `region`"),
     ],
 )
-def test_where_nothing_fits_it_says_what_to_change(type_: str | None, words: str, fix: str) -> None:
+def test_where_nothing_fits_it_says_what_to_change(type_: str | None, message: str, fix: str) -> None:
     text = f'{{"instance_type": "{type_}"}}' if type_ else "{}"
-    of, machines, _ = decided(look(bought(configuration=text), offers=OFFERS[2:4]))
-    assert not machines and words in of.message and of.message.endswith(fix)
+    of, machines, _ = decided(snapshot_of(bought(configuration=text), offers=OFFERS[2:4]))
+    assert not machines and message in of.message and of.message.endswith(fix)
     assert of.due_at == b.NOW + gateway_machines.RECHECK_OFFERS
 
 
 def test_a_backend_without_any_offers_is_no_matter_of_the_region() -> None:
     """As one whose SDK isn't installed, or whose key is refused."""
-    of, machines, _ = decided(look(bought(), offers=(b.offer("others", 0.01, backend="gcp"),)))
+    of, machines, _ = decided(snapshot_of(bought(), offers=(b.offer("others", 0.01, backend="gcp"),)))
     assert not machines and of.message == "no offers of the backend aws are known: see `dstack backend list`"
 
 
 def test_a_backends_first_offers_are_waited_for() -> None:
-    of, machines, _ = decided(look(bought(), offers=(), awaited=("aws",)))
+    of, machines, _ = decided(snapshot_of(bought(), offers=(), awaited=("aws",)))
     assert not machines and of.message == "waiting for the first offers of `aws`"
     assert of.due_at == b.NOW + gateway_machines.CHECK_OFFERS_EVERY
 
 
-def refused(machine: Instance, message: str = "no room", **rest: Any) -> Instance:
+def refused(machine: Instance, message: str = "no room", **fields: Any) -> Instance:
     ended = {"status": InstanceStatus.terminated, "reason": InstanceReason.no_offers, "message": message}
-    return machine.with_(**{**ended, **rest})
+    return machine.with_(**{**ended, **fields})
 
 
 def test_after_a_few_refusals_there_is_a_pause_and_then_all_are_tried_again() -> None:
     offers = tuple(b.offer(f"m{num}", 0.1 * num, has=b.resources(cpus=2)) for num in range(1, 6))
-    of, (machine,), _ = decided(look(bought(), offers=offers))
+    of, (machine,), _ = decided(snapshot_of(bought(), offers=offers))
     tried = [machine.offer.instance.name]
     for _ in range(MOST_TRIED - 1):
-        of, (machine,), _ = decided(look(of, refused(machine), offers=offers))
+        of, (machine,), _ = decided(snapshot_of(of, refused(machine), offers=offers))
         tried.append(machine.offer.instance.name)
     assert tried == ["m1", "m2", "m3"]
-    of, machines, _ = decided(look(of, refused(machine, "no room at all"), offers=offers))
+    of, machines, _ = decided(snapshot_of(of, refused(machine, "no room at all"), offers=offers))
     assert not machines and of.message == "no room at all"
     assert (of.orders.paused_until, of.orders.pauses) == (b.NOW + MINUTE, 1) and of.due_at == b.NOW + MINUTE
-    still, machines, _ = decided(look(of, offers=offers, now=b.NOW + SECOND))
+    still, machines, _ = decided(snapshot_of(of, offers=offers, now=b.NOW + SECOND))
     assert not machines and still.message == "no room at all"
-    of, (machine,), _ = decided(look(of, offers=offers, now=b.NOW + MINUTE))
+    of, (machine,), _ = decided(snapshot_of(of, offers=offers, now=b.NOW + MINUTE))
     assert machine.offer.instance.name == "m1" and of.message == ""
 
 
 def test_one_that_came_up_ends_the_pauses_and_is_replaced_when_it_is_gone() -> None:
-    of, (machine,), _ = decided(look(bought(orders=Orders(pauses=3, refused="x"))))
+    of, (machine,), _ = decided(snapshot_of(bought(orders=Orders(pauses=3, refused="x"))))
     gone = machine.with_(status=InstanceStatus.terminated, started_at=b.NOW, reason=InstanceReason.unreachable)
-    of, (another,), _ = decided(look(of, gone))
+    of, (another,), _ = decided(snapshot_of(of, gone))
     assert another.id != machine.id and of.orders == Orders(next_num=2)
 
 
 def test_a_machine_that_a_user_ended_is_no_offer_that_failed() -> None:
-    of, (machine,), _ = decided(look(bought()))
-    of, (another,), _ = decided(look(of, refused(machine, reason=InstanceReason.terminated_by_user)))
+    of, (machine,), _ = decided(snapshot_of(bought()))
+    of, (another,), _ = decided(snapshot_of(of, refused(machine, reason=InstanceReason.terminated_by_user)))
     assert another.offer.key == machine.offer.key and of.orders.tried == ()
 
 
 def test_its_machine_lives_as_long_as_the_gateway_is_wanted() -> None:
-    of, (machine,), _ = decided(look(bought()))
+    of, (machine,), _ = decided(snapshot_of(bought()))
     idle = machine.with_(status=InstanceStatus.idle, act_until=None, deadline=None, due_at=b.NOW, started_at=b.NOW)
     late = b.NOW + 30 * 24 * CHECK_GATEWAY_EVERY
 

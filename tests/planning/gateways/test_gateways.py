@@ -197,11 +197,11 @@ def test_it_is_deleted_when_no_machine_carries_it() -> None:
     of, machines, _ = decided(look(deleting(of), seated(of, machine)))
     assert of.status is GatewayStatus.deleting and states(of) == [(0, "edge-0", "terminating")]
     assert of.due_at == b.NOW + TO_LEAVE
-    told = machines["edge-0"]
-    assert told.gateway is not None and told.gateway.leaving
-    waits, _, _ = decided(look(of, told, now=b.NOW + MINUTE))
+    leaving_machine = machines["edge-0"]
+    assert leaving_machine.gateway is not None and leaving_machine.gateway.leaving
+    waits, _, _ = decided(look(of, leaving_machine, now=b.NOW + MINUTE))
     assert waits.status is GatewayStatus.deleting
-    of, _, _ = decided(look(of, told.with_(gateway=None), now=b.NOW + MINUTE))
+    of, _, _ = decided(look(of, leaving_machine.with_(gateway=None), now=b.NOW + MINUTE))
     assert of.deleted and of.due_at is None and of.replicas == () and of.deleted_at == b.NOW + MINUTE
 
 
@@ -222,8 +222,8 @@ def test_a_machine_that_was_bought_for_it_ends_with_its_replica() -> None:
     of, machines, _ = decided(snapshot)
     ended = machines[machine.name]
     assert ended.status is InstanceStatus.terminating and states(of) == [(0, machine.name, "terminating")]
-    later = GatewaySnapshot(b.NOW + 2 * TO_LEAVE, of, {ended.id: ended})
-    still, _, _ = decided(later)
+    next_snapshot = GatewaySnapshot(b.NOW + 2 * TO_LEAVE, of, {ended.id: ended})
+    still, _, _ = decided(next_snapshot)
     assert not still.deleted  # its cloud may still bill for it
     gone, _, _ = decided(GatewaySnapshot(b.NOW, of, {ended.id: ended.with_(status=InstanceStatus.terminated)}))
     assert gone.deleted
@@ -291,14 +291,14 @@ def test_no_plan_forgets_a_replica() -> None:
     machine = host(0)
     of = carrying(gateway(), machine)
     with_seat = seated(of, machine)
-    told = with_seat.with_(gateway=with_seat.gateway and with_seat.gateway.with_(leaving=True))
+    leaving = with_seat.with_(gateway=with_seat.gateway and with_seat.gateway.with_(leaving=True))
     assert broken(of, with_seat, before=(machine,)) == []
     assert broken(with_seat, before=(machine,)) == ["instance edge-0 gets a seat that is no replica of this step"]
     assert broken(machine, before=(with_seat,)) == ["instance edge-0 loses its seat before its agent knows"]
-    assert broken(machine, before=(told,)) == []
+    assert broken(machine, before=(leaving,)) == []
     none = of.with_(replicas=())
     assert broken(none, before=(of, with_seat)) == ["gateway door drops its replica on edge-0, which goes on"]
-    assert broken(none, told, before=(of, with_seat)) == []
+    assert broken(none, leaving, before=(of, with_seat)) == []
     assert broken(of.with_(due_at=None)) == ["gateway door is running, but nothing will look at it again"]
     ended = of.with_(status=GatewayStatus.deleted, due_at=None)
     assert broken(ended) == ["gateway door is deleted while a machine carries it"]

@@ -20,7 +20,7 @@ FAILING = 'sh -c "exit 3"'
 Case = tuple[list[str], list[str], int, int | None]  # commands, lines, status, which command it ended in
 
 # What begins in one item has no part in the next, whatever its grammar.
-WHOLE: dict[str, Case] = {
+COMMANDS: dict[str, Case] = {
     "a block after a failure": (["sh -c 'echo a; exit 1'", "echo b\necho c\n", "echo d"], ["a"], 1, 1),
     "a comment first in a block": ([FAILING, "# fetch\necho b\necho c", "echo d"], [], 3, 1),
     "`||`": (["sh -c 'echo a; exit 1'", "rm /no/such || true", "echo c"], ["a"], 1, 1),
@@ -62,12 +62,12 @@ SHELL: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("case", [*WHOLE.values(), *SHELL.values()], ids=[*WHOLE, *SHELL])
+@pytest.mark.parametrize("case", [*COMMANDS.values(), *SHELL.values()], ids=[*COMMANDS, *SHELL])
 def test_each_command_runs_whole_in_one_shell(case: Case, shell: str, tmp_path: Path) -> None:
     commands, lines, status, number = case
     found = ended(shell, commands, tmp_path)
-    said = [line for line in found.lines if not line.startswith("[")]  # what an interactive bash says of its jobs
-    assert (said, found.status) == (lines, status)
+    output = [line for line in found.lines if not line.startswith("[")]  # what an interactive bash says of its jobs
+    assert (output, found.status) == (lines, status)
     if number is not None:
         assert found.step.startswith(f"command {number} (`")
 

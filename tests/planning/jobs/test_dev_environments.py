@@ -60,8 +60,8 @@ def printed(run: RunSpec, tools: Path, status: int = 0) -> list[str]:
     ],
 )
 def test_it_prints_the_link_of_its_editor(ide: str, name: str, link: str, tools: Path) -> None:
-    told = printed(spec(ide=ide, image="busybox"), tools)
-    assert told == [CONNECT, f"Open it in {name}:", f"  {link}", "tail -f /dev/null"]
+    output = printed(spec(ide=ide, image="busybox"), tools)
+    assert output == [CONNECT, f"Open it in {name}:", f"  {link}", "tail -f /dev/null"]
 
 
 def test_without_an_editor_it_tells_only_how_to_log_in(tools: Path) -> None:
@@ -103,18 +103,18 @@ def test_the_server_of_the_users_version_is_prepared(downloader: str, tools: Pat
     with tarfile.open(tmp_path / "server.tgz", "w:gz") as archive:
         archive.add(tmp_path / "server", "vscode-server-linux-x64")
     tool(tools, downloader, f'echo "$@" > {tmp_path}/asked; cat {tmp_path}/server.tgz')
-    told = printed(spec(ide="vscode", version=COMMIT, init=["echo init"]), tools)
-    assert told[0] == "init", "nothing is told of what went well"
+    output = printed(spec(ide="vscode", version=COMMIT, init=["echo init"]), tools)
+    assert output[0] == "init", "nothing is told of what went well"
     assert (tmp_path / ".vscode-server" / "bin" / COMMIT / "bin" / "code-server").read_text() == "x"
-    asked = (tmp_path / "asked").read_text()
-    assert f"https://update.code.visualstudio.com/commit:{COMMIT}/server-linux-" in asked
+    arguments = (tmp_path / "asked").read_text()
+    assert f"https://update.code.visualstudio.com/commit:{COMMIT}/server-linux-" in arguments
     tool(tools, downloader, "echo downloaded again >&2; exit 1")
     assert printed(spec(ide="vscode", version=COMMIT), tools)[0].startswith("Connect")
 
 
 def test_a_server_that_cant_be_downloaded_is_no_obstacle(tools: Path, tmp_path: Path) -> None:
-    told = printed(spec(ide="windsurf", version="1.106.0@8951cd3a", init=["echo init"]), tools)
-    assert told[:2] == [
+    output = printed(spec(ide="windsurf", version="1.106.0@8951cd3a", init=["echo init"]), tools)
+    assert output[:2] == [
         "Windsurf 1.106.0@8951cd3a was not prepared here; it installs itself when you connect.",
         "init",
     ]

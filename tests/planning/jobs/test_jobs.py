@@ -376,12 +376,12 @@ def test_a_job_is_named_after_its_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "project", "isolated"),
+    ("requested", "project", "isolated"),
     [(False, b.PROJECT, False), (True, b.PROJECT, True), (False, "other", True), (True, "other", True)],
 )
-def test_a_job_on_a_machine_of_another_project_is_kept_apart(asked: bool, project: str, isolated: bool) -> None:
+def test_a_job_on_a_machine_of_another_project_is_kept_apart(requested: bool, project: str, isolated: bool) -> None:
     host = b.host().with_(project_id=project)
-    task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()).with_(isolated=asked), host, "main")
+    task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()).with_(isolated=requested), host, "main")
     assert task["isolated"] is isolated
 
 

@@ -81,8 +81,8 @@ def test_workers_of_dynamo_are_told_their_routers_address_and_nobody_tells_it_of
     assert (sent["env"][ROUTER_IP], sent["network"], sent["router"]) == ("10.0.0.7", "host", False)
     sent = task(router)
     assert ROUTER_IP not in sent["env"] and (sent["network"], sent["router"]) == ("host", False)
-    told = specs_of(groups=[DYNAMO[0], {**DYNAMO[1], "router": {"type": "smg"}}])
-    assert [task(each)["router"] for each in told] == [False, True] and not any(map(needed, told))
+    specs = specs_of(groups=[DYNAMO[0], {**DYNAMO[1], "router": {"type": "smg"}}])
+    assert [task(each)["router"] for each in specs] == [False, True] and not any(map(needed, specs))
 
 
 def test_replicas_are_counted_by_number_among_those_of_the_same_version() -> None:

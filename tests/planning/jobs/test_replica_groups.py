@@ -32,12 +32,12 @@ def service(**config: Any) -> RunSpec:
     return RunSpec.model_validate({"run_name": "chat", "configuration": config})
 
 
-def snapshot(spec: RunSpec, run: Run, *jobs: Job, now: int = b.NOW, **rest: Any) -> RunSnapshot:
-    return RunSnapshot(now, run, spec, job_specs(spec, images=b.Images()), jobs, **rest)
+def snapshot(spec: RunSpec, run: Run, *jobs: Job, now: int = b.NOW, **fields: Any) -> RunSnapshot:
+    return RunSnapshot(now, run, spec, job_specs(spec, images=b.Images()), jobs, **fields)
 
 
-def of(spec: RunSpec, **rest: Any) -> Run:
-    return b.run("chat", scales=first_scales(spec.configuration), **{"due_at": b.NOW, **rest})
+def of(spec: RunSpec, **fields: Any) -> Run:
+    return b.run("chat", scales=first_scales(spec.configuration), **{"due_at": b.NOW, **fields})
 
 
 def decide(found: RunSnapshot) -> Plan:
@@ -150,14 +150,14 @@ def test_in_a_service_with_a_router_each_group_has_its_part_and_only_the_router_
     assert alone.routing is None and len(alone.probes) == 1
 
 
-TOLD = "serve ${{ groups[0].replicas[0].IP_ADDRESS }}"
+ADDRESSED = "serve ${{ groups[0].replicas[0].IP_ADDRESS }}"
 
 
 @pytest.mark.parametrize(
     ("groups", "together"),
     [
         ([{"name": "a"}, {"name": "b"}], False),
-        ([{"name": "a"}, {"name": "b", "commands": [TOLD]}], True),
+        ([{"name": "a"}, {"name": "b", "commands": [ADDRESSED]}], True),
         ([{"name": "a", "router": {"type": "smg"}}, {"name": "b"}], True),
     ],
 )

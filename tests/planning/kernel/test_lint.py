@@ -124,11 +124,11 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_broken_promise_is_found(case: str) -> None:
-    snapshot, broken, says = CASES[case]
+    snapshot, broken, message = CASES[case]
     plan = decide_queue(snapshot)
     assert lint(snapshot, plan) == []
     found = lint(snapshot, Plan((broken(plan.steps[0]),)))
-    assert any(says in text for text in found), found
+    assert any(message in text for text in found), found
 
 
 def gang(**changes: Any) -> Gang:
@@ -137,7 +137,7 @@ def gang(**changes: Any) -> Gang:
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "message"),
     [
         (gang(places=("a", "a")), "has a machine twice"),
         (gang(places=("a",)), "is sealed with 1 of 2 places"),
@@ -148,9 +148,9 @@ def gang(**changes: Any) -> Gang:
         (gang(places=(), due_at=None, status=GangStatus.undone), ""),
     ],
 )
-def test_a_gang_is_sealed_whole_and_looked_at(made: Gang, says: str) -> None:
+def test_a_gang_is_sealed_whole_and_looked_at(made: Gang, message: str) -> None:
     found = list(gangs(Step((made,)), {}))
-    assert len(found) == bool(says) and all(says in text for text in found)
+    assert len(found) == bool(message) and all(message in text for text in found)
 
 
 def test_a_claim_goes_with_its_jobs_place_or_its_job() -> None:

@@ -35,12 +35,12 @@ def test_purchases_are_made_in_as_few_calls_as_their_backend_can(batch: int | No
 
 def test_looks_are_put_together_as_far_as_one_call_answers_them() -> None:
     """Those of one account; each is dropped as late as the first of them. Anything else is as it was."""
-    mine = [Describe(f"instance/{n}", "aws", 100 - n, "p", together=2) for n in range(3)]
+    batchable = [Describe(f"instance/{n}", "aws", 100 - n, "p", together=2) for n in range(3)]
     others = [Describe("instance/q", "aws", 0, "q", together=2), Describe("instance/r", "slow", 0, "p")]
     bought = Create("instance/s", "aws", 0, "p")
-    found = set(batch_describes([mine[0], others[0], bought, mine[1], others[1], mine[2]]))
+    found = set(batch_describes([batchable[0], others[0], bought, batchable[1], others[1], batchable[2]]))
     together = DescribeSeveral("instance/0", "aws", 99, "p", ("instance/0", "instance/1"))
-    assert found == {together, mine[2], *others, bought}
+    assert found == {together, batchable[2], *others, bought}
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def test_a_container_whose_job_ended_before_it_came_up_ends_too(status: str) -> 
 
 
 def test_what_keeps_a_container_from_starting_ends_its_job_and_no_other_offer_is_tried() -> None:
-    for world, tell in (
+    for world, report in (
         (World("pending", offer=POD).with_job(), refused),
         (World("provisioning", offer=POD, act_until=None, handles=VM).with_job(), failed),
     ):
-        tell(world, "no such image")
+        report(world, "no such image")
         (job,) = world.jobs
         assert (job.status, job.reason) == (JobStatus.failed, JobReason.creating_container_error)
         assert job.message == "no such image"

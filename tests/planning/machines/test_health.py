@@ -19,11 +19,11 @@ FALLEN = Trouble(status="failure", message="GPU 0: Xid 79, GPU has fallen off th
 NEARLY = Trouble(status="warning", message="the disk under /data is nearly full", since=b.NOW)
 
 
-def ill(num: int = 0, **rest: object) -> Instance:
-    return b.host(num, LOCAL, health="failure", health_message=FALLEN.message, **rest)
+def ill(num: int = 0, **fields: object) -> Instance:
+    return b.host(num, LOCAL, health="failure", health_message=FALLEN.message, **fields)
 
 
-def told(plan: Plan) -> list[Event]:
+def health_events(plan: Plan) -> list[Event]:
     return [event for step in plan.steps for event in step.events if event.type is EventType.health]
 
 
@@ -51,23 +51,23 @@ def test_a_machine_with_many_troubles_tells_three() -> None:
 @pytest.mark.parametrize("status", ["idle", "busy"])
 def test_what_the_agent_reports_is_adopted_told_and_taken_back(status: str) -> None:
     world = World(status).with_job("running") if status == "busy" else World(status)
-    plan = world.heard(health=Health(troubles=(FALLEN,))).decide()
+    plan = world.reported(health=Health(troubles=(FALLEN,))).decide()
     assert (world.instance.health, world.instance.health_message) == ("failure", FALLEN.message)
     assert world.instance.status == InstanceStatus(status), "what runs there goes on"
-    (event,) = told(plan)
+    (event,) = health_events(plan)
     assert event.message == f"health healthy → failure: {FALLEN.message}"
     queue = f"queue/{world.instance.project_id}"
     assert any(queue in step.wake for step in plan.steps)
-    assert told(world.decide()) == [], "it is told once"
-    plan = world.heard(health=Health()).decide()
+    assert health_events(world.decide()) == [], "it is told once"
+    plan = world.reported(health=Health()).decide()
     assert (world.instance.health, world.instance.health_message) == ("healthy", "")
     assert any(queue in step.wake for step in plan.steps), "those who wait for it are looked at again"
 
 
 def test_a_warning_is_shown_and_wakes_nobody() -> None:
     world = World("idle")
-    plan = world.heard(health=Health(troubles=(NEARLY,))).decide()
-    assert world.instance.health == "warning" and len(told(plan)) == 1
+    plan = world.reported(health=Health(troubles=(NEARLY,))).decide()
+    assert world.instance.health == "warning" and len(health_events(plan)) == 1
     assert all(not unit.startswith("queue/") for step in plan.steps for unit in step.wake)
 
 
@@ -75,22 +75,22 @@ def test_a_text_that_changes_is_shown_and_no_event() -> None:
     world = World("idle", health="failure", health_message="the disk under /data is full")
     for count in range(3):
         counting = FALLEN.with_(message=f"GPU 0: {count} errors")
-        plan = world.heard(health=Health(troubles=(counting,))).decide()
-        assert told(plan) == [] and world.instance.health_message == counting.message
+        plan = world.reported(health=Health(troubles=(counting,))).decide()
+        assert health_events(plan) == [] and world.instance.health_message == counting.message
         assert not any(step.wake for step in plan.steps)
-    (event,) = told(world.heard(health=Health(troubles=(NEARLY,))).decide())
+    (event,) = health_events(world.reported(health=Health(troubles=(NEARLY,))).decide())
     assert (event.before, event.after, event.detail) == ("failure", "warning", NEARLY.message)
 
 
 def test_an_agent_that_doesnt_tell_changes_nothing() -> None:
     world = World("idle", health="failure", health_message=FALLEN.message)
-    world.heard().decide()
+    world.reported().decide()
     assert world.instance.health == "failure"
 
 
 def test_a_machine_that_joins_ill_takes_no_jobs() -> None:
     world = World("provisioning")
-    world.heard(health=Health(troubles=(FALLEN,))).decide()
+    world.reported(health=Health(troubles=(FALLEN,))).decide()
     assert (world.instance.status, world.instance.health) == (InstanceStatus.idle, "failure")
 
 
@@ -99,7 +99,7 @@ def test_the_looks_of_an_ill_machine_come_to_rest() -> None:
     seen = b.heard(host, health=Health(troubles=(FALLEN,)), facts=b.host_facts())
     snapshot = InstanceSnapshot(b.NOW + 1, host, seen, b.view(LOCAL, host), ())
     plan = decide_instance(snapshot)
-    assert lint(snapshot, plan) == [] and told(plan) == []
+    assert lint(snapshot, plan) == [] and health_events(plan) == []
 
 
 # --- placement --------------------------------------------------------------------------------------------------------

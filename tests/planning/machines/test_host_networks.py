@@ -65,8 +65,8 @@ def test_those_that_came_before_move_to_the_network_that_is_left() -> None:
     (due,) = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
     assert due.due_at == b.NOW
     view = FleetView(fleet, cluster(), (due,))
-    looked = decide_instance(InstanceSnapshot(b.NOW, due, b.heard(due, facts=facts), view, (), None, ()))
-    assert looked.steps[0].saves[0].internal_ip == "10.2.0.5"  # type: ignore[attr-defined]
+    next_plan = decide_instance(InstanceSnapshot(b.NOW, due, b.heard(due, facts=facts), view, (), None, ()))
+    assert next_plan.steps[0].saves[0].internal_ip == "10.2.0.5"  # type: ignore[attr-defined]
 
 
 def test_a_host_that_shares_none_is_refused_with_the_reason() -> None:
@@ -126,7 +126,7 @@ def test_what_the_spec_says_isnt_found_out(of: FleetSpec) -> None:
 
 
 def test_a_host_that_joined_by_itself_is_not_beside_those_whose_addresses_are_given() -> None:
-    fleet, of = b.fleet("lab"), b.fleet_spec(ssh_config={**HOSTS, "hosts": SAID})
+    fleet, of = b.fleet("lab"), b.fleet_spec(ssh_config={**HOSTS, "hosts": ADDRESSES})
     given = OnPrem(hostname="h0", port=22, internal_ip="10.1.0.5")
     listed = b.host(0, fleet, host=given, internal_ip="10.1.0.5", networks=(A,))
     joined = b.host(2, fleet, host=OnPrem(hostname="h2", port=0, joined=True), internal_ip="10.1.0.7", networks=(A,))
@@ -139,7 +139,7 @@ def test_subnets_are_private_and_named_once() -> None:
     assert shared((), [(A, B), (B,)]) == (B,)
 
 
-SAID = [{"hostname": "h0", "internal_ip": "10.1.0.5"}, {"hostname": "h1", "internal_ip": "10.2.0.6"}]
+ADDRESSES = [{"hostname": "h0", "internal_ip": "10.1.0.5"}, {"hostname": "h1", "internal_ip": "10.2.0.6"}]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ SAID = [{"hostname": "h0", "internal_ip": "10.1.0.5"}, {"hostname": "h1", "inter
         (cluster(network=A), ((), ()), "10.2.0.6", ""),
         (cluster(network=A), ((), ()), "", ""),
         (b.fleet_spec(ssh_config={**HOSTS, "network": A}), ((), ()), "10.1.0.6", "10.1.0.6"),
-        (b.fleet_spec(ssh_config={**HOSTS, "hosts": SAID}), ((), ()), "10.2.0.6", "10.2.0.6"),
+        (b.fleet_spec(ssh_config={**HOSTS, "hosts": ADDRESSES}), ((), ()), "10.2.0.6", "10.2.0.6"),
         (b.fleet_spec(ssh_config=HOSTS), ((A,), (A,)), "10.1.0.6", ""),  # two alike may be two
         (b.fleet_spec(), ((A,), (A,)), "10.1.0.6", ""),
     ],
@@ -163,10 +163,10 @@ def test_a_host_is_beside_another_where_the_spec_says_that_they_share_a_network(
 ) -> None:
     fleet = b.fleet("lab")
     ssh = of.configuration.ssh_config
-    said = [each.internal_ip or "" for each in ssh.each] if ssh else ["", ""]
+    addresses = [each.internal_ip or "" for each in ssh.each] if ssh else ["", ""]
 
     def host(num: int, address: str) -> Instance:
-        place = OnPrem(hostname=f"h{num}", port=22, internal_ip=said[num])
+        place = OnPrem(hostname=f"h{num}", port=22, internal_ip=addresses[num])
         return b.host(num, fleet, host=place, internal_ip=address, networks=networks[num])
 
     first, second = host(0, "10.1.0.5"), host(1, address)

@@ -48,10 +48,10 @@ def saved(plan: Plan, kind: type) -> list[Any]:
     return [noun for step in plan.steps for noun in step.saves if isinstance(noun, kind)]
 
 
-def at(key: str, num: int = 0, status: str = "idle", **rest: Any) -> Instance:
+def at(key: str, num: int = 0, status: str = "idle", **fields: Any) -> Instance:
     hostname, _, port = key.partition(":")
     host = OnPrem(hostname=hostname, port=int(port or 22), user="ubuntu")
-    return b.host(num, b.fleet("lab"), status=InstanceStatus(status), host=host, **rest)
+    return b.host(num, b.fleet("lab"), status=InstanceStatus(status), host=host, **fields)
 
 
 def test_what_an_apply_requested_is_added() -> None:
@@ -79,8 +79,8 @@ def test_a_large_fleet_is_added_in_batches() -> None:
     plan = decided(fleet.with_(due_at=b.NOW), of, *(each for each in saved(plan, Instance)), there)
     assert [each.host.key for each in saved(plan, Instance)] == list(keys[-4:])
     assert saved(plan, Fleet)[-1].due_at == b.NOW + CHECK_CLEARED_EVERY
-    whole = decided(b.fleet("lab", to_add=keys[:MAX_IN_FLIGHT], due_at=b.NOW), of)
-    assert len(saved(whole, Instance)) == MAX_IN_FLIGHT and saved(whole, Fleet)[-1].due_at is None
+    batch = decided(b.fleet("lab", to_add=keys[:MAX_IN_FLIGHT], due_at=b.NOW), of)
+    assert len(saved(batch, Instance)) == MAX_IN_FLIGHT and saved(batch, Fleet)[-1].due_at is None
 
 
 def test_a_host_that_failed_isnt_added_again_by_itself() -> None:
@@ -110,14 +110,14 @@ def test_a_host_that_the_spec_no_longer_names_ends() -> None:
 def test_one_that_joined_by_itself_stays_whatever_the_spec_names() -> None:
     came = b.host(1, b.fleet("lab"), host=OnPrem(hostname="h9", port=0, joined=True))
     assert saved(decided(b.fleet("lab"), spec(hosts=["h1"]), at("h1"), came), Instance) == []
-    assert saved(looked(came, spec(hosts=["h1"]), heard=True), Instance)[-1].status == InstanceStatus.idle
+    assert saved(decided_host(came, spec(hosts=["h1"]), reported=True), Instance)[-1].status == InstanceStatus.idle
 
 
 def test_one_that_works_ends_after_its_job() -> None:
     busy = b.holding(at("h2", 1, "idle"), b.job(b.run()))
     assert saved(decided(b.fleet("lab"), spec(hosts=["h1"]), busy), Instance) == []
     free = busy.with_(claims=(), status=InstanceStatus.idle)
-    done = looked(free, spec(hosts=["h1"]), heard=True)
+    done = decided_host(free, spec(hosts=["h1"]), reported=True)
     assert saved(done, Instance)[-1].status == InstanceStatus.terminating
 
 
@@ -144,9 +144,9 @@ def test_this_machines_own_fleet_has_no_hosts_to_log_in_to() -> None:
 # --- adding and removing one ------------------------------------------------------------------------------------------
 
 
-def looked(instance: Instance, of: FleetSpec, *workflows: Workflow, heard: bool = False, **fleet: Any) -> Plan:
+def decided_host(instance: Instance, of: FleetSpec, *workflows: Workflow, reported: bool = False, **fleet: Any) -> Plan:
     now = b.NOW + b.SECOND
-    presence = b.heard(instance, last=now, facts=b.host_facts(addresses=("10.0.0.7",))) if heard else None
+    presence = b.heard(instance, last=now, facts=b.host_facts(addresses=("10.0.0.7",))) if reported else None
     view = FleetView(b.fleet("lab", **fleet), of, (instance,))
     snapshot = InstanceSnapshot(now, instance, presence, view, (), None, workflows)
     plan = decide_instance(snapshot)
@@ -162,48 +162,50 @@ def removing(instance: Instance, status: str) -> Workflow:
     return workflow_of(instance, REMOVE_HOST, b.NOW).with_(status=WorkflowStatus(status), version=1)
 
 
-def fresh(**rest: Any) -> Instance:
-    return at("h1", status="pending", started_at=None, idle_since=None, **rest)
+def fresh(**fields: Any) -> Instance:
+    return at("h1", status="pending", started_at=None, idle_since=None, **fields)
 
 
 def test_a_new_host_is_set_up() -> None:
-    plan = looked(fresh(), spec())
+    plan = decided_host(fresh(), spec())
     (begun,) = saved(plan, Workflow)
     assert (begun.definition, begun.subject, begun.backend) == ("add_host", f"instance/{fresh().id}", "ssh")
     assert begun.unit in plan.steps[0].wake
 
 
 def test_its_agents_report_makes_it_usable() -> None:
-    plan = looked(fresh(), spec(), adding(fresh(), "running", due_at=b.NOW), heard=True)
+    plan = decided_host(fresh(), spec(), adding(fresh(), "running", due_at=b.NOW), reported=True)
     (host,) = saved(plan, Instance)
     assert (host.status, host.internal_ip) == ("idle", "10.0.0.7")
 
 
 def test_one_that_cant_be_set_up_ends_with_the_reason_and_stays_in_view() -> None:
     undone = adding(fresh(), "undone", reason="Unfit", message="there is no Docker Engine")
-    plan = looked(fresh(), spec(), undone)
+    plan = decided_host(fresh(), spec(), undone)
     ended = saved(plan, Instance)[-1]
     assert (ended.status, ended.reason, ended.message) == ("terminated", "error", "there is no Docker Engine")
     assert saved(plan, Fleet)[-1].failed == (ended.id,)
 
 
 def test_one_whose_agent_never_reports_is_late() -> None:
-    plan = looked(fresh(), spec(), adding(fresh(), "undone", reason="timeout", message="its agent hasn't reported"))
+    plan = decided_host(
+        fresh(), spec(), adding(fresh(), "undone", reason="timeout", message="its agent hasn't reported")
+    )
     assert saved(plan, Instance)[-1].reason == "provisioning_timeout"
 
 
 def test_one_that_is_deleted_while_it_is_set_up_is_left_as_it_was_found() -> None:
-    plan = looked(fresh(), spec(), adding(fresh(), "running", due_at=b.NOW), status=FleetStatus.terminating)
+    plan = decided_host(fresh(), spec(), adding(fresh(), "running", due_at=b.NOW), status=FleetStatus.terminating)
     (cancelled,) = saved(plan, Workflow)
     assert cancelled.cancelled and saved(plan, Instance)[-1].status == "terminating"
     leaving = saved(plan, Instance)[-1]
-    gone = looked(leaving, spec(), adding(fresh(), "undone"), status=FleetStatus.terminating)
+    gone = decided_host(leaving, spec(), adding(fresh(), "undone"), status=FleetStatus.terminating)
     assert saved(gone, Instance)[-1].status == "terminated"
     assert saved(gone, Fleet) == [], "nothing failed"
 
 
-def leaving(**rest: Any) -> Instance:
-    return at("h1", status="terminating", reason="terminated_by_user", due_at=b.NOW, **rest)
+def leaving(**fields: Any) -> Instance:
+    return at("h1", status="terminating", reason="terminated_by_user", due_at=b.NOW, **fields)
 
 
 def test_a_gateway_hears_at_once_that_its_hosts_fleet_ends() -> None:
@@ -214,13 +216,15 @@ def test_a_gateway_hears_at_once_that_its_hosts_fleet_ends() -> None:
 
 
 def test_a_host_is_cleared_before_it_is_gone() -> None:
-    plan = looked(leaving(), spec(), adding(leaving(), "done"))
+    plan = decided_host(leaving(), spec(), adding(leaving(), "done"))
     (begun,) = saved(plan, Workflow)
     assert begun.definition == "remove_host"
     assert saved(plan, Instance)[-1].status == "terminating"
-    running = looked(leaving(), spec(), adding(leaving(), "done"), removing(leaving(), "running").with_(due_at=b.NOW))
+    running = decided_host(
+        leaving(), spec(), adding(leaving(), "done"), removing(leaving(), "running").with_(due_at=b.NOW)
+    )
     assert saved(running, Instance)[-1].status == "terminating"
-    done = looked(leaving(), spec(), adding(leaving(), "done"), removing(leaving(), "done"))
+    done = decided_host(leaving(), spec(), adding(leaving(), "done"), removing(leaving(), "done"))
     assert saved(done, Instance)[-1].status == "terminated"
     assert saved(done, Fleet) == [], "a fleet of hosts has no minimum to keep"
 
@@ -233,7 +237,7 @@ def test_removal_is_never_given_up_and_adding_is() -> None:
 
 def test_a_host_that_is_forgotten_isnt_waited_for() -> None:
     clearing = removing(leaving(), "running").with_(due_at=b.NOW)
-    plan = looked(leaving(forgotten=True), spec(), adding(leaving(), "done"), clearing)
+    plan = decided_host(leaving(forgotten=True), spec(), adding(leaving(), "done"), clearing)
     assert saved(plan, Instance)[-1].status == "terminated"
     (cancelled,) = saved(plan, Workflow)
     assert cancelled.cancelled
@@ -255,7 +259,7 @@ def test_a_host_that_is_forgotten_isnt_waited_for() -> None:
 def test_a_host_outside_its_network_is_refused(changes: dict[str, Any], why: str) -> None:
     of = spec(**changes)
     instance = fresh().with_(host=hosts_of(of)["h1:22"])
-    plan = looked(instance, of, adding(instance, "done"), heard=True)
+    plan = decided_host(instance, of, adding(instance, "done"), reported=True)
     ended = saved(plan, Instance)[-1]
     assert (ended.status, ended.message) == ("terminating", why)
 
@@ -299,7 +303,7 @@ def found_at(of: FleetSpec) -> str:
 
 def blocks_of(of: FleetSpec) -> int:
     instance = fresh().with_(host=next(iter(hosts_of(of).values())))
-    (joined,) = saved(looked(instance, of, adding(instance, "done"), heard=True), Instance)
+    (joined,) = saved(decided_host(instance, of, adding(instance, "done"), reported=True), Instance)
     return int(joined.total_blocks)
 
 

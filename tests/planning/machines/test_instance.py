@@ -46,14 +46,16 @@ class World:
         nodes: Any = "0..2",
         blocks: Any = 1,
         facts: BackendFacts | None = None,
-        **rest: Any,
+        **fields: Any,
     ) -> None:
         self.fleet: Fleet = b.fleet("cloud")
         fresh = {"started_at": None, "idle_since": None} if status in ("pending", "provisioning") else {}
         limits = {"act_until": OPEN, "deadline": b.NOW + 10 * b.MINUTE} if fresh else {}
-        self.instance: Instance = b.machine(0, self.fleet, status=InstanceStatus(status), **{**fresh, **limits, **rest})
+        self.instance: Instance = b.machine(
+            0, self.fleet, status=InstanceStatus(status), **{**fresh, **limits, **fields}
+        )
         self.spec = b.fleet_spec(nodes=nodes, blocks=blocks)
-        self.others: tuple[Instance, ...] = ()
+        self.siblings: tuple[Instance, ...] = ()
         self.jobs: tuple[Job, ...] = ()
         self.presence: Any = None
         self.facts = facts or b.FACTS["aws"]
@@ -74,13 +76,13 @@ class World:
         self.instance = b.holding(i, job)
         return self
 
-    def heard(self, facts: HostFacts = SEEN, **rest: Any) -> World:
-        self.presence = b.heard(self.instance, last=self.now, facts=facts, **rest)
+    def reported(self, facts: HostFacts = SEEN, **fields: Any) -> World:
+        self.presence = b.heard(self.instance, last=self.now, facts=facts, **fields)
         return self
 
     @property
     def snapshot(self) -> InstanceSnapshot:
-        view = FleetView(self.fleet, self.spec, (self.instance, *self.others))
+        view = FleetView(self.fleet, self.spec, (self.instance, *self.siblings))
         return InstanceSnapshot(self.now, self.instance, self.presence, view, self.jobs, self.facts)
 
     def take(self, plan: Plan) -> Plan:
@@ -246,7 +248,7 @@ def test_patience_ends_at_the_deadline(status: str) -> None:
 
 @pytest.mark.parametrize("status", ["pending", "provisioning"])
 def test_the_agents_first_word_makes_it_idle_or_busy(status: str) -> None:
-    alone, taken = World(status).heard(), World(status).with_job().heard()
+    alone, taken = World(status).reported(), World(status).with_job().reported()
     alone.decide()
     taken.decide()
     assert (alone.instance.status, taken.instance.status) == (InstanceStatus.idle, InstanceStatus.busy)
@@ -258,16 +260,16 @@ def test_a_host_is_what_its_agent_found_and_is_cut_as_its_fleet_says(blocks: Any
     unknown: Offer = b.offer("host", 0.0, backend="remote", region="", has=b.resources(cpus=1, gb=1))
     world = World(nodes=None, blocks=blocks, offer=unknown)
     cards = (HostGpu(name="T4", memory_mib=15_360, vendor="nvidia", driver="550"),) * gpus
-    plan = world.heard(SEEN.with_(gpus=cards)).decide()
+    plan = world.reported(SEEN.with_(gpus=cards)).decide()
     assert world.instance.total_blocks == total
-    told = " ".join(event.message for step in plan.steps for event in step.events)
-    assert ("can't be split into 3 equal blocks" in told) == (blocks == 3)
+    messages = " ".join(event.message for step in plan.steps for event in step.events)
+    assert ("can't be split into 3 equal blocks" in messages) == (blocks == 3)
     assert world.instance.offer.instance.resources.cpus == 8
     assert len(world.instance.offer.instance.resources.gpus) == gpus
 
 
 def test_a_bought_machine_is_what_was_bought() -> None:
-    world = World().heard()
+    world = World().reported()
     bought = world.instance.offer
     world.decide()
     assert world.instance.offer == bought
@@ -277,7 +279,7 @@ def test_a_bought_machine_is_what_was_bought() -> None:
 
 
 def test_a_silent_machine_is_flagged_checked_and_given_up_after_twenty_minutes() -> None:
-    world = World("idle", idle_seconds=None).heard()
+    world = World("idle", idle_seconds=None).reported()
     world.now += b.MINUTE + 1
     assert effects(world.decide()) == [Describe]
     assert world.instance.unreachable
@@ -289,17 +291,17 @@ def test_a_silent_machine_is_flagged_checked_and_given_up_after_twenty_minutes()
 
 
 def test_a_host_that_is_not_ours_stays_however_long_it_is_silent() -> None:
-    world = World("idle", nodes=None, offer=b.host().offer, idle_seconds=None).heard()
+    world = World("idle", nodes=None, offer=b.host().offer, idle_seconds=None).reported()
     world.decide()
     world.now += b.DAY
     world.decide()
     assert (world.instance.status, world.instance.unreachable) == (InstanceStatus.idle, True)
-    world.heard().decide()
+    world.reported().decide()
     assert not world.instance.unreachable
 
 
 def test_a_plane_that_was_away_does_not_give_up_its_machines() -> None:
-    world = World("idle", idle_seconds=None).heard()
+    world = World("idle", idle_seconds=None).reported()
     world.now += b.DAY
     world.decide()
     assert world.instance.status == InstanceStatus.idle
@@ -342,7 +344,7 @@ def test_an_idle_machine_stays_where_it_must(rest: dict[str, Any]) -> None:
 
 def test_above_the_minimum_an_idle_machine_ends_and_guards_the_fleet() -> None:
     world = World("idle", nodes="1..2")
-    world.others = (b.machine(1, world.fleet),)
+    world.siblings = (b.machine(1, world.fleet),)
     world.now = b.NOW + b.DAY
     plan = world.decide()
     assert world.instance.status == InstanceStatus.terminating
@@ -351,7 +353,7 @@ def test_above_the_minimum_an_idle_machine_ends_and_guards_the_fleet() -> None:
 
 def test_above_the_maximum_an_idle_machine_ends_at_once_and_guards_the_fleet() -> None:
     world = World("idle", nodes="0..1", idle_seconds=None)
-    world.others = (b.machine(1, world.fleet),)
+    world.siblings = (b.machine(1, world.fleet),)
     plan = world.decide()
     assert (world.instance.status, world.instance.reason) == (
         InstanceStatus.terminating,
@@ -363,7 +365,7 @@ def test_above_the_maximum_an_idle_machine_ends_at_once_and_guards_the_fleet() -
 @pytest.mark.parametrize("leaving", [InstanceStatus.terminating, InstanceStatus.terminated])
 def test_machines_on_their_way_out_are_none_too_many(leaving: InstanceStatus) -> None:
     world = World("idle", nodes="0..1", idle_seconds=None)
-    world.others = (b.machine(1, world.fleet, status=leaving),)
+    world.siblings = (b.machine(1, world.fleet, status=leaving),)
     world.decide()
     assert world.instance.status == InstanceStatus.idle
 
@@ -398,7 +400,7 @@ def test_a_deleted_fleet_is_not_filled_again() -> None:
 def test_a_machine_of_a_deleted_fleet_ends_when_the_job_that_was_placed_meanwhile_has(status: str) -> None:
     world = World(status).with_job()
     world.fleet = world.fleet.with_(status=FleetStatus.terminating)
-    world.heard().decide()
+    world.reported().decide()
     assert world.instance.status == InstanceStatus.busy
     world.instance = world.instance.with_(claims=())
     world.decide()
@@ -431,26 +433,26 @@ def ending(kill_at: Micros | None) -> World:
 def test_a_machine_waits_for_its_disks_from_its_last_jobs_end() -> None:
     world = ending(b.NOW + HOUR)
     for world.now in (b.NOW + b.SECOND, b.NOW + 6 * b.MINUTE, b.NOW + HOUR, b.NOW + HOUR + TO_DETACH - 1):
-        assert effects(world.heard().decide()) == []
+        assert effects(world.reported().decide()) == []
     world.jobs, world.instance = (), world.instance.with_(claims=())
     world.now += b.SECOND
-    assert effects(world.heard().decide()) == []
+    assert effects(world.reported().decide()) == []
     world.now += TO_DETACH - 1
-    assert effects(world.heard().decide()) == []
+    assert effects(world.reported().decide()) == []
     world.now += 1
-    assert effects(world.heard().decide()) == [Terminate]
+    assert effects(world.reported().decide()) == [Terminate]
 
 
 def test_a_job_that_was_killed_and_stays_isnt_waited_for() -> None:
     world = ending(b.NOW + HOUR)
     world.now = b.NOW + HOUR + TO_DETACH
-    assert effects(world.heard().decide()) == [Terminate]
+    assert effects(world.reported().decide()) == [Terminate]
 
 
 def test_a_job_that_may_stop_as_long_as_it_likes_is_waited_for_while_the_machine_is_heard_of() -> None:
     world = ending(None)
     world.now = b.NOW + b.DAY
-    assert effects(world.heard().decide()) == []
+    assert effects(world.reported().decide()) == []
     assert world.presence is not None
     world.now = world.presence.seen_until + 1
     assert effects(world.decide()) == [] and world.instance.detach_by == world.now + TO_DETACH

@@ -51,7 +51,7 @@ BLOCK = b.offer().with_(terms=OfferTerms(reservation="cr-1", ends_at=b.NOW + HOU
 
 def test_a_machine_that_was_bought_until_then_is_asked_about_before_and_no_earlier() -> None:
     """Its end may have been put off since: it is asked about as long as it lives."""
-    world = World("busy", offer=BLOCK, due_at=b.NOW).with_job("running").heard(promise=b.DAY)
+    world = World("busy", offer=BLOCK, due_at=b.NOW).with_job("running").reported(promise=b.DAY)
     assert effects(world.decide()) == []
     assert world.instance.due_at == b.NOW + HOUR - TO_BE_WARNED
     for _ in range(3):

@@ -113,7 +113,7 @@ def test_one_resource_by_handle_or_by_tag_is_enough(shown: Found) -> None:
 # --- two looks --------------------------------------------------------------------------------------------------------
 
 
-def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> AccountSweep[Found]:
+def sweep(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> AccountSweep[Found]:
     absent = [(lacking, None)] if lacking else []
     given = {"projects": {"p": PROJECT}, "absent": absent, **more}
     return AccountSweep("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
@@ -125,17 +125,17 @@ def sighting(findings: Sequence[Finding[Found]]) -> Sighting:
     return saved.with_(version=saved.version + 1)
 
 
-def told(finding: Finding[Found]) -> list[EventType | None]:
+def event_types(finding: Finding[Found]) -> list[EventType | None]:
     return [event.type for event in finding.step.events]
 
 
 STRAY, LACKING = Found(instance_id="unheard-of"), instance(status="idle", handles=(DISK, VM))
-FIRST = sighting(list(decide_sweep(look(STRAY))))
-LATER = FIRST.first_at + confirmation_delay(FACTS)
+FIRST = sighting(list(decide_sweep(sweep(STRAY))))
+CONFIRMED_AT = FIRST.first_at + confirmation_delay(FACTS)
 
 
 def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
-    (finding,) = decide_sweep(look(STRAY))
+    (finding,) = decide_sweep(sweep(STRAY))
     assert (finding.end, finding.gone) == (None, None)
     assert (FIRST.subject, FIRST.first_at, FIRST.until) == (
         "resource/vm/vm-1",
@@ -148,17 +148,17 @@ def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
 
 
 def test_a_second_look_that_is_too_early_says_nothing() -> None:
-    assert list(decide_sweep(look(STRAY, began=LATER - 1, sightings=[FIRST]))) == []
+    assert list(decide_sweep(sweep(STRAY, began=CONFIRMED_AT - 1, sightings=[FIRST]))) == []
 
 
 def test_it_is_the_beginning_of_the_second_listing_that_counts() -> None:
-    slow = replace(look(STRAY, began=LATER - 1, sightings=[FIRST]), now=LATER + MINUTE)
+    slow = replace(sweep(STRAY, began=CONFIRMED_AT - 1, sightings=[FIRST]), now=CONFIRMED_AT + MINUTE)
     assert list(decide_sweep(slow)) == []
 
 
 def test_a_second_look_far_enough_away_ends_it() -> None:
-    (finding,) = decide_sweep(look(STRAY, began=LATER, sightings=[FIRST]))
-    assert (finding.end, told(finding)) == (STRAY, [EventType.reclaimed])
+    (finding,) = decide_sweep(sweep(STRAY, began=CONFIRMED_AT, sightings=[FIRST]))
+    assert (finding.end, event_types(finding)) == (STRAY, [EventType.reclaimed])
     assert finding.step.events[0].message == "vm vm-1 at Nimbus is an orphan and is being removed"
 
 
@@ -167,50 +167,50 @@ def test_two_looks_lie_further_apart_than_any_lag() -> None:
 
 
 def test_it_is_told_once_and_ended_until_it_is_gone() -> None:
-    acted = sighting(list(decide_sweep(look(STRAY, began=LATER, sightings=[FIRST]))))
-    (again,) = decide_sweep(look(STRAY, began=LATER + SECOND, sightings=[acted]))
+    acted = sighting(list(decide_sweep(sweep(STRAY, began=CONFIRMED_AT, sightings=[FIRST]))))
+    (again,) = decide_sweep(sweep(STRAY, began=CONFIRMED_AT + SECOND, sightings=[acted]))
     assert (again.end, again.step.saves, again.step.events) == (STRAY, (), ())
 
 
 def test_a_look_that_contradicts_undoes_the_first() -> None:
     """Its owner turned up, or it is gone: what is seen later is a first sight again."""
-    undone = sighting(list(decide_sweep(look(began=LATER, sightings=[FIRST]))))
-    assert list(decide_sweep(look(began=LATER + SECOND, sightings=[undone]))) == []
-    (again,) = decide_sweep(look(STRAY, began=LATER + MINUTE, sightings=[undone]))
-    assert (again.end, told(again)) == (None, [EventType.orphaned])
+    undone = sighting(list(decide_sweep(sweep(began=CONFIRMED_AT, sightings=[FIRST]))))
+    assert list(decide_sweep(sweep(began=CONFIRMED_AT + SECOND, sightings=[undone]))) == []
+    (again,) = decide_sweep(sweep(STRAY, began=CONFIRMED_AT + MINUTE, sightings=[undone]))
+    assert (again.end, event_types(again)) == (None, [EventType.orphaned])
 
 
 def test_a_first_sight_of_long_ago_counts_for_nothing() -> None:
-    (again,) = decide_sweep(look(STRAY, began=b.NOW + SIGHTING_LASTS, sightings=[FIRST]))
-    assert (again.end, told(again)) == (None, [EventType.orphaned])
+    (again,) = decide_sweep(sweep(STRAY, began=b.NOW + SIGHTING_LASTS, sightings=[FIRST]))
+    assert (again.end, event_types(again)) == (None, [EventType.orphaned])
     assert sighting([again]).version == FIRST.version + 1  # the old one may still stand there
 
 
 def test_without_the_tags_project_global_admins_see_it_and_the_rest_is_the_same() -> None:
-    (finding,) = decide_sweep(look(STRAY, projects={}))
+    (finding,) = decide_sweep(sweep(STRAY, projects={}))
     (event,) = finding.step.events
     assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, EVERYWHERE, "p")
-    (finding,) = decide_sweep(look(STRAY, began=LATER, projects={}, sightings=[sighting([finding])]))
-    assert (finding.end, told(finding)) == (STRAY, [EventType.reclaimed])
+    (finding,) = decide_sweep(sweep(STRAY, began=CONFIRMED_AT, projects={}, sightings=[sighting([finding])]))
+    assert (finding.end, event_types(finding)) == (STRAY, [EventType.reclaimed])
 
 
 def test_each_resource_is_seen_for_itself() -> None:
     other = replace(STRAY, handle=DISK)
-    found = list(decide_sweep(look(STRAY, other, began=LATER, sightings=[FIRST])))
-    assert [(finding.end, told(finding)) for finding in found] == [
+    found = list(decide_sweep(sweep(STRAY, other, began=CONFIRMED_AT, sightings=[FIRST])))
+    assert [(finding.end, event_types(finding)) for finding in found] == [
         (STRAY, [EventType.reclaimed]),
         (None, [EventType.orphaned]),
     ]
 
 
 def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> None:
-    (first,) = decide_sweep(look(lacking=LACKING))
-    assert (first.gone, told(first)) == (None, [EventType.missing])
+    (first,) = decide_sweep(sweep(lacking=LACKING))
+    assert (first.gone, event_types(first)) == (None, [EventType.missing])
     (event,) = first.step.events
     assert (event.targets[0].name, event.fleet_id) == ("cloud-0", "f")
     seen = next(noun for noun in first.step.saves if isinstance(noun, Sighting))
-    assert list(decide_sweep(look(lacking=LACKING, began=LATER - 1, sightings=[seen]))) == []
-    (second,) = decide_sweep(look(lacking=LACKING, began=LATER, sightings=[seen]))
+    assert list(decide_sweep(sweep(lacking=LACKING, began=CONFIRMED_AT - 1, sightings=[seen]))) == []
+    (second,) = decide_sweep(sweep(lacking=LACKING, began=CONFIRMED_AT, sightings=[seen]))
     assert (second.gone, second.end, second.step.events) == (LACKING, None, ())
     assert (second.outcome, second.step.effects) == (Seen(f"instance/{LACKING.id}", LACKING.epoch, "gone"), ())
 
@@ -218,25 +218,25 @@ def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> No
 def test_a_volume_without_a_disk_is_told_of_and_then_asked_for_by_name() -> None:
     """What it holds can't be bought again: two listings aren't proof enough."""
     lacking = volume()
-    first = sighting(list(decide_sweep(look(diskless=[lacking]))))
-    (second,) = decide_sweep(look(diskless=[lacking], began=LATER, sightings=[first]))
+    first = sighting(list(decide_sweep(sweep(diskless=[lacking]))))
+    (second,) = decide_sweep(sweep(diskless=[lacking], began=CONFIRMED_AT, sightings=[first]))
     assert (second.gone, second.outcome) == (lacking, None)
-    ask = DescribeVolume(lacking.unit, lacking.backend, LATER + SECOND + PATIENCE, lacking.project_id)
-    assert second.step.effects == (ask,)
+    describe = DescribeVolume(lacking.unit, lacking.backend, CONFIRMED_AT + SECOND + PATIENCE, lacking.project_id)
+    assert second.step.effects == (describe,)
 
 
 def test_another_purchase_of_the_instance_is_another_matter() -> None:
-    first = sighting(list(decide_sweep(look(lacking=LACKING))))
-    found = list(decide_sweep(look(lacking=LACKING.with_(epoch=1), began=LATER, sightings=[first])))
+    first = sighting(list(decide_sweep(sweep(lacking=LACKING))))
+    found = list(decide_sweep(sweep(lacking=LACKING.with_(epoch=1), began=CONFIRMED_AT, sightings=[first])))
     assert [finding.gone for finding in found] == [None, None]
 
 
 @pytest.mark.parametrize(("promised", "lost"), [(SECOND, False), (SECOND - 1, True)])
 def test_a_machine_whose_agent_reports_is_there_whatever_is_listed(promised: Micros, lost: bool) -> None:
     """Somebody took the tag off, or the credentials are of another account now."""
-    first = sighting(list(decide_sweep(look(lacking=LACKING))))
-    heard = b.heard(LACKING, last=LATER).with_(seen_until=LATER + promised)
-    found = list(decide_sweep(look(began=LATER, sightings=[first], absent=[(LACKING, heard)])))
+    first = sighting(list(decide_sweep(sweep(lacking=LACKING))))
+    presence = b.heard(LACKING, last=CONFIRMED_AT).with_(seen_until=CONFIRMED_AT + promised)
+    found = list(decide_sweep(sweep(began=CONFIRMED_AT, sightings=[first], absent=[(LACKING, presence)])))
     assert [finding.gone for finding in found] == [LACKING if lost else None]
 
 

@@ -36,17 +36,17 @@ def test_bounds_are_inclusive_and_none_is_no_bound(held: list[float], low: float
 @pytest.mark.parametrize("different", [255, 256, 257, 1000])
 def test_a_column_of_very_many_values_answers_alike(different: int) -> None:
     held = [(7919 * n) % different for n in range(2 * different)]
-    asked = column(held)
+    values = column(held)
     for low, high in ((0, 0), (3, 3), (17, different // 2), (None, 200), (different - 2, None), (different, None)):
         want = [n for n, value in enumerate(held) if (low or 0) <= value <= (different if high is None else high)]
-        assert list(rows_of(asked.between(low, high))) == want
+        assert list(rows_of(values.between(low, high))) == want
 
 
 def test_rows_share_values() -> None:
-    asked = Column(["eu", "us"], [0, 1, 1, 0])
-    assert list(rows_of(asked.equal("us"))) == [1, 2]
-    assert list(rows_of(asked.any_of(["us", "eu", "asia"]))) == [0, 1, 2, 3]
-    assert asked.equal("asia") == 0
+    values = Column(["eu", "us"], [0, 1, 1, 0])
+    assert list(rows_of(values.equal("us"))) == [1, 2]
+    assert list(rows_of(values.any_of(["us", "eu", "asia"]))) == [0, 1, 2, 3]
+    assert values.equal("asia") == 0
 
 
 def test_nothing_is_in_an_empty_column() -> None:

@@ -33,7 +33,7 @@ SOLD = {
     "Gaudi2": "Gaudi2",
     "n300": "n300",
 }
-OTHERS = (
+UNKNOWN_CARDS = (
     "GeForce RTX 4070 Ti SUPER",
     "GeForce RTX 4090 Laptop GPU",
     "T400 4GB",
@@ -49,7 +49,7 @@ def test_a_card_is_requested_by_the_name_it_is_sold_under(reported: str, name: s
     assert sold_as(name) == name
 
 
-@pytest.mark.parametrize("reported", OTHERS)
+@pytest.mark.parametrize("reported", UNKNOWN_CARDS)
 def test_a_card_that_isnt_known_keeps_what_its_tool_says(reported: str) -> None:
     assert sold_as(reported) == reported
 

@@ -54,28 +54,28 @@ class World:
         live = tuple(i for i in self.instances.values() if i.status != InstanceStatus.terminated)
         return FleetView(self.fleet, self.spec, live)
 
-    def look(self) -> list[Instance]:
+    def decide(self) -> list[Instance]:
         """The machines that it orders now."""
         before = set(self.instances)
         snapshot = FleetSnapshot(self.now, self.view, self.book, FACTS)
-        self._keep(decide_fleet(snapshot), snapshot)
+        self._save(decide_fleet(snapshot), snapshot)
         return [self.instances[each] for each in self.instances if each not in before]
 
     def accepted(self, instance: Instance, zone: str = "") -> Plan:
         handle = Handle(kind="vm", id=instance.id[:4], data={"zone": zone} if zone else {})
         self.instances[instance.id] = instance.with_(handles=(handle,))
-        return self._told(instance, Bought(f"instance/{instance.id}", 0, instance.act_until or 0))
+        return self._conclude(instance, Bought(f"instance/{instance.id}", 0, instance.act_until or 0))
 
     def refused(self, instance: Instance) -> Plan:
         error = ("InsufficientCapacity", "there is none", None)
-        return self._told(instance, NotBought(f"instance/{instance.id}", *error, 0, instance.act_until or 0))
+        return self._conclude(instance, NotBought(f"instance/{instance.id}", *error, 0, instance.act_until or 0))
 
-    def _told(self, instance: Instance, outcome: Bought | NotBought) -> Plan:
+    def _conclude(self, instance: Instance, outcome: Bought | NotBought) -> Plan:
         now = self.instances[instance.id]
         snapshot = InstanceSnapshot(self.now, now, None, self.view, (), FACTS[now.offer.backend])
-        return self._keep(decide_outcome(snapshot, outcome), snapshot)
+        return self._save(decide_outcome(snapshot, outcome), snapshot)
 
-    def _keep(self, plan: Plan, snapshot: Any) -> Plan:
+    def _save(self, plan: Plan, snapshot: Any) -> Plan:
         assert lint(snapshot, plan) == []
         for noun in (noun for step in plan.steps for noun in step.saves):
             if isinstance(noun, Fleet):
@@ -96,9 +96,9 @@ def woken(plan: Plan) -> set[str]:
 def test_the_machine_that_says_where_is_the_first_that_its_cloud_accepted() -> None:
     ordered, again = (b.machine(num, status=InstanceStatus.pending) for num in (0, 1))
     zoned = (Handle(kind="vm", id="vm", data={"zone": "eu-a"}),)
-    untold, told, later = b.machine(2), b.machine(3, handles=zoned), b.machine(4, handles=zoned)
+    untold, zoned_first, zoned_second = b.machine(2), b.machine(3, handles=zoned), b.machine(4, handles=zoned)
     leaving = b.machine(5, handles=zoned, status=InstanceStatus.terminating)
-    assert first_of([leaving, later, told, untold, again, ordered]) is told
+    assert first_of([leaving, zoned_second, zoned_first, untold, again, ordered]) is zoned_first
     assert first_of([untold, again, ordered]) is untold
     assert first_of([again, ordered]) is ordered
     assert first_of([leaving, b.host(6)]) is None
@@ -106,42 +106,42 @@ def test_the_machine_that_says_where_is_the_first_that_its_cloud_accepted() -> N
 
 def test_the_first_machine_says_where_the_others_are_bought() -> None:
     world = World()
-    (first,) = world.look()
+    (first,) = world.decide()
     assert places([first]) == [("aws", "eu", "small", EU)]  # the zone is the cloud's choice
-    assert world.look() == []
+    assert world.decide() == []
     assert f"fleet/{world.fleet.id}" in woken(world.accepted(first, zone="eu-b"))
-    assert places(world.look()) == [("aws", "eu", "small", ("eu-b",))] * 3  # all at once
+    assert places(world.decide()) == [("aws", "eu", "small", ("eu-b",))] * 3  # all at once
 
 
 def test_without_the_wake_up_the_fleet_looks_again_by_itself() -> None:
     world = World()
-    (first,) = world.look()
-    world.look()
+    (first,) = world.decide()
+    world.decide()
     assert world.fleet.due_at is not None and world.fleet.due_at <= (first.act_until or 0) + 2 * SECOND
     world.accepted(first)
     world.now = world.fleet.due_at
-    assert len(world.look()) == 3
+    assert len(world.decide()) == 3
 
 
 def test_a_place_that_refuses_the_first_machine_is_left_for_the_next() -> None:
     world = World()
     for expected in (("gcp", "eu", "big", None), ("aws", "us", "small", ("us-a",))):
-        (machine,) = world.look() if world.instances == {} else [list(world.instances.values())[-1]]
+        (machine,) = world.decide() if world.instances == {} else [list(world.instances.values())[-1]]
         world.refused(machine)
-        (then,) = world.look()
+        (then,) = world.decide()
         assert places([then]) == [expected]
 
 
 def test_the_others_stay_in_its_region_whatever_is_cheaper_elsewhere() -> None:
     world = World()
-    (first,) = world.look()
+    (first,) = world.decide()
     world.accepted(first, zone="eu-a")
-    for machine in world.look():
+    for machine in world.decide():
         world.refused(machine)
-    assert places(world.look()) == [("aws", "eu", "large", ("eu-a",))] * 3
+    assert places(world.decide()) == [("aws", "eu", "large", ("eu-a",))] * 3
     for machine in [each for each in world.instances.values() if each.status is InstanceStatus.pending]:
         world.refused(machine)
-    assert world.look() == []
+    assert world.decide() == []
     assert world.fleet.message == "every matching offer in eu-a is unavailable or has failed; will retry"
 
 
@@ -153,7 +153,7 @@ def test_a_machine_that_is_leaving_says_nothing() -> None:
     there = b.machine(2, world.fleet, offer=OFFERS[4])
     world.instances = {each.id: each for each in (gone, young, there)}
     world.fleet = world.fleet.with_(next_instance_num=3, to_create=0)
-    assert places(world.look()) == [("gcp", "eu", "big", None)]
+    assert places(world.decide()) == [("gcp", "eu", "big", None)]
 
 
 def test_a_first_machine_whose_zone_nobody_told_still_gives_the_others_one_zone() -> None:
@@ -161,24 +161,24 @@ def test_a_first_machine_whose_zone_nobody_told_still_gives_the_others_one_zone(
     world = World()
     unknown = b.machine(0, world.fleet, offer=OFFERS[1])
     world.instances, world.fleet = {unknown.id: unknown}, world.fleet.with_(next_instance_num=1, to_create=0)
-    second, *_ = found = world.look()
+    second, *_ = found = world.decide()
     assert places(found) == [("aws", "eu", "small", ("eu-a",))] * 3
     world.accepted(second, zone="eu-a")
     world.instances = {each.id: each for each in (unknown, world.instances[second.id])}
-    assert {zones for *_, zones in places(world.look())} == {("eu-a",)}
+    assert {zones for *_, zones in places(world.decide())} == {("eu-a",)}
 
 
 def test_no_backend_can_do_it() -> None:
     world = World(offers=OFFERS[:1])
-    assert world.look() == []
+    assert world.decide() == []
     assert world.fleet.message == "no offer matches this fleet; will retry"
     loose = World(offers=OFFERS[:1], placement="any")
-    assert len(loose.look()) == 4
+    assert len(loose.decide()) == 4
 
 
 def test_the_zones_that_a_fleet_allows_are_kept() -> None:
     loose = World(placement="any", availability_zones=["eu-b"])
-    assert {zones for *_, zones in places(loose.look()) if zones} <= {("eu-b",)}
+    assert {zones for *_, zones in places(loose.decide()) if zones} <= {("eu-b",)}
 
 
 # --- jobs on one node ------------------------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def test_a_machine_whose_agent_knows_no_address_asks_its_cloud() -> None:
     snapshot = InstanceSnapshot(world.now, held, b.heard(held), FleetView(world.fleet, world.spec, (held,)), ())
     (effect,) = [effect for step in decide_instance(snapshot).steps for effect in step.effects]
     assert isinstance(effect, Describe)
-    told = decide_outcome(snapshot, Seen(f"instance/{held.id}", 0, "running", "h", "10.1.0.7"))
-    assert [noun.internal_ip for step in told.steps for noun in step.saves] == ["10.1.0.7"]
-    assert f"run/{run.id}" in woken(told)  # its gang may be waiting for that
+    plan = decide_outcome(snapshot, Seen(f"instance/{held.id}", 0, "running", "h", "10.1.0.7"))
+    assert [noun.internal_ip for step in plan.steps for noun in step.saves] == ["10.1.0.7"]
+    assert f"run/{run.id}" in woken(plan)  # its gang may be waiting for that
 
 
 @pytest.mark.parametrize("what", ["known", "loose", "host"])
@@ -278,7 +278,7 @@ def test_purchases_are_put_together_as_far_as_one_call_goes() -> None:
 
 def test_what_is_bought_with_others_is_committed_like_any() -> None:
     world = World()
-    (first,) = world.look()
+    (first,) = world.decide()
     snapshot = FleetSnapshot(world.now, world.view, world.book, FACTS)
     several = CreateSeveral(f"instance/{first.id}", "aws", 7, b.PROJECT, (f"instance/{first.id}", "instance/other"))
     broken = lint(snapshot, Plan((Step(saves=(first,), effects=(several,)),)))
@@ -292,8 +292,8 @@ def test_a_cluster_that_an_account_cant_have_so_large_is_bought_elsewhere_or_the
     limit = ClusterLimit(most=3, why=why, hint="ask for more")
     few = b.offer("p5", 1.0, backend="aws", region="eu", terms=OfferTerms(cluster=limit))
     world = World(nodes="4", offers=(few, b.offer("a3", 9.0, backend="gcp", region="eu")))
-    assert [each.offer.instance.name for each in world.look()] == ["a3"]
+    assert [each.offer.instance.name for each in world.decide()] == ["a3"]
     alone = World(nodes="4", offers=(few,))
-    assert alone.look() == []
+    assert alone.decide() == []
     assert alone.fleet.message == f"p5 can't have 4 machines in one cluster: {why}; will retry"
-    assert [each.offer.instance.name for each in World(nodes="3", offers=(few,)).look()] == ["p5"]
+    assert [each.offer.instance.name for each in World(nodes="3", offers=(few,)).decide()] == ["p5"]

@@ -76,7 +76,7 @@ def test_offers_of_several_queries_count_once() -> None:
     assert book.match_any((aws, both))[1] == 2
 
 
-_SHELVES = st.lists(
+_CATALOGS = st.lists(
     st.lists(
         st.tuples(st.sampled_from((0.5, 1.0, 2.0)), st.booleans(), st.sampled_from((1, 4)), st.sampled_from("ab")),
         max_size=5,
@@ -86,7 +86,7 @@ _SHELVES = st.lists(
 )
 
 
-@given(_SHELVES, st.integers(0, 6))
+@given(_CATALOGS, st.integers(0, 6))
 def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
     drawn: list[list[tuple[float, bool, int, str]]], limit: int
 ) -> None:
@@ -104,21 +104,21 @@ def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
         ]
         for number, rows in enumerate(drawn)
     ]
-    whole, joined = (
-        OfferBook(offer for shelf in accounts for offer in shelf),
+    merged, joined = (
+        OfferBook(offer for catalog in accounts for offer in catalog),
         OfferBook(accounts=map(AccountOffers, accounts)),
     )
     small = Query(ANY, regions=frozenset({"a"}), max_price=1.0)
     cut = Query(needs(cpu=1), blocks=4)
-    assert len(whole) == len(joined)
+    assert len(merged) == len(joined)
     for queries in ((Query(ANY),), (small,), (cut,), (small, cut)):
-        assert joined.match_any(queries, limit) == whole.match_any(queries, limit)
-        assert joined.machines(queries[0], limit) == whole.machines(queries[0], limit)
-        assert joined.dearest(queries) == whole.dearest(queries)
-        best = whole.best(queries[0], ())
+        assert joined.match_any(queries, limit) == merged.match_any(queries, limit)
+        assert joined.machines(queries[0], limit) == merged.machines(queries[0], limit)
+        assert joined.dearest(queries) == merged.dearest(queries)
+        best = merged.best(queries[0], ())
         assert joined.best(queries[0], ()) == best
         tried = {best[0].key} if best else set()
-        assert joined.best(queries[0], tried) == whole.best(queries[0], tried)
+        assert joined.best(queries[0], tried) == merged.best(queries[0], tried)
 
 
 def test_the_dearest_is_the_highest_price_of_what_a_job_would_get() -> None:
@@ -198,7 +198,7 @@ resources = st.builds(
     gpu=st.sampled_from(GPUS),
     disk=some(None, None, "100GB..", "50GB..150GB", "40GB"),
 )
-asked = st.tuples(
+requested = st.tuples(
     resources,
     some(None, None, True, False),
     some(None, None, 3.0, 10.0),
@@ -209,7 +209,7 @@ asked = st.tuples(
 ).map(lambda parts: Query(*parts))
 
 
-@given(st.lists(made, max_size=30), st.lists(asked, min_size=1, max_size=4))
+@given(st.lists(made, max_size=30), st.lists(requested, min_size=1, max_size=4))
 def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], queries: list[Query]) -> None:
     book = OfferBook(offers)
     for query in queries:
@@ -227,27 +227,27 @@ def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], quer
 
 @given(kinds, resources, some(1, 2, 4, "auto"), st.booleans())
 def test_the_fewest_blocks_are_found_without_trying_each(
-    has: Resources, asked: ResourcesSpec, blocks: Any, provisioned: bool
+    has: Resources, wanted: ResourcesSpec, blocks: Any, provisioned: bool
 ) -> None:
     total = total_blocks(blocks, has)
     if total is not None:
         shares = (share(has, count, total) for count in range(1, total + 1))
-        fits = (not list(misfits(asked, part, provisioned=provisioned)) for part in shares)
+        fits = (not list(misfits(wanted, part, provisioned=provisioned)) for part in shares)
         want = next((count for count, fit in enumerate(fits, 1) if fit), 0)
-        assert blocks_needed(asked, has, total, provisioned=provisioned) == want
+        assert blocks_needed(wanted, has, total, provisioned=provisioned) == want
 
 
 @given(st.lists(made, max_size=20), resources, some(2, 4, "auto"), some(None, "8..", "12"))
 def test_machines_that_are_cut_are_found_by_a_share_and_by_the_whole(
-    offers: list[Offer], asked: ResourcesSpec, blocks: Any, whole: str | None
+    offers: list[Offer], wanted: ResourcesSpec, blocks: Any, machine_cpus: str | None
 ) -> None:
-    query = Query(asked, None, blocks=blocks, machine=None if whole is None else needs(cpu=whole))
+    query = Query(wanted, None, blocks=blocks, machine=None if machine_cpus is None else needs(cpu=machine_cpus))
     want = []
     for offer in sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price)):
         has = offer.instance.resources
         total = total_blocks(blocks, has)
         fits = query.machine is None or not list(misfits(query.machine, has))
-        needed = blocks_needed(asked, has, total) if total and fits else 0
+        needed = blocks_needed(wanted, has, total) if total and fits else 0
         want += [(offer, needed, total)] if needed else []
     assert OfferBook(offers).machines(query, 100) == want
 
@@ -341,10 +341,10 @@ def test_what_cards_must_be_is_asked_only_of_machines_that_have_some(gpu: dict[s
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "vendor"), [("A100", None, "nvidia"), ("A100", "amd", "amd"), ("MI300X", None, "amd")]
+    ("name", "reported", "vendor"), [("A100", None, "nvidia"), ("A100", "amd", "amd"), ("MI300X", None, "amd")]
 )
-def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, told: Any, vendor: str) -> None:
-    card = Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name=name, memory_mib=81_920, vendor=told),))
+def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, reported: Any, vendor: str) -> None:
+    card = Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name=name, memory_mib=81_920, vendor=reported),))
     assert [each for each in ("amd", "nvidia") if not list(misfits(needs(gpu={"vendor": each, "count": 1}), card))] == [
         vendor
     ]
@@ -506,12 +506,12 @@ def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
 def test_that_nothing_can_be_cut_as_the_fleet_asks_is_said(blocks: Any, has: Resources, into: str, most: int) -> None:
     """And what is named in its place would do."""
     spec, book = b.run_spec(resources={"cpu": "1..", "memory": "1GB.."}), OfferBook([b.offer("m", has=has)])
-    asks = {"nodes": "0..1", "resources": {"cpu": "1..", "memory": "1GB.."}}
+    config = {"nodes": "0..1", "resources": {"cpu": "1..", "memory": "1GB.."}}
     fleet = b.fleet("c")
-    offers, _, (note,) = plan_offers(b.requirements(spec), [b.view(fleet, blocks=blocks, **asks)], book, 50)
+    offers, _, (note,) = plan_offers(b.requirements(spec), [b.view(fleet, blocks=blocks, **config)], book, 50)
     assert not offers and note.text == f"can grow, but no machine that fits can be split into {into}"
     assert note.hint == f"set the fleet's `blocks: {most}`"
-    assert plan_offers(b.requirements(spec), [b.view(fleet, blocks=most, **asks)], book, 50)[1] == 1
+    assert plan_offers(b.requirements(spec), [b.view(fleet, blocks=most, **config)], book, 50)[1] == 1
 
 
 def test_a_fleet_shows_what_it_could_be_made_of() -> None:

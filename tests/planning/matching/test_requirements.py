@@ -18,12 +18,12 @@ def spec(**fields: Any) -> ResourcesSpec:
     return ResourcesSpec.model_validate(fields)
 
 
-def met(mine: dict[str, Any], theirs: dict[str, Any]) -> Any:
-    return meet_resources(spec(**mine), spec(**theirs))
+def met(first: dict[str, Any], second: dict[str, Any]) -> Any:
+    return meet_resources(spec(**first), spec(**second))
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "want"),
+    ("first", "second", "want"),
     [
         ({"cpu": "2..8"}, {"cpu": "4.."}, {"cpu": "4..8"}),
         ({"cpu": "x86:2.."}, {"cpu": "2..4"}, {"cpu": "x86:2..4"}),
@@ -58,12 +58,12 @@ def met(mine: dict[str, Any], theirs: dict[str, Any]) -> Any:
         ({"shm_size": "1GB"}, {"shm_size": "2GB"}, {"shm_size": "1GB"}),
     ],
 )
-def test_both_at_once(mine: dict[str, Any], theirs: dict[str, Any], want: dict[str, Any]) -> None:
-    assert met(mine, theirs) == spec(**want)
+def test_both_at_once(first: dict[str, Any], second: dict[str, Any], want: dict[str, Any]) -> None:
+    assert met(first, second) == spec(**want)
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "words"),
+    ("first", "second", "message"),
     [
         ({"cpu": "x86:2.."}, {"cpu": "arm:2.."}, "CPU architectures"),
         ({"cpu": "2..4"}, {"cpu": "5.."}, "CPU counts"),
@@ -77,9 +77,9 @@ def test_both_at_once(mine: dict[str, Any], theirs: dict[str, Any], want: dict[s
         ({"gpu": {"count": 1, "total_memory": "80GB.."}}, {"gpu": {"count": 1, "total_memory": "..40GB"}}, "GPUs"),
     ],
 )
-def test_what_cant_be_met_together_is_named(mine: dict[str, Any], theirs: dict[str, Any], words: str) -> None:
-    assert met(mine, theirs) == words
-    assert met(theirs, mine) == words
+def test_what_cant_be_met_together_is_named(first: dict[str, Any], second: dict[str, Any], message: str) -> None:
+    assert met(first, second) == message
+    assert met(second, first) == message
 
 
 def test_what_is_the_same_stays_itself() -> None:

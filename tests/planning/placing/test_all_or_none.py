@@ -73,8 +73,8 @@ def same(one: Capacity, other: Capacity) -> None:
     for at, spec in enumerate(SPECS):
         for tried in ("", OFFERS[0].key):
             (item,) = gang("probe", at, tried=tried)
-            asked = requirements_of(spec, item.spec)
-            assert find(one, asked, item.job) == find(other, asked, item.job), WANTS[at]
+            wants = requirements_of(spec, item.spec)
+            assert find(one, wants, item.job) == find(other, wants, item.job), WANTS[at]
 
 
 def sound(capacity: Capacity) -> None:

@@ -35,8 +35,8 @@ def nodes(name: str = "train", count: int = 2, *, age: int = 0, **config: Any) -
     return [QueuedJob(b.job(run, node=each.job_num), run, each, spec) for each in job_specs(spec, images=b.Images())]
 
 
-def hosts(count: int, of: Fleet = CLUSTER, **rest: Any) -> list[Instance]:
-    return [b.host(n, of, internal_ip=f"10.0.0.{n + 1}", **rest) for n in range(count)]
+def hosts(count: int, of: Fleet = CLUSTER, **fields: Any) -> list[Instance]:
+    return [b.host(n, of, internal_ip=f"10.0.0.{n + 1}", **fields) for n in range(count)]
 
 
 def cluster(*machines: Instance) -> FleetView:
@@ -44,9 +44,9 @@ def cluster(*machines: Instance) -> FleetView:
     return b.view(CLUSTER, *machines, placement="cluster", ssh_config=addresses)
 
 
-def decide(*items: QueuedJob, fleets: tuple[FleetView, ...], now: int = b.NOW, **rest: Any) -> Plan:
+def decide(*items: QueuedJob, fleets: tuple[FleetView, ...], now: int = b.NOW, **fields: Any) -> Plan:
     waiting = b.waiting(*items, fleets=fleets, now=now)
-    snapshot = QueueSnapshot(now, b.PROJECT, items, fleets, waiting.offers, b.FACTS, **rest)
+    snapshot = QueueSnapshot(now, b.PROJECT, items, fleets, waiting.offers, b.FACTS, **fields)
     plan = decide_queue(snapshot)
     assert lint(snapshot, plan) == []
     return plan
@@ -196,8 +196,10 @@ def test_a_cluster_that_is_too_small_says_how_many_fit() -> None:
 
 def test_hosts_that_the_run_does_not_name_are_the_reason() -> None:
     plan = decide(*nodes(count=3, instances=["cluster-0", "cluster-1"]), fleets=(cluster(*hosts(3)),))
-    told = "cluster `cluster` has 3 machines that fit, but `instances` allows 2 of them: too few for 3 nodes (name more"
-    assert told in messages(plan)["train"]
+    reason = (
+        "cluster `cluster` has 3 machines that fit, but `instances` allows 2 of them: too few for 3 nodes (name more"
+    )
+    assert reason in messages(plan)["train"]
 
 
 @pytest.mark.parametrize("most", ["0..3", "0.."])
@@ -205,30 +207,34 @@ def test_machines_that_the_run_does_not_name_are_the_reason(most: str) -> None:
     there = [b.machine(number, CLUSTER) for number in range(3)]
     fleet = b.view(CLUSTER, *there, placement="cluster", nodes=most)
     plan = decide(*nodes(count=3, instances=["cluster-0"]), fleets=(fleet,))
-    told = "has 3 machines that fit, but `instances` allows 1 of them: too few for 3 nodes (name more of them, or leave"
-    assert told in messages(plan)["train"]
+    reason = (
+        "has 3 machines that fit, but `instances` allows 1 of them: too few for 3 nodes (name more of them, or leave"
+    )
+    assert reason in messages(plan)["train"]
     fleet = b.view(CLUSTER, *there[:2], placement="cluster", nodes=most)
     plan = decide(*nodes(count=3, instances=["cluster-0", "cluster-1"]), fleets=(fleet,))
-    told = "gets no new machine for a run that names `instances`, and 2 of its machines fit: too few for 3 nodes (leave"
-    assert told in messages(plan)["train"]
+    reason = (
+        "gets no new machine for a run that names `instances`, and 2 of its machines fit: too few for 3 nodes (leave"
+    )
+    assert reason in messages(plan)["train"]
 
 
 @pytest.mark.parametrize("most", ["0..3", "0.."])
 def test_a_run_that_wants_no_new_machine_is_told_so(most: str) -> None:
     fleet = b.view(CLUSTER, b.machine(0, CLUSTER), placement="cluster", nodes=most)
     plan = decide(*nodes(count=3, creation_policy="reuse"), fleets=(fleet,))
-    told = (
+    reason = (
         "gets no new machine for a run with `creation_policy: reuse`, and 1 of its machines fits: too few for 3 nodes"
     )
-    assert told in messages(plan)["train"] and "(set `creation_policy: reuse-or-create`)" in messages(plan)["train"]
+    assert reason in messages(plan)["train"] and "(set `creation_policy: reuse-or-create`)" in messages(plan)["train"]
 
 
 def test_machines_that_cost_too_much_are_told_by_their_price() -> None:
     there = [b.machine(number, CLUSTER, offer=b.offer(price=1.0 + number)) for number in range(3)]
     fleet = b.view(CLUSTER, *there, placement="cluster", nodes="0..3")
     plan = decide(*nodes(count=3, max_price=2.0), fleets=(fleet,))
-    told = "has 3 machines that fit, but `max_price` allows 2 of them: too few for 3 nodes (raise `max_price`)"
-    assert told in messages(plan)["train"]
+    reason = "has 3 machines that fit, but `max_price` allows 2 of them: too few for 3 nodes (raise `max_price`)"
+    assert reason in messages(plan)["train"]
 
 
 def test_a_node_takes_a_whole_host_though_less_would_do() -> None:
@@ -296,13 +302,13 @@ def test_many_places_are_reserved_in_several_commits_and_the_last_seals_them() -
     unit, there = nodes("first", count), hosts(count)
     gang, claimed = begun(unit, *there[:2])
     plan = decide(*unit, fleets=(cluster(*claimed, *there[2:]),), gangs={unit[0].job.id: gang}, now=b.NOW + SECOND)
-    kept = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Gang)]
-    assert [(len(each.places), each.status, each.id) for each in kept] == [
+    gangs = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Gang)]
+    assert [(len(each.places), each.status, each.id) for each in gangs] == [
         (2 + CHUNK, GangStatus.gathering, gang.id),
         (2 + 2 * CHUNK, GangStatus.gathering, gang.id),
         (count, GangStatus.sealed, gang.id),
     ]
-    assert kept[-1].places == tuple(each.id for each in there) and len(kept) == len(plan.steps)
+    assert gangs[-1].places == tuple(each.id for each in there) and len(gangs) == len(plan.steps)
 
 
 def test_one_that_ran_out_of_time_isnt_sealed_any_more() -> None:
@@ -367,8 +373,10 @@ def test_every_node_learns_of_all() -> None:
     )
     every = Nodes.of(gang, [item.spec for item in unit])
     task = agent_task(unit[2].job, unit[2].spec, hosts(3)[2], "main", every)
-    told = {name: task["env"][f"DSTACK_{name}"] for name in ("NODES_NUM", "NODE_RANK", "GPUS_PER_NODE", "GPUS_NUM")}
-    assert told == {"NODES_NUM": "3", "NODE_RANK": "2", "GPUS_PER_NODE": "8", "GPUS_NUM": "16"}
+    variables = {
+        name: task["env"][f"DSTACK_{name}"] for name in ("NODES_NUM", "NODE_RANK", "GPUS_PER_NODE", "GPUS_NUM")
+    }
+    assert variables == {"NODES_NUM": "3", "NODE_RANK": "2", "GPUS_PER_NODE": "8", "GPUS_NUM": "16"}
     assert task["env"]["DSTACK_NODES_IPS"].split("\n") == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert task["env"]["DSTACK_MASTER_NODE_IP"] == "10.0.0.1"
     assert task["hostfile"] == "10.0.0.1\n10.0.0.2 slots=8\n10.0.0.3 slots=8\n"

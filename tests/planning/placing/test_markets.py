@@ -40,7 +40,7 @@ class Day:
     sold: tuple[Offer, ...] = ()  # by lists
     now: Micros = b.NOW
     answers: dict[tuple[str, str], MarketAnswer] = field(default_factory=dict)
-    asked: list[AskMarket] = field(default_factory=list)
+    calls: list[AskMarket] = field(default_factory=list)
     bought: dict[str, Instance] = field(default_factory=dict)  # by the job's name
     notes: list[str] = field(default_factory=list)
     usage: QuotaUsage | None = None
@@ -55,7 +55,7 @@ class Day:
         assert b.lint(snapshot, plan) == []
         self.notes = [f"{note.subject} {note.text}" for note in plan.notes]
         for step in plan.steps:
-            self.asked += [effect for effect in step.effects if isinstance(effect, AskMarket)]
+            self.calls += [effect for effect in step.effects if isinstance(effect, AskMarket)]
             jobs = {noun.id: noun for noun in step.saves if isinstance(noun, Job)}
             known = {instance.id for instance in self.fleet.instances}
             made = [noun for noun in step.saves if isinstance(noun, Instance) and noun.id not in known]
@@ -71,11 +71,11 @@ class Day:
 
     def answer(self, *offers: Offer, error: str = "", lacking: str = "") -> Day:
         """The market answers what it was asked last."""
-        request = OfferRequest.model_validate_json(self.asked[-1].request)
+        request = OfferRequest.model_validate_json(self.calls[-1].request)
         self.answers["bazaar", request.key] = MarketAnswer(self.now, offers, error, lacking)
         return self
 
-    def later(self, passed: Micros) -> Day:
+    def after(self, passed: Micros) -> Day:
         self.now += passed
         return self
 
@@ -100,13 +100,13 @@ def a_day(*names: str, **how: object) -> Day:
 
 def test_a_job_has_a_market_asked_once_and_buys_what_it_answers() -> None:
     day = a_day().check()
-    (asked,) = day.asked
-    assert (asked.backend, asked.project_id) == ("bazaar", b.PROJECT) and not day.bought
+    (effect,) = day.calls
+    assert (effect.backend, effect.project_id) == ("bazaar", b.PROJECT) and not day.bought
     assert day.job().message == "waiting for offers of `bazaar`"
-    assert day.later(5 * SECOND).check().asked == [asked], "once"
-    day.answer(listing("dear", 2.0), listing("cheap", 1.0)).later(SECOND).check()
+    assert day.after(5 * SECOND).check().calls == [effect], "once"
+    day.answer(listing("dear", 2.0), listing("cheap", 1.0)).after(SECOND).check()
     assert day.bought["train-0-0"].offer.terms.listing == "cheap"
-    assert len(day.asked) == 1
+    assert len(day.calls) == 1
 
 
 def test_what_is_listed_is_bought_if_it_is_cheaper_than_what_a_market_has() -> None:
@@ -125,15 +125,15 @@ def test_jobs_behind_one_that_waits_for_a_market_go_on() -> None:
 
 
 def test_a_slow_market_is_waited_for_until_its_time_is_up() -> None:
-    day = a_day(sold=(b.offer(price=5.0),)).check().later(ANSWER_WITHIN - 1).check()
+    day = a_day(sold=(b.offer(price=5.0),)).check().after(ANSWER_WITHIN - 1).check()
     assert not day.bought
-    assert day.later(1).check().bought["train-0-0"].offer.backend == "aws"
-    assert len(day.asked) == 1
+    assert day.after(1).check().bought["train-0-0"].offer.backend == "aws"
+    assert len(day.calls) == 1
 
 
 def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_is_sold() -> None:
     nothing = "nowhere to run: backend `bazaar` was asked for offers and "
-    late = a_day().check().later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
+    late = a_day().check().after(ANSWER_WITHIN).check().after(ANSWER_WITHIN).check()
     assert late.job().message.startswith(f"{nothing}didn't answer within 20 seconds (try again later); ")
     failed = a_day().check().answer(error="Bazaar is closed.").check()
     assert failed.job().message.startswith(f"{nothing}couldn't answer: Bazaar is closed (try again later); ")
@@ -148,47 +148,47 @@ def test_a_market_that_is_late_fails_or_has_nothing_is_named_where_nothing_else_
 def test_after_a_machine_was_taken_the_market_is_asked_anew_and_another_is_bought() -> None:
     day = a_day().check().answer(listing("one", 1.0), listing("two", 2.0)).check()
     assert day.bought["train-0-0"].offer.terms.listing == "one"
-    day.fails(0).later(SECOND).check()
-    assert len(day.asked) == 2 and not day.bought, "what it had a moment ago may be gone, too"
-    day.later(SECOND).answer(listing("one", 1.0), listing("three", 1.5), listing("two", 2.0)).check()
+    day.fails(0).after(SECOND).check()
+    assert len(day.calls) == 2 and not day.bought, "what it had a moment ago may be gone, too"
+    day.after(SECOND).answer(listing("one", 1.0), listing("three", 1.5), listing("two", 2.0)).check()
     assert day.bought["train-0-0"].offer.terms.listing == "three", "never the same again"
 
 
 def test_two_jobs_get_two_machines_of_one_answer_and_never_one() -> None:
     day = a_day("one", "two").check()
-    assert len(day.asked) == 1, "for both"
+    assert len(day.calls) == 1, "for both"
     day.answer(listing("a", 1.0), listing("b", 2.0)).check()
     assert [day.bought[f"{name}-0-0"].offer.terms.listing for name in ("one", "two")] == ["a", "b"]
     day = a_day("one", "two").check().answer(listing("a", 1.0)).check()
     assert list(day.bought) == ["one-0-0"]
     assert "nowhere to run" in day.job(1).message
-    later = Day([b.queued("late")], fleet=day.fleet, answers=day.answers, now=day.now).check()
-    later.answer(listing("a", 1.0)).check()
-    assert not later.bought, "the fleet has it already, whatever the market says"
+    next_day = Day([b.queued("late")], fleet=day.fleet, answers=day.answers, now=day.now).check()
+    next_day.answer(listing("a", 1.0)).check()
+    assert not next_day.bought, "the fleet has it already, whatever the market says"
 
 
 def test_a_question_that_was_lost_is_repeated_once_before_a_job_fails() -> None:
     day = a_day("one", "two").check()
     day.items.pop(0)  # it ended meanwhile, and what was decided about it was not committed
-    day.later(ANSWER_WITHIN).check()
-    assert len(day.asked) == 2 and day.job().queued
+    day.after(ANSWER_WITHIN).check()
+    assert len(day.calls) == 2 and day.job().queued
     assert day.answer(listing("a", 1.0)).check().bought
-    alone = a_day("one").check().later(ANSWER_WITHIN).check()  # the server was restarted before it asked
-    assert len(alone.asked) == 2 and alone.job().queued
+    alone = a_day("one").check().after(ANSWER_WITHIN).check()  # the server was restarted before it asked
+    assert len(alone.calls) == 2 and alone.job().queued
     assert alone.job().message == "waiting for offers of `bazaar`"
     assert alone.answer(listing("a", 1.0)).check().bought
-    never = a_day("one").check().later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
-    assert len(never.asked) == 2 and not never.job().queued
+    never = a_day("one").check().after(ANSWER_WITHIN).check().after(ANSWER_WITHIN).check()
+    assert len(never.calls) == 2 and not never.job().queued
 
 
 def test_equal_jobs_wait_for_a_silent_market_together() -> None:
     names = [f"job{number}" for number in range(5)]
-    listed = a_day(*names, sold=(b.offer(price=5.0),)).check().later(ANSWER_WITHIN).check()
-    assert len(listed.bought) == 5 and len(listed.asked) == 1, "none asks after another"
-    alone = a_day(*names).check().later(ANSWER_WITHIN).check()
-    assert len(alone.asked) == 2 and all(item.job.queued for item in alone.items), "once more, for all"
-    alone.later(ANSWER_WITHIN).check()
-    assert len(alone.asked) == 2 and not any(item.job.queued for item in alone.items)
+    listed = a_day(*names, sold=(b.offer(price=5.0),)).check().after(ANSWER_WITHIN).check()
+    assert len(listed.bought) == 5 and len(listed.calls) == 1, "none asks after another"
+    alone = a_day(*names).check().after(ANSWER_WITHIN).check()
+    assert len(alone.calls) == 2 and all(item.job.queued for item in alone.items), "once more, for all"
+    alone.after(ANSWER_WITHIN).check()
+    assert len(alone.calls) == 2 and not any(item.job.queued for item in alone.items)
 
 
 GPU_RUN = b.run_spec(resources={"gpu": "1.."})
@@ -201,22 +201,22 @@ def gpus(id: str, count: int) -> Offer:
 def test_nobody_asks_for_a_job_that_waits_for_quota_whatever_the_market_has() -> None:
     for limit, why in (({"gpus": 0}, "it needs 1 GPU"), ({"jobs": 0}, "it needs 1 job")):
         day = Day([b.queued("train", GPU_RUN)], usage=QuotaUsage(quota(**limit), {})).check()
-        assert not day.asked and day.job().message.startswith(f"waiting for quota: {why}")
+        assert not day.calls and day.job().message.startswith(f"waiting for quota: {why}")
 
 
 def test_a_job_whose_quota_refuses_what_a_market_has_asks_seldom_and_outlives_its_silence() -> None:
     day = Day([b.queued("train", GPU_RUN)], usage=QuotaUsage(quota(gpus=4), {})).check()
     day.answer(gpus("large", 8)).check()
     assert day.job().message.startswith("waiting for quota: it needs 8 GPUs")
-    day.later(ASK_AGAIN_EVERY - 1).check()
-    assert len(day.asked) == 1 and day.job().message.startswith("waiting for quota: it needs 8 GPUs")
-    assert len(day.later(1).check().asked) == 2
+    day.after(ASK_AGAIN_EVERY - 1).check()
+    assert len(day.calls) == 1 and day.job().message.startswith("waiting for quota: it needs 8 GPUs")
+    assert len(day.after(1).check().calls) == 2
     for _ in range(3):
-        day.later(ANSWER_WITHIN).check()
+        day.after(ANSWER_WITHIN).check()
         assert day.job().message.startswith("waiting for quota: it needs 8 GPUs")
-    assert len(day.asked) == 2
-    day.later(ASK_AGAIN_EVERY).check()
-    assert len(day.asked) == 3 and day.answer(gpus("small", 1)).check().bought
+    assert len(day.calls) == 2
+    day.after(ASK_AGAIN_EVERY).check()
+    assert len(day.calls) == 3 and day.answer(gpus("small", 1)).check().bought
 
 
 def test_of_two_answers_the_newer_says_what_a_machine_costs() -> None:
@@ -233,7 +233,7 @@ def test_what_is_made_to_order_is_another_offer_for_each_order() -> None:
 
 
 def test_a_job_keeps_and_names_only_what_is_asked_for_it_now() -> None:
-    day = a_day().check().later(ANSWER_WITHIN)
+    day = a_day().check().after(ANSWER_WITHIN)
     gone = MarketQuery(backend="bazaar", key="of a fleet that was changed", at=b.NOW, until=b.NOW)
     item = day.items[0]
     day.items[0] = replace(item, job=item.job.with_(markets=(gone, *item.job.markets)))
@@ -245,36 +245,36 @@ def test_a_job_keeps_and_names_only_what_is_asked_for_it_now() -> None:
 
 
 def test_an_old_answer_is_none() -> None:
-    day = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
-    assert not day.bought and len(day.asked) == 2
+    day = a_day().check().answer(listing("one", 1.0)).after(BAZAAR.offers_last).check()
+    assert not day.bought and len(day.calls) == 2
     assert day.answer(listing("one", 1.0)).check().bought
-    silent = a_day().check().answer(listing("one", 1.0)).later(BAZAAR.offers_last).check()
-    silent.later(ANSWER_WITHIN).check().later(ANSWER_WITHIN).check()
+    silent = a_day().check().answer(listing("one", 1.0)).after(BAZAAR.offers_last).check()
+    silent.after(ANSWER_WITHIN).check().after(ANSWER_WITHIN).check()
     assert not silent.bought and "didn't answer" in silent.job().message, "nor while the market says nothing newer"
 
 
 def test_nobody_asks_for_a_job_that_has_a_place_or_may_buy_none() -> None:
     idle = b.machine(of=b.fleet("cloud"))
     day = a_day(fleet=b.view(b.fleet("cloud"), idle, nodes="0..9")).check()
-    assert not day.asked and day.job().assignment is not None
+    assert not day.calls and day.job().assignment is not None
     busy = b.holding(idle, b.job(b.run("other"))).with_(status=InstanceStatus.busy)
     full = a_day(fleet=b.view(b.fleet("cloud"), busy, nodes="0..1")).check()
-    assert not full.asked and full.job().message.startswith("waiting for ")
+    assert not full.calls and full.job().message.startswith("waiting for ")
     elsewhere = Day([b.queued("train", b.run_spec(backends=["aws"]))], sold=(b.offer(),)).check()
-    assert not elsewhere.asked and elsewhere.bought
+    assert not elsewhere.calls and elsewhere.bought
     reuse = Day([b.queued("train", b.run_spec(creation_policy="reuse"))]).check()
-    assert not reuse.asked
+    assert not reuse.calls
 
 
 def test_a_job_that_could_also_wait_for_a_machine_asks_first_and_then_seldom() -> None:
     of = b.fleet("cloud", next_instance_num=1)
     busy = b.holding(b.machine(of=of), b.job(b.run("other")))
     day = a_day(fleet=b.view(of, busy, nodes="0..9")).check()
-    assert len(day.asked) == 1
+    assert len(day.calls) == 1
     day.answer().check()
     assert day.job().message.startswith("waiting for ") and "bazaar" not in day.job().message
-    assert len(day.later(ASK_AGAIN_EVERY - 1).check().asked) == 1
-    assert len(day.later(1).check().asked) == 2
+    assert len(day.after(ASK_AGAIN_EVERY - 1).check().calls) == 1
+    assert len(day.after(1).check().calls) == 2
     assert day.answer(listing("one", 1.0)).check().bought
 
 
@@ -289,5 +289,5 @@ def test_a_full_fleet_waits_for_room_before_anybody_is_asked() -> None:
     small = b.machine(of=b.fleet("cloud"), offer=b.offer(has=b.resources(1, 1)))
     spec = b.run_spec(resources={"cpu": 8})
     full = Day([b.queued("train", spec)], fleet=b.view(b.fleet("cloud"), small, nodes="0..1")).check()
-    assert not full.asked
+    assert not full.calls
     assert full.job().message == "waiting for room in fleet `cloud` (1 of 1 nodes)"

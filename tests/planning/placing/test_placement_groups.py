@@ -26,13 +26,13 @@ CLUSTER = b.fleet_spec(nodes="0..4", placement="cluster")
 UNIT = f"fleet/{b.fleet().id}"
 
 
-def group(name: str = "g", *, zone: str = "", **rest: Any) -> PlacementGroup:
+def group(name: str = "g", *, zone: str = "", **fields: Any) -> PlacementGroup:
     handle = Handle(kind="group", id=f"pg-{name}", data={"zone": zone} if zone else {})
-    return PlacementGroup(**{"id": name, "backend": "aws", "region": "eu", "handle": handle, "made_at": NOW, **rest})
+    return PlacementGroup(**{"id": name, "backend": "aws", "region": "eu", "handle": handle, "made_at": NOW, **fields})
 
 
-def leaving(name: str = "g", **rest: Any) -> PlacementGroup:
-    return group(name, **{"leaving": True, "asked": 1, "look_at": NOW + MINUTE, **rest})
+def leaving(name: str = "g", **fields: Any) -> PlacementGroup:
+    return group(name, **{"leaving": True, "asked": 1, "look_at": NOW + MINUTE, **fields})
 
 
 def ordered(
@@ -103,10 +103,10 @@ def test_it_leaves_once_none_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "pause"), [(1, 2 * TERMINATE_EVERY), (3, 8 * TERMINATE_EVERY), (9, TERMINATE_SELDOM)]
+    ("attempts", "pause"), [(1, 2 * TERMINATE_EVERY), (3, 8 * TERMINATE_EVERY), (9, TERMINATE_SELDOM)]
 )
-def test_its_deletion_is_requested_less_and_less_often(asked: int, pause: int) -> None:
-    fleet = b.fleet(groups=(leaving(asked=asked),))
+def test_its_deletion_is_requested_less_and_less_often(attempts: int, pause: int) -> None:
+    fleet = b.fleet(groups=(leaving(asked=attempts),))
     assert delete_unused_groups(fleet, (), NOW + MINUTE - 1) == ((), fleet)
     steps, after = delete_unused_groups(fleet, (), NOW + MINUTE)
     assert len(effects(steps)) == 1 and after.groups[0].look_at == NOW + MINUTE + pause
@@ -118,7 +118,7 @@ def test_a_fleet_is_looked_at_for_whichever_is_first() -> None:
     assert earliest_check(b.fleet(groups=(group(),)), None) is None
 
 
-def look(fleet: Fleet, *there: Instance, now: int = NOW, **config: Any) -> tuple[Plan, FleetSnapshot]:
+def decided_on(fleet: Fleet, *there: Instance, now: int = NOW, **config: Any) -> tuple[Plan, FleetSnapshot]:
     view = b.view(fleet, *there, **{"nodes": "0..4", "placement": "cluster", **config})
     snapshot = FleetSnapshot(now, view, OfferBook((b.offer(),)), {"aws": FACTS})
     plan = decide_fleet(snapshot)
@@ -131,13 +131,13 @@ def last(plan: Plan) -> Fleet:
 
 
 def test_a_fleet_deletes_the_groups_that_nobody_is_in() -> None:
-    plan, _ = look(b.fleet(groups=(group(),), due_at=NOW))
+    plan, _ = decided_on(b.fleet(groups=(group(),), due_at=NOW))
     assert [type(each) for each in effects(plan.steps)] == [DeleteGroup]
     assert last(plan).due_at == plan.next_wake == NOW + TERMINATE_EVERY
 
 
 def test_a_new_machine_does_not_join_the_one_that_leaves_now() -> None:
-    plan, _ = look(b.fleet(groups=(group(),), to_create=1))
+    plan, _ = decided_on(b.fleet(groups=(group(),), to_create=1))
     (machine,) = (noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance))
     assert machine.placement_group not in ("", "g")
     assert [(each.id, each.leaving) for each in last(plan).groups] == [("g", True), (machine.placement_group, False)]
@@ -145,59 +145,59 @@ def test_a_new_machine_does_not_join_the_one_that_leaves_now() -> None:
 
 def test_a_pause_outlasts_looks_at_a_group() -> None:
     fleet = b.fleet(groups=(leaving(look_at=NOW),), consolidation_attempt=2, paused_until=NOW + MINUTE, due_at=NOW)
-    plan, _ = look(fleet, nodes="1")
+    plan, _ = decided_on(fleet, nodes="1")
     assert last(plan).consolidation_attempt == 2 and last(plan).paused_until == NOW + MINUTE
     assert not [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
 
 
 def test_a_deleted_fleet_ends_after_its_groups() -> None:
     over = b.fleet(status=FleetStatus.terminating, groups=(group(),), due_at=NOW)
-    plan, _ = look(over)
+    plan, _ = decided_on(over)
     assert last(plan).status is FleetStatus.terminating and len(effects(plan.steps)) == 1
     assert last(plan).due_at == NOW + TERMINATE_EVERY
-    plan, _ = look(over.with_(groups=()))
+    plan, _ = decided_on(over.with_(groups=()))
     assert last(plan).status is FleetStatus.terminated
 
 
 # --- what comes of it -------------------------------------------------------------------------------------------------
 
 
-def told(outcome: Outcome, *groups: PlacementGroup, **rest: Any) -> tuple[Plan, Fleet | None]:
-    snapshot = FleetSnapshot(NOW, b.view(b.fleet(groups=groups, due_at=NOW + 1, **rest)), OfferBook(()))
+def after_outcome(outcome: Outcome, *groups: PlacementGroup, **fields: Any) -> tuple[Plan, Fleet | None]:
+    snapshot = FleetSnapshot(NOW, b.view(b.fleet(groups=groups, due_at=NOW + 1, **fields)), OfferBook(()))
     plan = decide_group(snapshot, outcome)
     assert lint(snapshot, plan) == []
     return plan, None if plan.empty else last(plan)
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    plan, fleet = told(GroupLeft(UNIT, "g"), leaving(), group("other"))
+    plan, fleet = after_outcome(GroupLeft(UNIT, "g"), leaving(), group("other"))
     assert fleet and [each.id for each in fleet.groups] == ["other"]
     assert plan.steps[0].wake == (UNIT,) and fleet.due_at == NOW + 1
-    _, fleet = told(GroupLeft(UNIT, "g"), leaving(), status=FleetStatus.terminating)
+    _, fleet = after_outcome(GroupLeft(UNIT, "g"), leaving(), status=FleetStatus.terminating)
     assert fleet and fleet.due_at == NOW
 
 
 def test_what_is_still_there_is_remembered_once() -> None:
-    _, fleet = told(GroupLeft(UNIT, "g", "2 machines are in it"), leaving())
+    _, fleet = after_outcome(GroupLeft(UNIT, "g", "2 machines are in it"), leaving())
     assert fleet and fleet.groups == (leaving(message="2 machines are in it"),)
-    plan, _ = told(GroupLeft(UNIT, "g", "2 machines are in it"), *fleet.groups)
+    plan, _ = after_outcome(GroupLeft(UNIT, "g", "2 machines are in it"), *fleet.groups)
     assert plan.empty
 
 
 @pytest.mark.parametrize(("after", "look_at"), [(None, NOW + MINUTE), (5.0, NOW + MINUTE), (90.0, NOW + 90 * SECOND)])
 def test_a_failure_is_told_and_its_pause_is_kept(after: float | None, look_at: int) -> None:
     failed = GroupNotDeleted(UNIT, "Throttled", "too many requests", after, "g")
-    plan, fleet = told(failed, leaving())
+    plan, fleet = after_outcome(failed, leaving())
     assert fleet and (fleet.groups[0].message, fleet.groups[0].look_at) == ("too many requests", look_at)
     (event,) = plan.steps[0].events
     assert event.message == "Throttled: placement group in eu: too many requests"
-    assert told(failed, *fleet.groups)[0].empty
+    assert after_outcome(failed, *fleet.groups)[0].empty
 
 
 def test_what_came_too_late_changes_nothing() -> None:
-    assert told(GroupLeft(UNIT, "g"))[0].empty
+    assert after_outcome(GroupLeft(UNIT, "g"))[0].empty
     with pytest.raises(Bug, match="no outcome of an effect on a fleet"):
-        told(Outcome(UNIT))
+        after_outcome(Outcome(UNIT))
 
 
 @pytest.mark.parametrize(("now", "forgotten"), [(NOW + 10 * SECOND - 1, False), (NOW + 10 * SECOND, True)])

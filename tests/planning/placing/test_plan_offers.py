@@ -134,13 +134,13 @@ def test_another_projects_plain_hosts_take_no_run_that_names_a_user(plain: dict[
         view = replace(b.view(LAB, b.host(0, LAB, **host)), imported=True)
         _, total, notes = plan_offers(b.requirements(spec, job), [view], OfferBook([]), 10)
         assert total == taken
-        said = "is another project's, and takes no run with `user`, because it has hosts that run plain processes"
-        assert taken or [note.text for note in notes] == [said]
+        reason = "is another project's, and takes no run with `user`, because it has hosts that run plain processes"
+        assert taken or [note.text for note in notes] == [reason]
 
 
-@pytest.mark.parametrize(("cpus", "said"), [("1..", True), ("64..", False)])
-def test_only_a_host_that_would_fit_is_said_to_be_ill(cpus: str, said: bool) -> None:
+@pytest.mark.parametrize(("cpus", "is_ill"), [("1..", True), ("64..", False)])
+def test_only_a_host_that_would_fit_is_said_to_be_ill(cpus: str, is_ill: bool) -> None:
     ill = b.host(0, LAB, health="failure", health_message="a GPU is lost")
     spec = b.run_spec(resources={"cpu": cpus, "memory": "1GB.."})
     _, _, (note,) = plan_offers(b.requirements(spec), [b.view(LAB, ill)], OfferBook([]), 10)
-    assert ("isn't healthy: a GPU is lost" in note.text) is said
+    assert ("isn't healthy: a GPU is lost" in note.text) is is_ill

@@ -142,11 +142,11 @@ def test_jobs_share_a_host_by_blocks_and_no_block_twice() -> None:
 
 
 def test_a_fleet_that_cuts_machines_asks_of_the_whole_and_the_run_of_a_share() -> None:
-    whole = b.offer("eight", 8.0, has=b.resources(cpus=32, gb=128, gpus=8))
+    machine = b.offer("eight", 8.0, has=b.resources(cpus=32, gb=128, gpus=8))
     share = b.offer("two", 1.0, has=b.resources(cpus=32, gb=128, gpus=2))  # cheaper, but not what the fleet is made of
     items = [b.queued(f"r{n}", b.run_spec(resources={"gpu": 2})) for n in range(4)]
     cut = b.view(CLOUD, nodes="0..9", blocks=4, resources={"gpu": 8})
-    plan = decide(b.waiting(*items, fleets=(cut,), offers=(whole, share)))
+    plan = decide(b.waiting(*items, fleets=(cut,), offers=(machine, share)))
     (bought,) = instances_of(plan).values()
     assert bought.offer.instance.name == "eight"
     assert sorted(claim.blocks for claim in bought.claims) == [(0,), (1,), (2,), (3,)]
@@ -200,8 +200,8 @@ def test_an_instance_on_its_way_out_still_counts() -> None:
 
 
 def test_the_machine_whose_share_costs_least_is_taken() -> None:
-    whole, cut = b.offer("m1", 1.5), b.offer("m4", 4.0, has=b.resources(16, 64), blocks=4, total_blocks=4)
-    machines = (b.machine(0, CLOUD, offer=whole), b.machine(1, CLOUD, offer=cut, total_blocks=4))
+    full, cut = b.offer("m1", 1.5), b.offer("m4", 4.0, has=b.resources(16, 64), blocks=4, total_blocks=4)
+    machines = (b.machine(0, CLOUD, offer=full), b.machine(1, CLOUD, offer=cut, total_blocks=4))
     item = b.queued("a", b.run_spec(resources={"cpu": "2..", "memory": "8GB.."}))
     plan = decide(b.waiting(item, fleets=(b.view(CLOUD, *machines, nodes="0..2", blocks="auto"),)))
     assert placed(plan) == {"a": "cloud-1"}
@@ -234,13 +234,13 @@ def test_when_every_offer_failed_there_is_no_capacity_and_it_says_what_failed() 
     assert "quota of m1 is 0 in eu" in job.message
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "e0)"), (3, "e0; e1; e2)"), (4, "e0; e1; e2; …)")])
-def test_up_to_three_different_failures_are_told(count: int, said: str) -> None:
+@pytest.mark.parametrize(("count", "expected"), [(1, "e0)"), (3, "e0; e1; e2)"), (4, "e0; e1; e2; …)")])
+def test_up_to_three_different_failures_are_told(count: int, expected: str) -> None:
     offers = tuple(b.offer(f"m{num}") for num in range(count))
     tried = tuple(Attempt(offer_key=each.key, error=f"e{num}") for num, each in enumerate(offers))
     item = b.queued("a", b.run_spec(), attempts=(*tried, tried[0]))
     plan = decide(b.waiting(item, fleets=(b.view(CLOUD, nodes="0..1"),), offers=offers))
-    assert jobs_of(plan)["a"].message.endswith(f"has tried every matching offer ({said}")
+    assert jobs_of(plan)["a"].message.endswith(f"has tried every matching offer ({expected}")
 
 
 def test_an_offer_that_is_not_available_is_not_bought() -> None:
@@ -260,7 +260,7 @@ def test_reuse_only_never_buys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "messages"),
     [
         ({"resources": {"gpu": 2}}, ["needs 2 GPUs, has none", "remove `gpu`"]),
         ({"resources": {"memory": "64GB.."}}, ["needs 64.. GB of memory, has 16", "memory: 16GB.."]),
@@ -270,11 +270,11 @@ def test_reuse_only_never_buys() -> None:
         ({"spot_policy": "spot"}, ["is on-demand", "spot_policy"]),
     ],
 )
-def test_a_job_that_can_never_fit_fails_and_says_what_would_help(config: dict[str, Any], says: list[str]) -> None:
+def test_a_job_that_can_never_fit_fails_and_says_what_would_help(config: dict[str, Any], messages: list[str]) -> None:
     plan = decide(b.waiting(b.queued("a", b.run_spec(**config)), fleets=(b.view(LOCAL, b.host(0, LOCAL)),)))
     job = jobs_of(plan)["a"]
     assert (job.status, job.reason) == (JobStatus.failed, JobReason.failed_to_start_due_to_no_capacity)
-    for text in says:
+    for text in messages:
         assert text in job.message
 
 
@@ -283,7 +283,7 @@ def test_without_fleets_it_says_to_make_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fleet", "config", "says"),
+    ("fleet", "config", "message"),
     [
         ({"backends": ["gcp"]}, {"backends": ["aws"]}, "allows only the backends gcp"),
         ({}, {"backends": []}, "can't serve a run that allows no backends"),
@@ -295,10 +295,10 @@ def test_without_fleets_it_says_to_make_one() -> None:
         ({"max_price": 0.5}, {}, "costs more than `max_price`, 0.5"),
     ],
 )
-def test_fleet_and_run_must_agree(fleet: dict[str, Any], config: dict[str, Any], says: str) -> None:
+def test_fleet_and_run_must_agree(fleet: dict[str, Any], config: dict[str, Any], message: str) -> None:
     item = b.queued("a", b.run_spec(**config))
     plan = decide(b.waiting(item, fleets=(b.view(CLOUD, nodes="0..1", **fleet),), offers=(b.offer(),)))
-    assert says in jobs_of(plan)["a"].message
+    assert message in jobs_of(plan)["a"].message
 
 
 def test_a_wait_is_written_once_and_counts_who_is_ahead() -> None:
@@ -362,8 +362,8 @@ def test_a_job_that_names_a_user_is_put_on_plain_processes_only_with_permission(
 def test_the_default_disk_is_not_asked_of_a_host_that_exists() -> None:
     small = b.host(0, LOCAL)
     assert small.offer.instance.resources.disk.size_mib < 100 * 1024
-    asked = b.run_spec(resources={"disk": "50GB.."})
-    plan = decide(b.waiting(b.queued("a"), b.queued("b", asked), fleets=(b.view(LOCAL, small),)))
+    spec = b.run_spec(resources={"disk": "50GB.."})
+    plan = decide(b.waiting(b.queued("a"), b.queued("b", spec), fleets=(b.view(LOCAL, small),)))
     assert placed(plan) == {"a": "local-0"}
     assert "GB of disk" in jobs_of(plan)["b"].message
 

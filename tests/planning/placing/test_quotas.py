@@ -43,7 +43,7 @@ def usage(of: Quota, **users: Amounts) -> QuotaUsage:
     return QuotaUsage(of, users)
 
 
-def asks(name: str, gpus: int = 1) -> QueuedJob:
+def queued(name: str, gpus: int = 1) -> QueuedJob:
     return b.queued(name, b.run_spec(run_name=name, resources={"gpu": gpus}))
 
 
@@ -74,7 +74,9 @@ def outcome(plan: Plan) -> dict[str, str]:
 def test_who_comes_first_gets_what_is_left_and_the_others_wait() -> None:
     used = usage(quota(gpus=4), ann=Amounts(gpus=1, jobs=1))
     plain = b.view(b.fleet("plain"), b.host(0, b.fleet("plain")))
-    plan = decide(asks("a", 2), asks("b", 2), asks("c", 1), asks("d", 0), fleets=(machines(3), plain), used=used)
+    plan = decide(
+        queued("a", 2), queued("b", 2), queued("c", 1), queued("d", 0), fleets=(machines(3), plain), used=used
+    )
     assert outcome(plan) == {
         "a": "placed",
         "b": "waiting for quota: 3 of 4 GPUs of project main are in use, and it needs 2",
@@ -86,9 +88,9 @@ def test_who_comes_first_gets_what_is_left_and_the_others_wait() -> None:
 def test_what_waits_for_its_quota_takes_no_place_from_others() -> None:
     one = machines(1, gpus=2)
     used = usage(quota({"u": Limits(gpus=1)}), u=Amounts(gpus=1, jobs=1))
-    others = asks("b", 2)
+    others = queued("b", 2)
     item = QueuedJob(others.job, others.run.with_(user_id="v", user_name="bob"), others.spec, others.run_spec)
-    plan = decide(asks("a", 2), item, fleets=(one,), used=used)
+    plan = decide(queued("a", 2), item, fleets=(one,), used=used)
     assert outcome(plan) == {
         "a": "waiting for quota: it needs 2 GPUs, and ann in project main may have 1 at once",
         "b": "placed",
@@ -97,19 +99,19 @@ def test_what_waits_for_its_quota_takes_no_place_from_others() -> None:
 
 def test_who_has_more_than_a_smaller_quota_allows_breaks_no_rule() -> None:
     used = usage(quota(jobs=1), ann=Amounts(jobs=2))
-    (message,) = outcome(decide(asks("a"), fleets=(machines(1),), used=used)).values()
+    (message,) = outcome(decide(queued("a"), fleets=(machines(1),), used=used)).values()
     assert message.startswith("waiting for quota: ")
 
 
 def test_every_step_that_gives_a_place_away_commits_the_quota() -> None:
     of = quota(gpus=9)
-    plan = decide(asks("a"), asks("b"), asks("c"), fleets=(machines(1),), used=usage(of))
+    plan = decide(queued("a"), queued("b"), queued("c"), fleets=(machines(1),), used=usage(of))
     assert [of in step.saves for step in plan.steps] == [True] * 3
 
 
 def test_a_whole_machine_counts_with_all_its_gpus() -> None:
-    whole = b.view(LOCAL, b.host(0, LOCAL, has=b.resources(32, 256, 8)))
-    plan = decide(_any_gpus("a"), fleets=(whole,), used=usage(quota(gpus=7)))
+    view = b.view(LOCAL, b.host(0, LOCAL, has=b.resources(32, 256, 8)))
+    plan = decide(_any_gpus("a"), fleets=(view,), used=usage(quota(gpus=7)))
     assert outcome(plan) == {"a": "waiting for quota: it needs 8 GPUs, and project main may have 7 at once"}
 
 
@@ -120,7 +122,7 @@ def _any_gpus(name: str) -> QueuedJob:
 def test_a_bought_machine_counts_too() -> None:
     cloud = b.view(b.fleet("cloud"), nodes="0..4")
     offers = (b.offer(has=b.resources(16, 128, 2)),)
-    items = (asks("a", 2), asks("b", 2))
+    items = (queued("a", 2), queued("b", 2))
     waiting = b.waiting(*items, fleets=(cloud,), offers=offers)
     snapshot = QueueSnapshot(
         b.NOW, b.PROJECT, items, (cloud,), waiting.offers, b.FACTS, usage=usage(quota(gpus=3, jobs=9))
@@ -135,7 +137,7 @@ def test_a_bought_machine_counts_too() -> None:
 
 
 def test_what_can_never_fit_ends_as_without_a_quota() -> None:
-    plan = decide(asks("a", 64), fleets=(machines(1),), used=usage(quota(gpus=0)))
+    plan = decide(queued("a", 64), fleets=(machines(1),), used=usage(quota(gpus=0)))
     assert outcome(plan)["a"].startswith("nowhere to run")
 
 
@@ -183,7 +185,7 @@ NEED = Amounts(gpus=2, jobs=1)
 
 
 @pytest.mark.parametrize(
-    ("of", "used", "said"),
+    ("of", "used", "message"),
     [
         (quota(gpus=12), Amounts(gpus=12), "for quota: 12 of 12 GPUs of project main are in use"),
         (quota(gpus=12), Amounts(gpus=10), ""),
@@ -209,8 +211,8 @@ NEED = Amounts(gpus=2, jobs=1)
         (quota({"v": Limits(gpus=0)}), Amounts(gpus=3), ""),
     ],
 )
-def test_a_refusal_names_the_limit_and_how_much_is_used(of: Quota, used: Amounts, said: str) -> None:
-    assert refusal(QuotaUsage(of, {"u": used}), "u", "ann", NEED) == said
+def test_a_refusal_names_the_limit_and_how_much_is_used(of: Quota, used: Amounts, message: str) -> None:
+    assert refusal(QuotaUsage(of, {"u": used}), "u", "ann", NEED) == message
 
 
 def test_a_plan_shows_the_project_and_the_user() -> None:
@@ -273,7 +275,7 @@ def test_no_more_is_looked_for_than_the_project_may_have() -> None:
 
 
 def test_a_plan_that_forgets_or_exceeds_the_quota_is_refused() -> None:
-    items, fleets = (asks("a", 2), asks("b", 2)), (machines(1),)
+    items, fleets = (queued("a", 2), queued("b", 2)), (machines(1),)
     waiting = b.waiting(*items, fleets=fleets)
     free = decide_queue(QueueSnapshot(b.NOW, b.PROJECT, items, fleets, waiting.offers, b.FACTS))
     under = QueueSnapshot(b.NOW, b.PROJECT, items, fleets, waiting.offers, b.FACTS, usage=usage(quota(gpus=3, jobs=1)))

@@ -84,7 +84,7 @@ def test_a_machine_in_the_reservation_is_reused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "reason"),
     [
         ({"reservation": "cr-9"}, "no backend had a reservation cr-9 for it when its offers were last fetched"),
         ({"reservation": "cr-1", "regions": ["us"]}, "cr-1 is of big on demand in eu-b (aws) (make `backends`"),
@@ -94,8 +94,8 @@ def test_a_machine_in_the_reservation_is_reused() -> None:
         ({"reservation": "cr-1", "resources": {"gpu": "H100"}}, "change `gpu`: without it 1 would match"),
     ],
 )
-def test_why_nothing_is_bought_in_it(config: dict[str, Any], said: str) -> None:
-    assert said in why_not(**config)
+def test_why_nothing_is_bought_in_it(config: dict[str, Any], reason: str) -> None:
+    assert reason in why_not(**config)
 
 
 def test_a_fleet_says_why_it_buys_nothing() -> None:
@@ -111,14 +111,14 @@ def test_a_fleet_and_a_run_in_different_reservations_do_not_meet() -> None:
 
 
 def test_one_that_has_not_begun_is_shown_and_not_bought() -> None:
-    later = RESERVED.with_(availability=Availability.not_available)
-    assert bought(b.run_spec(reservation="cr-1"), (later,)) is None
+    not_begun = RESERVED.with_(availability=Availability.not_available)
+    assert bought(b.run_spec(reservation="cr-1"), (not_begun,)) is None
     spec = b.run_spec(reservation="cr-1")
-    assert plan_offers(b.requirements(spec), [b.view(nodes="0..2")], OfferBook((later,)), 9)[:2] == ([later], 1)
+    assert plan_offers(b.requirements(spec), [b.view(nodes="0..2")], OfferBook((not_begun,)), 9)[:2] == ([not_begun], 1)
 
 
 @pytest.mark.parametrize(
-    ("config", "facts", "said"),
+    ("config", "facts", "message"),
     [
         ({}, (), "none of this project's backends can launch machines into reservations"),
         ({}, (BackendFacts(name="aws"),), "none of this project's backends"),
@@ -129,11 +129,11 @@ def test_one_that_has_not_begun_is_shown_and_not_bought() -> None:
     ],
 )
 def test_what_no_reservation_can_do_is_refused_at_once(
-    config: dict[str, Any], facts: tuple[BackendFacts, ...], said: str
+    config: dict[str, Any], facts: tuple[BackendFacts, ...], message: str
 ) -> None:
     for spec in (b.run_spec(reservation="cr-1", **config), b.fleet_spec(nodes=1, reservation="cr-1", **config)):
         found = reservation_refusals(spec, facts)
-        assert [problem.path for problem in found] == (["configuration.reservation"] if said else [])
-        assert all(said in problem.message and problem.hint for problem in found)
+        assert [problem.path for problem in found] == (["configuration.reservation"] if message else [])
+        assert all(message in problem.message and problem.hint for problem in found)
     (found,) = reservation_refusals(b.run_spec({"reservation": "cr-1"}), ())
     assert found.path == "profile.reservation", "where it was written"

@@ -42,8 +42,8 @@ def after(run: str, job: str, **known: Any) -> tuple[Run, Run, int]:
     ],
 )
 def test_a_run_goes_only_forward_and_tells_each_move_once(run: str, job: str, moved: str) -> None:
-    before, found, told = after(run, job)
-    assert found.status == moved and told == (run != moved)
+    before, found, wakes = after(run, job)
+    assert found.status == moved and wakes == (run != moved)
     assert (found is before) == (run == moved)
 
 
@@ -56,10 +56,10 @@ def test_it_is_in_the_fleet_of_its_first_job_and_waits_for_nothing() -> None:
     assert (found.fleet_id, found.fleet_name) == ("f", "of another job")
 
 
-@pytest.mark.parametrize(("due", "kept"), [(5, 5), (0, CHECK_RUN_EVERY), (None, CHECK_RUN_EVERY)])
-def test_what_is_looked_at_anyway_stays_due_as_it_is(due: int | None, kept: int) -> None:
+@pytest.mark.parametrize(("due", "pause"), [(5, 5), (0, CHECK_RUN_EVERY), (None, CHECK_RUN_EVERY)])
+def test_what_is_looked_at_anyway_stays_due_as_it_is(due: int | None, pause: int) -> None:
     _, found, _ = after("submitted", "running", due_at=None if due is None else NOW + due)
-    assert found.due_at == NOW + kept
+    assert found.due_at == NOW + pause
 
 
 def ended(reason: JobReason, nodes: int = 1, **config: Any) -> tuple[Run, Run, Run]:

@@ -33,11 +33,11 @@ from chalicelib.planning.projects.erasure import (
 from tests.world import nouns as b
 from tests.world.time import NOW
 
-KEPT = Retention(events=50, logs=30, deleted=1, fleets=20, archives=10)
+RETENTION = Retention(events=50, logs=30, deleted=1, fleets=20, archives=10)
 
 
-def ended(at: int = NOW, **rest: Any) -> Run:
-    return b.run(status=RunStatus.done, finished_at=at, **rest)
+def ended(at: int = NOW, **fields: Any) -> Run:
+    return b.run(status=RunStatus.done, finished_at=at, **fields)
 
 
 def job(of: Run, status: JobStatus = JobStatus.done) -> Job:
@@ -46,37 +46,41 @@ def job(of: Run, status: JobStatus = JobStatus.done) -> Job:
 
 def test_a_deleted_run_goes_a_day_later() -> None:
     run = ended(deleted=True, deleted_at=NOW)
-    assert not run_erasable(run, [job(run)], KEPT, NOW + DAY - 1)
-    assert run_erasable(run, [job(run)], KEPT, NOW + DAY)
-    assert not run_erasable(ended(), [], KEPT, NOW + 100 * DAY), "nobody deleted it"
+    assert not run_erasable(run, [job(run)], RETENTION, NOW + DAY - 1)
+    assert run_erasable(run, [job(run)], RETENTION, NOW + DAY)
+    assert not run_erasable(ended(), [], RETENTION, NOW + 100 * DAY), "nobody deleted it"
 
 
 def test_logs_go_a_month_after_the_end() -> None:
     run = ended()
-    assert not logs_erasable(run, [job(run)], KEPT, NOW + 30 * DAY - 1)
-    assert logs_erasable(run, [job(run)], KEPT, NOW + 30 * DAY)
-    assert not logs_erasable(ended(logs_erased=True), [], KEPT, NOW + 30 * DAY)
+    assert not logs_erasable(run, [job(run)], RETENTION, NOW + 30 * DAY - 1)
+    assert logs_erasable(run, [job(run)], RETENTION, NOW + 30 * DAY)
+    assert not logs_erasable(ended(logs_erased=True), [], RETENTION, NOW + 30 * DAY)
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if not b.job(b.run(), status=status).finished])
 def test_nothing_goes_while_a_job_lives(status: JobStatus) -> None:
     run = ended(deleted=True, deleted_at=NOW)
     jobs = [job(run), job(run, status)]
-    assert not run_erasable(run, jobs, KEPT, NOW + 100 * DAY) and not logs_erasable(run, jobs, KEPT, NOW + 100 * DAY)
+    assert not run_erasable(run, jobs, RETENTION, NOW + 100 * DAY) and not logs_erasable(
+        run, jobs, RETENTION, NOW + 100 * DAY
+    )
 
 
 @pytest.mark.parametrize("status", [status for status in RunStatus if not b.run(status=status).finished])
 def test_nothing_of_a_live_run_goes(status: RunStatus) -> None:
     run = b.run(status=status, deleted=True, deleted_at=NOW)
-    assert not run_erasable(run, [], KEPT, NOW + 100 * DAY) and not logs_erasable(run, [], KEPT, NOW + 100 * DAY)
+    assert not run_erasable(run, [], RETENTION, NOW + 100 * DAY) and not logs_erasable(
+        run, [], RETENTION, NOW + 100 * DAY
+    )
 
 
 def test_earlier_jobs_of_a_live_run_go_but_for_the_last_and_the_last_that_ran() -> None:
     run = b.run(status=RunStatus.running)
     place = b.holding(b.machine(), b.job(run))
 
-    def submission(number: int, replica: int = 0, **rest: Any) -> Job:
-        return b.job(run, number, replica=replica, **{"status": JobStatus.done, "finished_at": NOW, **rest})
+    def submission(number: int, replica: int = 0, **fields: Any) -> Job:
+        return b.job(run, number, replica=replica, **{"status": JobStatus.done, "finished_at": NOW, **fields})
 
     ran = Assignment(
         instance_id=place.id,
@@ -95,16 +99,16 @@ def test_earlier_jobs_of_a_live_run_go_but_for_the_last_and_the_last_that_ran() 
         submission(5),
         submission(0, replica=1),
     ]
-    assert erasable_submissions(run, jobs, KEPT, NOW + 30 * DAY) == [jobs[1], jobs[0]]
-    assert erasable_submissions(run, jobs, KEPT, NOW + 30 * DAY - 1) == []
-    assert erasable_submissions(ended(), jobs, KEPT, NOW + 30 * DAY) == [], "a finished run shows all it did"
+    assert erasable_submissions(run, jobs, RETENTION, NOW + 30 * DAY) == [jobs[1], jobs[0]]
+    assert erasable_submissions(run, jobs, RETENTION, NOW + 30 * DAY - 1) == []
+    assert erasable_submissions(ended(), jobs, RETENTION, NOW + 30 * DAY) == [], "a finished run shows all it did"
 
 
 def test_of_very_many_starts_the_earliest_go_at_once() -> None:
     run = b.run(status=RunStatus.pending, triggered_at=NOW)
     starts = [b.job(run, number, status=JobStatus.done, finished_at=NOW) for number in range(MOST_SUBMISSIONS + 3)]
-    assert erasable_submissions(run, starts, KEPT, NOW) == starts[:3]
-    assert erasable_submissions(run, starts[3:], KEPT, NOW) == []
+    assert erasable_submissions(run, starts, RETENTION, NOW) == starts[:3]
+    assert erasable_submissions(run, starts[3:], RETENTION, NOW) == []
 
 
 def test_the_replicas_of_a_service_are_followed_by_each_other() -> None:
@@ -115,7 +119,7 @@ def test_the_replicas_of_a_service_are_followed_by_each_other() -> None:
         for replica in range(4)
         for n in range(50)
     ]
-    gone = erasable_submissions(run, jobs, KEPT, NOW)
+    gone = erasable_submissions(run, jobs, RETENTION, NOW)
     assert len(gone) == 4 * 49 - MOST_SUBMISSIONS
     assert max(job.submitted_at for job in gone) <= min(job.submitted_at for job in jobs if job not in gone)
     assert {job.replica_num for job in jobs if job not in gone} == {0, 1, 2, 3}
@@ -123,31 +127,35 @@ def test_the_replicas_of_a_service_are_followed_by_each_other() -> None:
 
 def test_runs_of_older_versions_say_less() -> None:
     run = ended(deleted=True, last_processed_at=NOW).with_(finished_at=None)
-    assert run_erasable(run, [], KEPT, NOW + DAY) and not run_erasable(run, [], KEPT, NOW + DAY - 1)
-    assert logs_erasable(run, [], KEPT, NOW + 30 * DAY) and not logs_erasable(run, [], KEPT, NOW + 30 * DAY - 1)
+    assert run_erasable(run, [], RETENTION, NOW + DAY) and not run_erasable(run, [], RETENTION, NOW + DAY - 1)
+    assert logs_erasable(run, [], RETENTION, NOW + 30 * DAY) and not logs_erasable(
+        run, [], RETENTION, NOW + 30 * DAY - 1
+    )
 
 
 @pytest.mark.parametrize("status", InstanceStatus)
 def test_an_instance_goes_some_time_after_it_was_terminated(status: InstanceStatus) -> None:
     instance = b.machine(status=status, finished_at=NOW)
-    assert instance_erasable(instance, KEPT, NOW + 20 * DAY) is (status is InstanceStatus.terminated)
-    assert not instance_erasable(instance, KEPT, NOW + 20 * DAY - 1)
-    assert not instance_erasable(b.holding(instance, b.job(b.run())), KEPT, NOW + 20 * DAY), "a job holds it"
+    assert instance_erasable(instance, RETENTION, NOW + 20 * DAY) is (status is InstanceStatus.terminated)
+    assert not instance_erasable(instance, RETENTION, NOW + 20 * DAY - 1)
+    assert not instance_erasable(b.holding(instance, b.job(b.run())), RETENTION, NOW + 20 * DAY), "a job holds it"
 
 
 @pytest.mark.parametrize("status", FleetStatus)
 def test_a_fleet_goes_some_time_after_its_end(status: FleetStatus) -> None:
     fleet = b.fleet(status=status, last_processed_at=NOW)
-    assert fleet_erasable(fleet, KEPT, NOW + 20 * DAY) is (status in (FleetStatus.terminated, FleetStatus.failed))
-    assert not fleet_erasable(fleet, KEPT, NOW + 20 * DAY - 1)
+    assert fleet_erasable(fleet, RETENTION, NOW + 20 * DAY) is (status in (FleetStatus.terminated, FleetStatus.failed))
+    assert not fleet_erasable(fleet, RETENTION, NOW + 20 * DAY - 1)
 
 
 def test_an_archive_goes_after_its_last_use_or_if_its_end_has_begun() -> None:
     archive = Archive(id="a", owner_id="u", hash="h", blob="b", size=1, used_at=NOW)
-    assert not archive_erasable(archive, KEPT, NOW + 10 * DAY - 1) and archive_erasable(archive, KEPT, NOW + 10 * DAY)
-    assert archive_erasable(archive.with_(erased=True), KEPT, NOW)
+    assert not archive_erasable(archive, RETENTION, NOW + 10 * DAY - 1) and archive_erasable(
+        archive, RETENTION, NOW + 10 * DAY
+    )
+    assert archive_erasable(archive.with_(erased=True), RETENTION, NOW)
     unused = archive.with_(submitted=False)
-    assert not archive_erasable(unused, KEPT, NOW + DAY - 1) and archive_erasable(unused, KEPT, NOW + DAY)
+    assert not archive_erasable(unused, RETENTION, NOW + DAY - 1) and archive_erasable(unused, RETENTION, NOW + DAY)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +171,7 @@ def test_an_archive_goes_after_its_last_use_or_if_its_end_has_begun() -> None:
 def test_a_project_goes_once_nothing_of_it_runs(project: dict[str, Any], closing: dict[str, Any], goes: bool) -> None:
     gone = Project(**{"id": "p", "name": "lab", "owner_id": "u", "created_at": NOW, "deleted": True, **project})
     end = Closing(**{"id": "p", "began_at": NOW, **closing})
-    assert project_erasable(end, gone, KEPT, NOW + DAY) is goes
+    assert project_erasable(end, gone, RETENTION, NOW + DAY) is goes
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def test_a_project_goes_once_nothing_of_it_runs(project: dict[str, Any], closing
 def test_a_projects_own_record_goes_when_its_events_have(deleted: bool, erased: bool, after: int, goes: bool) -> None:
     project = Project(id="p", name="lab", owner_id="u", created_at=NOW, deleted=deleted)
     closing = Closing(id="p", began_at=NOW, erased=erased)
-    assert project_record_erasable(closing, project, KEPT, NOW + after * DAY) is goes
+    assert project_record_erasable(closing, project, RETENTION, NOW + after * DAY) is goes
 
 
 @pytest.mark.parametrize(("since", "goes"), [(RECORD_DELAY - 1, False), (RECORD_DELAY, True)])

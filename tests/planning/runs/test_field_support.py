@@ -77,8 +77,8 @@ def raw_with(path: str) -> dict[str, Any]:
     field = path.removeprefix("configuration.")
     if field.partition(".")[0] in SERVICES:
         raw["configuration"] = {"type": "service", "port": 80}
-        whole = field.partition(".")[0]
-        raw["configuration"].update(commands=["a"], **{whole: VALUES[field]})
+        parent = field.partition(".")[0]
+        raw["configuration"].update(commands=["a"], **{parent: VALUES[field]})
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
@@ -111,8 +111,8 @@ OF_GATEWAYS: dict[str, Any] = {
 
 @pytest.mark.parametrize("path", GATEWAY_NOT_BUILT)
 def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
-    asked = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
-    (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": asked}))
+    body = {"backend": "aws", "region": "r", **OF_GATEWAYS[path.removeprefix("configuration.")]}
+    (found,) = gateway_refusals(GatewaySpec.model_validate({"configuration": body}))
     assert found.path == path and path.rpartition(".")[2] in found.message and found.hint
 
 
@@ -126,8 +126,8 @@ def test_a_refused_field_of_a_gateway_is_named(path: str) -> None:
 def test_a_certificate_that_its_provider_keeps_is_refused(
     backend: str, certificate: dict[str, str], field: str, owner: str
 ) -> None:
-    asked = {"backend": backend, "region": "r", "certificate": certificate}
-    (found,) = gateway_refusals(read(GatewaySpec, {"configuration": asked}))
+    body = {"backend": backend, "region": "r", "certificate": certificate}
+    (found,) = gateway_refusals(read(GatewaySpec, {"configuration": body}))
     assert found.path == f"configuration.certificate.{field}" and f"certificates of {owner} are" in found.message
 
 
@@ -205,13 +205,13 @@ def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
     assert found.path == "configuration.probes.1.timeout" and "5m" in found.hint
     (found,) = refusals(service(port=10_022))
     assert found.path == "configuration.port"
-    asks = {"commands": ["serve ${{ groups[0].replicas[1].IP_ADDRESS }}"], "replicas": 1}
-    (found,) = refusals(service(groups=[asks]))
+    fields = {"commands": ["serve ${{ groups[0].replicas[1].IP_ADDRESS }}"], "replicas": 1}
+    (found,) = refusals(service(groups=[fields]))
     assert found.path == "configuration.groups.0.commands.0" and "replicas[1].IP_ADDRESS" in found.message
     assert "groups[0].replicas[0..0]" in found.hint
-    assert refusals(service(groups=[{**asks, "replicas": 2}])) == []
+    assert refusals(service(groups=[{**fields, "replicas": 2}])) == []
     scaling = {"metric": "rps", "target": 1}
-    (found,) = refusals(service(groups=[{**asks, "replicas": "0..2", "scaling": scaling}]))
+    (found,) = refusals(service(groups=[{**fields, "replicas": "0..2", "scaling": scaling}]))
     assert "replicas" in found.hint and "begin at 1" in found.hint
 
 

@@ -19,7 +19,7 @@ UNIT = nodes()
 THERE = b.machine(0), b.machine(1)
 SEALED = gang_of(UNIT, *THERE, status="sealed", token="t", awaits="barrier")  # it waits for its nodes' addresses
 OVER, WAITS = StepAnswer({}, settled=True), StepAnswer()
-LATER = StepAnswer(error=NOT_YET)
+NOT_YET_ANSWER = StepAnswer(error=NOT_YET)
 LEAVING = StepAnswer(error=NOT_YET, message="its places are being given back")
 
 
@@ -39,10 +39,10 @@ def seen(*gangs: Gang) -> RunSnapshot:
     ("found", "call", "answer"),
     [
         (SEALED, StepCall("rest"), OVER),
-        (SEALED, StepCall("barrier"), LATER),
+        (SEALED, StepCall("barrier"), NOT_YET_ANSWER),
         (SEALED, StepCall("barrier", token="t"), WAITS),
-        (SEALED, StepCall("barrier", token="of another state"), LATER),
-        (SEALED.with_(token=""), StepCall("barrier"), LATER),
+        (SEALED, StepCall("barrier", token="of another state"), NOT_YET_ANSWER),
+        (SEALED.with_(token=""), StepCall("barrier"), NOT_YET_ANSWER),
         (SEALED.with_(addresses=("a", "b")), StepCall("barrier", token="t"), OVER),
         (SEALED, StepCall("reserve", undo=True), LEAVING),
         (gang_of(UNIT, status="undone", message="no room"), StepCall("rest"), ended("no room")),
@@ -57,7 +57,7 @@ def test_what_the_gang_says_about_a_stage(found: Gang | None, call: StepCall, an
 
 
 @pytest.mark.parametrize(
-    ("found", "call", "kept"),
+    ("found", "call", "saved"),
     [
         (SEALED, StepCall("barrier", token="new"), {"token": "new", "awaits": "barrier"}),
         (SEALED, StepCall("barrier"), None),
@@ -66,10 +66,10 @@ def test_what_the_gang_says_about_a_stage(found: Gang | None, call: StepCall, an
     ],
 )
 def test_the_token_of_a_state_is_kept_only_if_it_has_to_wait(
-    found: Gang | None, call: StepCall, kept: dict[str, Any] | None
+    found: Gang | None, call: StepCall, saved: dict[str, Any] | None
 ) -> None:
     plan = await_stage(seen(*([found] if found else [])), GangStart.of(SEALED), call)
-    if kept is None:
+    if saved is None:
         assert plan == Plan()
     else:
-        assert [noun for step in plan.steps for noun in step.saves] == [SEALED.with_(**kept)]
+        assert [noun for step in plan.steps for noun in step.saves] == [SEALED.with_(**saved)]

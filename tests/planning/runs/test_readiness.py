@@ -35,51 +35,51 @@ def replica(**changes: Any) -> Job:
     return b.job(b.run("app"), status=JobStatus.running).with_(**changes)
 
 
-def told(job: Job, spec: JobSpec, now: int = 7, **said: Any) -> Job:
-    report = TaskReport.model_validate({"id": job.id, "state": "running", **said})
+def after_report(job: Job, spec: JobSpec, now: int = 7, **fields: Any) -> Job:
+    report = TaskReport.model_validate({"id": job.id, "state": "running", **fields})
     return apply_report(job, spec, report, now)
 
 
 def test_without_probes_it_is_ready_once_it_listens() -> None:
-    job = told(replica(), spec_of(), listens=False)
+    job = after_report(replica(), spec_of(), listens=False)
     assert job.ready_at is None and not job.listens
-    job = told(job, spec_of(), listens=True, now=9)
+    job = after_report(job, spec_of(), listens=True, now=9)
     assert job.ready_at == 9 and job.listens
 
 
 def test_with_an_empty_list_of_probes_it_is_ready_once_it_runs() -> None:
-    assert told(replica(), spec_of(unwatched=True), listens=False).ready_at == 7
+    assert after_report(replica(), spec_of(unwatched=True), listens=False).ready_at == 7
 
 
 def test_every_probe_must_succeed_as_often_as_it_should() -> None:
     spec = spec_of(1, 3)
-    job = told(replica(), spec, listens=True)
+    job = after_report(replica(), spec, listens=True)
     assert (job.probes, job.ready_at) == ((0, 0), None)
-    job = told(job, spec, listens=True, probes=[1, 2])
+    job = after_report(job, spec, listens=True, probes=[1, 2])
     assert (job.probes, job.ready_at) == ((1, 2), None)
-    job = told(job, spec, listens=True, probes=[9, 3], now=11)
+    job = after_report(job, spec, listens=True, probes=[9, 3], now=11)
     assert (job.probes, job.ready_at) == ((1, 3), 11), "counted no further than it matters"
 
 
 def test_the_same_again_is_the_same_job() -> None:
-    job = told(replica(), spec_of(2), listens=True, probes=[2], host_port=8000, queue=4)
-    assert told(job, spec_of(2), listens=True, probes=[5], host_port=8000, queue=4, now=99) is job
-    assert told(job, spec_of(2), listens=False, now=99) is job, "an agent that starts again looks first"
+    job = after_report(replica(), spec_of(2), listens=True, probes=[2], host_port=8000, queue=4)
+    assert after_report(job, spec_of(2), listens=True, probes=[5], host_port=8000, queue=4, now=99) is job
+    assert after_report(job, spec_of(2), listens=False, now=99) is job, "an agent that starts again looks first"
 
 
 def test_an_engine_that_says_nothing_any_more_has_an_unknown_queue() -> None:
-    job = told(replica(), spec_of(), listens=True, queue=4)
+    job = after_report(replica(), spec_of(), listens=True, queue=4)
     assert job.queue == 4
-    assert told(job, spec_of(), listens=True).queue is None
+    assert after_report(job, spec_of(), listens=True).queue is None
 
 
 def test_an_agent_of_an_earlier_version_looks_at_nothing() -> None:
-    job = told(replica(), spec_of(2))
+    job = after_report(replica(), spec_of(2))
     assert (job.ready_at, job.listens, job.probes) == (7, False, (0,))
 
 
 def test_streaks_of_other_probes_than_it_has_count_for_nothing() -> None:
-    assert told(replica(), spec_of(1), listens=True, probes=[1, 1]).ready_at is None
+    assert after_report(replica(), spec_of(1), listens=True, probes=[1, 1]).ready_at is None
 
 
 def test_its_address_on_its_host_is_kept() -> None:
@@ -122,11 +122,11 @@ def test_ready_comes_once_and_stays_and_no_streak_passes_its_end(
     needed: list[int], unwatched: bool, reports: list[dict[str, Any]]
 ) -> None:
     spec, job = spec_of(*needed, unwatched=unwatched), replica()
-    for now, said in enumerate(reports, start=1):
-        before, job = job, told(job, spec, now=now, **said)
+    for now, fields in enumerate(reports, start=1):
+        before, job = job, after_report(job, spec, now=now, **fields)
         assert before.ready_at is None or job.ready_at == before.ready_at
         assert job.listens >= before.listens
         assert len(job.probes) == len(needed) and all(map(lambda streak, most: streak <= most, job.probes, needed))
-        if job.ready_at == now and said.get("listens") is not None:
+        if job.ready_at == now and fields.get("listens") is not None:
             assert list(job.probes) == needed and (unwatched or job.listens)
-        assert told(job, spec, now=99, **said) is job, "a repeated report changes nothing"
+        assert after_report(job, spec, now=99, **fields) is job, "a repeated report changes nothing"

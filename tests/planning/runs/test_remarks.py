@@ -19,13 +19,13 @@ from tests.world.services import service
 SMALL = b.resources(disk=Disk(size_mib=73 * 1024))
 
 
-def said(spec: RunSpec, *offers: Any) -> list[str]:
+def remarks_of(spec: RunSpec, *offers: Any) -> list[str]:
     spec = effective(spec)
     return list(remarks(spec.configuration, [(b.job_spec(spec), offers)]))
 
 
 @pytest.mark.parametrize(
-    ("asked", "state", "has", "said_so"),
+    ("requested", "state", "has", "remarked"),
     [
         ({}, Availability.idle, SMALL, True),
         ({"disk": "100GB.."}, Availability.busy, SMALL, True),
@@ -35,10 +35,10 @@ def said(spec: RunSpec, *offers: Any) -> list[str]:
     ],
 )
 def test_that_a_host_is_taken_with_a_smaller_disk_than_the_plan_shows(
-    asked: Any, state: Availability, has: Any, said_so: bool
+    requested: Any, state: Availability, has: Any, remarked: bool
 ) -> None:
-    found = said(b.run_spec(resources=asked), b.offer(availability=state, has=has))
-    assert bool(found) is said_so and all(
+    found = remarks_of(b.run_spec(resources=requested), b.offer(availability=state, has=has))
+    assert bool(found) is remarked and all(
         text.startswith("`disk: 100GB..`, the default, is asked only") for text in found
     )
 
@@ -65,7 +65,7 @@ def test_that_a_host_is_taken_with_a_smaller_disk_than_the_plan_shows(
     ],
 )
 def test_retry_is_proposed_to_a_service_of_several_replicas(config: dict[str, Any], proposed: bool) -> None:
-    found = said(service(**config), b.offer())
+    found = remarks_of(service(**config), b.offer())
     assert bool(found) is proposed and all("`retry: true`" in text for text in found)
 
 
@@ -73,7 +73,7 @@ CERTIFIED, PLAIN = gateways.gateway(), gateways.gateway(https_port=None)
 
 
 @pytest.mark.parametrize(
-    ("config", "at", "said_so"),
+    ("config", "at", "beginning"),
     [
         ({}, PLAIN, "The gateway door has no certificate"),
         ({"https": False}, PLAIN, "The gateway door has no certificate"),
@@ -84,28 +84,28 @@ CERTIFIED, PLAIN = gateways.gateway(), gateways.gateway(https_port=None)
         ({}, None, ""),
     ],
 )
-def test_that_callers_elsewhere_cant_send_tokens_is_said(config: dict[str, Any], at: Gateway, said_so: str) -> None:
+def test_that_callers_elsewhere_cant_send_tokens_is_said(config: dict[str, Any], at: Gateway, beginning: str) -> None:
     spec = effective(service(**config))
     found = list(remarks(spec.configuration, [(b.job_spec(spec), [b.offer()])], at))
-    assert len(found) == bool(said_so)
-    assert all(text.startswith(said_so) and "tokens" in text and "`auth: false`" in text for text in found)
+    assert len(found) == bool(beginning)
+    assert all(text.startswith(beginning) and "tokens" in text and "`auth: false`" in text for text in found)
 
 
 def test_a_gateway_without_a_certificate_says_what_it_is_good_for() -> None:
     config = {"type": "gateway", "fleet": "edge", "domain": "example.com"}
     assert list(of_gateway(GatewayConfiguration.model_validate(config))) == []
-    (said,) = of_gateway(GatewayConfiguration.model_validate({**config, "certificate": None}))
-    assert "`certificate`" in said and "`auth: false`" in said
+    (remark,) = of_gateway(GatewayConfiguration.model_validate({**config, "certificate": None}))
+    assert "`certificate`" in remark and "`auth: false`" in remark
 
 
 def test_a_policy_without_a_gpu_or_with_one_that_nobody_measures_is_remarked() -> None:
     spec = b.run_spec(utilization_policy={"min_gpu_utilization": 10, "time_window": "10m"})
     plain, nvidia = b.offer(), b.offer(has=b.resources(gpus=1))
-    assert said(spec, nvidia) == []
-    assert "judges GPUs only" in said(spec, nvidia, plain)[0]
+    assert remarks_of(spec, nvidia) == []
+    assert "judges GPUs only" in remarks_of(spec, nvidia, plain)[0]
     has = b.resources(gpus=1)
     other = b.offer(has=has.with_(gpus=tuple(gpu.with_(vendor="tenstorrent") for gpu in has.gpus)))
-    assert said(spec, other) == [
+    assert remarks_of(spec, other) == [
         "`utilization_policy` has nothing to judge tenstorrent GPUs by: nobody reports how busy they are."
     ]
-    assert said(b.run_spec(), plain) == []
+    assert remarks_of(b.run_spec(), plain) == []

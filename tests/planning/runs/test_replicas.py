@@ -320,10 +320,10 @@ def happens(world: Replicas, op: str, at: int, n: int) -> None:
     elif op == "stop" and n == 0 and world.run.status != RunStatus.terminating and not world.run.finished:
         world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, due_at=world.now)
     elif op == "look":
-        look(world)
+        take_pass(world)
 
 
-def look(world: Replicas) -> None:
+def take_pass(world: Replicas) -> None:
     """Decide, and check that no promise is broken."""
     jobs, calm = dict(world.jobs), {job.replica_num for job in world.jobs.values()}
     for slot in world.statuses():
@@ -333,17 +333,17 @@ def look(world: Replicas) -> None:
     for id, before in jobs.items():
         assert not before.finished or world.jobs[id] == before, "an ended job never changes"
     for replica in {job.replica_num for job in world.jobs.values()}:
-        mine = [job for job in world.jobs.values() if job.replica_num == replica]
-        latest = max(job.submission_num for job in mine)
-        nodes = sorted((job.submission_num, job.job_num) for job in mine)
+        members = [job for job in world.jobs.values() if job.replica_num == replica]
+        latest = max(job.submission_num for job in members)
+        nodes = sorted((job.submission_num, job.job_num) for job in members)
         assert nodes == [(num, node) for num in range(latest + 1) for node in range(world.nodes)], "all nodes, or none"
-        early = {job.id for job in mine if job.submission_num < latest}
+        early = {job.id for job in members if job.submission_num < latest}
         assert all(world.jobs[id].finished for id in early), "submitted again before the last submission was over"
         held = {claim.job_id for instance in world.instances.values() for claim in instance.claims}
         assert not held & early, "submitted again while a sibling holds a place"
-        late = any(job.reason == JobReason.waiting_runner_limit_exceeded for job in mine)  # its own end, then
+        late = any(job.reason == JobReason.waiting_runner_limit_exceeded for job in members)  # its own end, then
         if replica in calm and not late and world.run.status not in (RunStatus.terminating, *FINAL):
-            assert all(jobs.get(job.id) == job for job in mine), "another replica's end is none of its business"
+            assert all(jobs.get(job.id) == job for job in members), "another replica's end is none of its business"
     live = [job for job in world.jobs.values() if not job.finished]
     assert not live or world.run.status not in (RunStatus.pending, *FINAL)
     assert world.run.finished or (world.run.due_at or 0) > world.now, "nobody looks again"
@@ -364,7 +364,7 @@ def test_any_history_is_safe_and_comes_to_an_end(
     for op, at, n in steps:
         happens(world, op, at, n)
     for _ in range(40):  # from here on everything goes well, and only deadlines bring a look
-        look(world)
+        take_pass(world)
         if world.run.finished:
             break
         for slot in sorted(world.statuses()):

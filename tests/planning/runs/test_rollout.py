@@ -127,7 +127,7 @@ class Played:
     ended: set[int] = field(default_factory=set)
     failed: bool = False
 
-    def look(self) -> None:
+    def take_step(self) -> None:
         """Take one step, and check what no step may do."""
         serving = sum(member.serves for member in self.members.values())
         steps = roll(
@@ -190,14 +190,14 @@ def test_no_step_breaks_a_promise_and_every_rollout_ends(desired: int, history: 
     game = Played(desired)
     for what, which in history:
         game.happens(what, which)
-        game.look()
+        game.take_step()
     game.happens("apply", 0)
     for _ in range(60):
         for num in sorted(game.members):
             game.happens("advance", sorted(game.members).index(num))
             game.happens("let go", sorted(game.members).index(num))
         game.happens("gone", 0)
-        game.look()
+        game.take_step()
     assert [member.standing for member in game.members.values()] == [Standing.serving] * game.desired
     assert all(member.current for member in game.members.values())
 

@@ -22,7 +22,7 @@ from chalicelib.planning.runs.snapshot import RunSnapshot, Sample
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
-LATER = b.NOW + b.SECOND
+PASS_AT = b.NOW + b.SECOND
 DISK = Mounted(id="disk", name="data", path="/data")
 RETRY = {"on_events": ["error", "no-capacity"], "duration": "1h"}
 
@@ -43,7 +43,7 @@ class World:
         self.presence: Any = b.heard(self.instance)
         self.older: tuple[Job, ...] = ()
         self.usage: dict[str, tuple[Sample, ...]] = {}
-        self.now = LATER
+        self.now = PASS_AT
 
     def _placed(self, job: Job) -> Job:
         i = self.instance
@@ -171,16 +171,16 @@ def test_a_stop_is_passed_on_to_the_job(reason: RunReason, job_reason: JobReason
     world.run = world.run.with_(status=RunStatus.terminating, reason=reason)
     world.decide()
     assert (world.job.status, world.job.reason) == (JobStatus.terminating, job_reason)
-    assert (world.job.stop_sent_at, world.job.kill_at) == (LATER, LATER + kill_after * b.SECOND)
+    assert (world.job.stop_sent_at, world.job.kill_at) == (PASS_AT, PASS_AT + kill_after * b.SECOND)
 
 
 def test_a_run_that_ends_is_not_due_for_a_retry_that_will_not_come() -> None:
     world = World("running")
-    retries = (ReplicaRetry(attempt=1, resume_at=LATER + b.SECOND),)
+    retries = (ReplicaRetry(attempt=1, resume_at=PASS_AT + b.SECOND),)
     world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, retries=retries)
     world.job = world.job.with_(status=JobStatus.terminating, reason=JobReason.terminated_by_user, kill_at=None)
     world.decide()
-    assert world.run.status == RunStatus.terminating and (world.run.due_at or 0) > LATER + b.SECOND
+    assert world.run.status == RunStatus.terminating and (world.run.due_at or 0) > PASS_AT + b.SECOND
 
 
 def test_a_stopped_run_that_waits_ends_at_once() -> None:
@@ -196,16 +196,16 @@ def test_what_follows_from_a_stop_is_told_as_the_doing_of_who_stopped() -> None:
         requested = stop_run(world.run, RunReason.stopped_by_user, Draft(b.NOW, actor))
         world.run = requested.steps[0].saves[0]
         plan = world.decide()
-        told = [event for step in plan.steps for event in step.events]
-        assert {event.targets[0].type for event in told} >= {"run", "job"}
-        assert {event.actor_name for event in told} == {actor and actor[1]}
+        events = [event for step in plan.steps for event in step.events]
+        assert {event.targets[0].type for event in events} >= {"run", "job"}
+        assert {event.actor_name for event in events} == {actor and actor[1]}
 
 
 def test_an_abort_does_not_wait_for_a_graceful_stop_that_is_under_way() -> None:
     world = World("terminating", reason=JobReason.terminated_by_user, kill_at=b.NOW + b.MINUTE)
     world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.aborted_by_user)
     world.decide()
-    assert world.job.kill_at == LATER
+    assert world.job.kill_at == PASS_AT
 
 
 def test_a_job_whose_machine_never_came_up_ends_at_once_when_stopped() -> None:

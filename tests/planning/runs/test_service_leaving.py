@@ -15,7 +15,7 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import STALE, Traffic
 from chalicelib.planning.jobs.replica_groups import ASLEEP, OFF
 from chalicelib.planning.runs.run import decide_run
-from tests.planning.runs.test_service_run import RETRY, SCALING, begun, numbers, told, world
+from tests.planning.runs.test_service_run import RETRY, SCALING, begun, messages, numbers, world
 from tests.world.services import ServiceWorld
 
 FROM_ZERO = {"replicas": "0..2", "scaling": SCALING}
@@ -162,7 +162,7 @@ class TestGroupsThatGo:
         assert min(self.rounds(small, run)) == 2
         now = small.runs[run.id]
         assert now.message.startswith("the new version doesn't work, so the one before stays")
-        assert len(told(small, run, EventType.paused)) == 1
+        assert len(messages(small, run, EventType.paused)) == 1
         assert len([job for job in small.jobs.values() if job.replica_group == "b"]) == 2, "each was tried once"
         small.apply(run, groups=[OLD])
         assert min(self.rounds(small, run)) == 2
@@ -265,7 +265,7 @@ def test_a_number_that_is_used_again_is_a_new_replica_in_the_history() -> None:
     assert not small.live(run)
     small.report(run, held=1)
     small.round(run, 2)
-    assert not told(small, run, EventType.resubmitted)
+    assert not messages(small, run, EventType.resubmitted)
 
 
 def test_who_adds_or_ends_replicas_writes_the_run_too() -> None:

@@ -43,7 +43,7 @@ def begun(world: ServiceWorld, **config: Any) -> Run:
     return run
 
 
-def told(world: ServiceWorld, run: Run, type: EventType = EventType.scaled) -> list[str]:
+def messages(world: ServiceWorld, run: Run, type: EventType = EventType.scaled) -> list[str]:
     return [event.message for event in world.events if event.type is type and event.run_id == run.id]
 
 
@@ -59,7 +59,7 @@ class TestScaling:
             small.now += 10 * SECOND
             small.report(run, requests=25)
         small.pass_run(small.runs[run.id])
-        assert told(small, run) == ["replicas 1 → 3: 2.5 requests a second over 30 s, 1 for each replica"]
+        assert messages(small, run) == ["replicas 1 → 3: 2.5 requests a second over 30 s, 1 for each replica"]
         small.round(run, 5)
         assert numbers(small, run) == [0, 1, 2]
         for _ in range(5):
@@ -108,7 +108,7 @@ class TestScaling:
             small.now += 10 * SECOND
             small.round(run)
         assert not small.live(run) and small.runs[run.id].message == ASLEEP
-        assert told(small, run) == ["replicas 1 → 0: no requests yet"]
+        assert messages(small, run) == ["replicas 1 → 0: no requests yet"]
 
     def test_while_asleep_it_is_looked_at_once_an_hour(self) -> None:
         small = world()
@@ -141,8 +141,8 @@ class TestScaling:
         for _ in range(3):
             small.pass_run(small.runs[run.id])
             small.now += MINUTE
-        assert len(told(small, run)) == 1
-        assert "nothing heard from `server` since" in told(small, run)[0]
+        assert len(messages(small, run)) == 1
+        assert "nothing heard from `server` since" in messages(small, run)[0]
 
     def test_each_group_by_its_own_rule(self) -> None:
         small = world()
@@ -155,7 +155,7 @@ class TestScaling:
         small.report(run, requests=500)
         small.round(run, 5)
         assert sorted(job.replica_group for job in small.serving(run)) == ["big", "big", "small", "small"]
-        assert told(small, run)[0].startswith("replicas 1 → 2: group big: ")
+        assert messages(small, run)[0].startswith("replicas 1 → 2: group big: ")
 
 
 # By field: another value, how many replicas there should be without it, and with it.
@@ -315,9 +315,9 @@ class TestRollout:
         assert min(self.roll(small, run)) == 2
         now = small.runs[run.id]
         assert now.status == RunStatus.running
-        words = "the new version doesn't work, so the one before stays: run-0-0-2 exited (1)"
-        assert now.message == words
-        assert told(small, run, EventType.paused) == [words]
+        reason = "the new version doesn't work, so the one before stays: run-0-0-2 exited (1)"
+        assert now.message == reason
+        assert messages(small, run, EventType.paused) == [reason]
         assert {job.deployment_num for job in small.serving(run)} == {0}
         assert len([job for job in small.jobs.values() if job.deployment_num == 1]) == 1
         small.apply(run, replicas=2, commands=["good"])

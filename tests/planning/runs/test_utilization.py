@@ -41,7 +41,7 @@ def used(world: World, *busy: Callable[[float], float | None], every: int = 10, 
     return world
 
 
-def next_look(world: World) -> Micros:
+def next_check(world: World) -> Micros:
     """When this wants to be asked again; the run has reasons of its own to look before."""
     found = [question(RunPass(world.snapshot), world.job) for question in (inactive, underused)]
     assert [each.reason for each in found] == [None, None]
@@ -92,21 +92,21 @@ def test_what_isnt_below_all_the_time_goes_on(busy: Any) -> None:
 
 def test_nothing_is_asked_before_a_window_has_passed_and_then_it_is_time() -> None:
     made = used(world(minutes=9.9), always(0.0))
-    assert next_look(made) == b.NOW + WINDOW
+    assert next_check(made) == b.NOW + WINDOW
     made.now = b.NOW + WINDOW - 5 * SECOND
     assert used(made, always(0.0)).decide().next_wake == b.NOW + WINDOW
 
 
 def test_the_next_look_is_when_the_window_may_have_passed() -> None:
     made = used(world(), busy_until(4))
-    assert abs(next_look(made) - (made.now + 6 * MINUTE)) < 20 * SECOND
+    assert abs(next_check(made) - (made.now + 6 * MINUTE)) < 20 * SECOND
     busy = used(world(), always(80.0))
-    assert next_look(busy) == busy.usage[busy.job.id][-1].at + WINDOW
+    assert next_check(busy) == busy.usage[busy.job.id][-1].at + WINDOW
 
 
 def test_samples_that_are_on_their_way_are_waited_for() -> None:
     made = used(world(), busy_until(10), last=40)
-    assert next_look(made) == made.now + RECHECK
+    assert next_check(made) == made.now + RECHECK
 
 
 @pytest.mark.parametrize("samples", ["none", "old"])
@@ -114,14 +114,16 @@ def test_a_host_that_says_nothing_ends_nothing(samples: str) -> None:
     made = world()
     if samples == "old":
         used(made, always(0.0), last=STALE // SECOND + 1)
-    assert next_look(made) == made.now + STALE
+    assert next_check(made) == made.now + STALE
 
 
 def test_a_hole_in_the_samples_proves_nothing() -> None:
     made = used(world(), always(0.0))
     at = made.now - 3 * MINUTE
-    kept = tuple(sample for sample in made.usage[made.job.id] if not at - MAX_SAMPLE_GAP - 10 * SECOND < sample.at < at)
-    made.usage = {made.job.id: kept}
+    samples = tuple(
+        sample for sample in made.usage[made.job.id] if not at - MAX_SAMPLE_GAP - 10 * SECOND < sample.at < at
+    )
+    made.usage = {made.job.id: samples}
     made.decide()
     assert made.job.status == JobStatus.running
 

@@ -32,12 +32,14 @@ from tests.world import nouns as b
 from tests.world.disks import volume
 
 
-def report(status: str, said: dict[str, Any] | None, stored: int = 0, **fields: Any) -> Decided:
+def report(status: str, state_report: dict[str, Any] | None, stored: int = 0, **fields: Any) -> Decided:
     at = b.machine(0)
     one = placed(at, b.job(b.run())).with_(status=JobStatus(status), **fields)
     at = b.holding(at, one)
     fold = ReportFold(Draft(NOW), at)
-    fold.report(one, None if said is None else TaskReport.model_validate({"id": one.id, **said}), stored)
+    fold.report(
+        one, None if state_report is None else TaskReport.model_validate({"id": one.id, **state_report}), stored
+    )
     return NounsSnapshot(NOW, (one, at)), fold.draft.plan()
 
 
@@ -110,8 +112,8 @@ situation(
 )
 
 
-def request(ask: Callable[..., Plan], *args: Any) -> Decided:
-    return NounsSnapshot(NOW, args[:1]), ask(*args, Draft(NOW, ("u", "ann")))
+def request(decide: Callable[..., Plan], *args: Any) -> Decided:
+    return NounsSnapshot(NOW, args[:1]), decide(*args, Draft(NOW, ("u", "ann")))
 
 
 def a_run(status: str = "running", **fields: Any) -> Any:

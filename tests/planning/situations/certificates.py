@@ -46,7 +46,7 @@ PROVED = ORDER.with_(challenge="", token="", answer="")  # nothing is to be show
 PAIR = CertificatePair(chain="CHAIN", key="SEALED", since=NOW - 59 * DAY, until=NOW + 31 * DAY)
 TO_RENEW = PAIR.with_(since=NOW - 60 * DAY, until=NOW + 30 * DAY)
 OVER = PAIR.with_(since=NOW - 90 * DAY, until=NOW)
-UNDER_WAY = NOW + TO_CALL
+ACT_UNTIL = NOW + TO_CALL
 
 
 def certificate(status: str, **fields: Any) -> Certificate:
@@ -67,27 +67,29 @@ def certificate(status: str, **fields: Any) -> Certificate:
     )
 
 
-def looked_at(status: str, *, door: GatewayStatus | None = GatewayStatus.running, **fields: Any) -> Decided:
+def decided(status: str, *, door: GatewayStatus | None = GatewayStatus.running, **fields: Any) -> Decided:
     of = None if door is None else gateway(status=door)
     snapshot = CertificateSnapshot(NOW, certificate(status, **fields), of)
     return snapshot, decide_certificate(snapshot)
 
 
-def concluded(status: str, kind: type[Any], act_until: int = UNDER_WAY, /, *, said: Any = (), **fields: Any) -> Decided:
+def concluded(
+    status: str, kind: type[Any], act_until: int = ACT_UNTIL, /, *, given: Any = (), **fields: Any
+) -> Decided:
     """While the call for which this is the outcome is under way."""
-    of = certificate(status, **{"act_until": UNDER_WAY, "due_at": UNDER_WAY, **fields})
+    of = certificate(status, **{"act_until": ACT_UNTIL, "due_at": ACT_UNTIL, **fields})
     snapshot = CertificateSnapshot(NOW, of, gateway())
-    return snapshot, conclude_certificate(snapshot, kind(of.unit, act_until=act_until, **dict(said)))
+    return snapshot, conclude_certificate(snapshot, kind(of.unit, act_until=act_until, **dict(given)))
 
 
-def told(decide: Callable[..., Plan], status: str, *more: Any, **fields: Any) -> Decided:
+def changed(decide: Callable[..., Plan], status: str, *more: Any, **fields: Any) -> Decided:
     snapshot = CertificateSnapshot(NOW, certificate(status, **fields), gateway())
     return snapshot, decide(snapshot.certificate, NOW, *more)
 
 
 situation(
     "certificate: waiting, and not due",
-    looked_at,
+    decided,
     "waiting",
     heard=True,
     due_at=NOW + 1,
@@ -95,14 +97,14 @@ situation(
 )
 situation(
     "certificate: waiting, and a call is under way",
-    looked_at,
+    decided,
     "waiting",
     act_until=NOW + 1,
     comes_to="again in 0.000001 s",
 )
 situation(
     "certificate: waiting, and a call has had its time",
-    looked_at,
+    decided,
     "waiting",
     heard=True,
     act_until=NOW,
@@ -110,7 +112,7 @@ situation(
 )
 situation(
     "certificate: ordered, and not due",
-    looked_at,
+    decided,
     "ordered",
     heard=True,
     due_at=NOW + 1,
@@ -118,23 +120,23 @@ situation(
 )
 situation(
     "certificate: validating, and due",
-    looked_at,
+    decided,
     "validating",
     heard=True,
     comes_to="chat.example.com: act_until; LookAtOrder; again in 120 s",
 )
 situation(
     "certificate: validating, and not due",
-    looked_at,
+    decided,
     "validating",
     heard=True,
     due_at=NOW + 1,
     comes_to="again in 0.000001 s",
 )
-situation("certificate: dropped", looked_at, "dropped", door=None, due_at=None, dropped_at=BEFORE, comes_to="nothing")
+situation("certificate: dropped", decided, "dropped", door=None, due_at=None, dropped_at=BEFORE, comes_to="nothing")
 situation(
     "certificate: its gateway ends",
-    looked_at,
+    decided,
     "issued",
     door=GatewayStatus.deleting,
     pair=PAIR,
@@ -143,11 +145,11 @@ situation(
 
 NOT_USED: dict[str, Any] = {"used_at": NOW - UNUSED}
 situation(
-    "certificate: its host isn't used", looked_at, "waiting", **NOT_USED, comes_to="chat.example.com waiting → dropped"
+    "certificate: its host isn't used", decided, "waiting", **NOT_USED, comes_to="chat.example.com waiting → dropped"
 )
 situation(
     "certificate: its host isn't used, and it serves",
-    looked_at,
+    decided,
     "waiting",
     pair=PAIR,
     **NOT_USED,
@@ -156,42 +158,42 @@ situation(
 
 situation(
     "certificate: its gateway may hear of it until then",
-    looked_at,
+    decided,
     "ordered",
     due_at=NOW + HOUR,
     comes_to="again in 3600 s",
 )
 LATE = ORDER.with_(placed_at=NOW - TO_ANSWER)
-WHOLE: dict[str, Any] = {"heard_by": (0,), "answered_at": BEFORE, "looks": 3}
+ANSWERED: dict[str, Any] = {"heard_by": (0,), "answered_at": BEFORE, "looks": 3}
 situation(
     "certificate: its gateway hasn't heard of it in time",
-    looked_at,
+    decided,
     "ordered",
     order=LATE,
-    **WHOLE,
+    **ANSWERED,
     comes_to="chat.example.com ordered → waiting; again in 300 s",
 )
 situation(
     "certificate: validating, and the authority has had its time",
-    looked_at,
+    decided,
     "validating",
     answered_at=NOW - TO_VALIDATE,
     comes_to="chat.example.com validating → waiting; again in 300 s",
 )
 
-situation("certificate: to be renewed", looked_at, "issued", pair=TO_RENEW, failures=2, due_at=NOW + 1, act_until=NOW)
+situation("certificate: to be renewed", decided, "issued", pair=TO_RENEW, failures=2, due_at=NOW + 1, act_until=NOW)
 situation(
-    "certificate: expired", looked_at, "issued", pair=OVER, **NOT_USED, comes_to="chat.example.com issued → dropped"
+    "certificate: expired", decided, "issued", pair=OVER, **NOT_USED, comes_to="chat.example.com issued → dropped"
 )
 
 PLACED, SEEN, MADE, FAILED = OrderPlaced, OrderSeen, CertificateCollected, NotCertified
-situation("certificate: the order needs nothing shown", concluded, "waiting", PLACED, said={"order": PROVED})
+situation("certificate: the order needs nothing shown", concluded, "waiting", PLACED, given={"order": PROVED})
 situation(
     "certificate: the order is placed again",
     concluded,
     "ordered",
     PLACED,
-    said={"order": ORDER},
+    given={"order": ORDER},
     comes_to="again in 120 s",
 )
 situation(
@@ -199,7 +201,7 @@ situation(
     concluded,
     "ordered",
     SEEN,
-    said={"state": "ready", "error": "nobody there."},
+    given={"state": "ready", "error": "nobody there."},
     looks=4,
     message="old",
 )
@@ -208,7 +210,7 @@ situation(
     concluded,
     "validating",
     SEEN,
-    said={"state": "ready", "error": "nobody there."},
+    given={"state": "ready", "error": "nobody there."},
     looks=4,
     message="old",
 )
@@ -217,7 +219,7 @@ situation(
     concluded,
     "finalizing",
     SEEN,
-    said={"state": "valid", "error": "nobody there."},
+    given={"state": "valid", "error": "nobody there."},
     looks=4,
     message="old",
     comes_to="CollectCertificate; again in 120 s",
@@ -227,7 +229,7 @@ situation(
     concluded,
     "ordered",
     SEEN,
-    said={"state": "invalid", "error": "nobody there."},
+    given={"state": "invalid", "error": "nobody there."},
     looks=4,
     message="old",
     comes_to="chat.example.com ordered → waiting; again in 300 s",
@@ -237,7 +239,7 @@ situation(
     concluded,
     "validating",
     SEEN,
-    said={"state": "pending"},
+    given={"state": "pending"},
     looks=99,
     comes_to="chat.example.com: looks, act_until; again in 60 s",
 )
@@ -246,7 +248,7 @@ situation(
     concluded,
     "finalizing",
     MADE,
-    said={"pair": PAIR},
+    given={"pair": PAIR},
     message="old",
     failures=2,
     looks=4,
@@ -257,7 +259,7 @@ situation(
     concluded,
     "waiting",
     MADE,
-    said={"pair": PAIR},
+    given={"pair": PAIR},
     comes_to="again in 120 s",
 )
 situation(
@@ -266,7 +268,7 @@ situation(
     "waiting",
     PLACED,
     1,
-    said={"order": ORDER},
+    given={"order": ORDER},
     comes_to="again in 120 s",
 )
 situation(
@@ -274,7 +276,7 @@ situation(
     concluded,
     "validating",
     FAILED,
-    said={"error": "Transient", "message": "x" * 700, "retry_after": 7.0},
+    given={"error": "Transient", "message": "x" * 700, "retry_after": 7.0},
     looks=1,
     failures=1,
 )
@@ -284,7 +286,7 @@ situation(
     concluded,
     "finalizing",
     FAILED,
-    said=AWAY,
+    given=AWAY,
     looks=2,
     comes_to="chat.example.com: message, looks, act_until; again in 24 s",
 )
@@ -294,7 +296,7 @@ situation(
     concluded,
     "waiting",
     FAILED,
-    said=NO,
+    given=NO,
     failures=0,
     comes_to="chat.example.com: message, failures, act_until; again in 300 s",
 )
@@ -302,7 +304,7 @@ situation(
 BOTH = frozenset({0, 1})
 situation(
     "certificate: one of two replicas answers",
-    told,
+    changed,
     challenge_answered,
     "ordered",
     1,
@@ -311,7 +313,7 @@ situation(
 )
 situation(
     "certificate: the same replica answers again",
-    told,
+    changed,
     challenge_answered,
     "ordered",
     1,
@@ -321,7 +323,7 @@ situation(
 )
 situation(
     "certificate: both replicas answer",
-    told,
+    changed,
     challenge_answered,
     "ordered",
     0,
@@ -332,7 +334,7 @@ situation(
 )
 situation(
     "certificate: a replica answers when all have",
-    told,
+    changed,
     challenge_answered,
     "ordered",
     0,
@@ -343,7 +345,7 @@ situation(
 IN_A_DAY: dict[str, Any] = {"due_at": NOW + DAY}
 situation(
     "certificate: used today",
-    told,
+    changed,
     record_use,
     "issued",
     pair=PAIR,
@@ -353,7 +355,7 @@ situation(
 )
 situation(
     "certificate: used, and overdue",
-    told,
+    changed,
     record_use,
     "issued",
     pair=PAIR,
@@ -362,10 +364,10 @@ situation(
     comes_to="chat.example.com: used_at",
 )
 WRONG: dict[str, Any] = {"message": "wrong", "due_at": NOW + HOUR}
-situation("certificate: to be tried at once", told, retry_now, "waiting", **WRONG, comes_to="nothing")
+situation("certificate: to be tried at once", changed, retry_now, "waiting", **WRONG, comes_to="nothing")
 situation(
     "certificate: to be tried again now anyway",
-    told,
+    changed,
     retry_now,
     "waiting",
     **{**WRONG, "due_at": NOW},

@@ -23,8 +23,8 @@ def not_bought(error: str, retry_after: float | None = None) -> Callable[[Instan
     return lambda one, unit: NotBought(unit, error, "x" * 600, retry_after, one.epoch, one.act_until or 0)
 
 
-def seen(state: Any, **rest: Any) -> Callable[[Instance, str], Outcome]:
-    return lambda one, unit: Seen(unit, one.epoch, state, **rest)
+def seen(state: Any, **fields: Any) -> Callable[[Instance, str], Outcome]:
+    return lambda one, unit: Seen(unit, one.epoch, state, **fields)
 
 
 def left(going: str = "", began: int = NOW, open_until: int | None = None) -> Callable[[Instance, str], Outcome]:

@@ -151,14 +151,14 @@ situation(
         "cluster-0 idle → busy; cluster-1 idle → busy; train-0-0: reserved; train-0 undone → sealed; StartExecution"
     ),
 )
-LATER = nodes("later", 3)
+LATE_NODES = nodes("later", 3)
 situation(
     "a gang gives way to one further ahead",
     queue,
     *FOUR,
-    *LATER,
-    fleets=(of_hosts(*(b.holding(THERE[n], LATER[n].job) for n in range(2)), *THERE[2:]),),
-    gangs=((LATER, gang_of(LATER, *THERE[:2])),),
+    *LATE_NODES,
+    fleets=(of_hosts(*(b.holding(THERE[n], LATE_NODES[n].job) for n in range(2)), *THERE[2:]),),
+    gangs=((LATE_NODES, gang_of(LATE_NODES, *THERE[:2])),),
 )
 
 
@@ -295,9 +295,9 @@ def run(
             if rank not in gone:
                 there[held.id] = held
         members.append(job.with_(**({"reserved": reserved, **(first or {})} if rank == 0 else {})))
-    kept = gang_of(unit, *places, status=gang, **fields)
+    gang_found = gang_of(unit, *places, status=gang, **fields)
     presences = {key: b.heard(each, last=NOW) for key, each in there.items()}
-    snapshot = RunSnapshot(NOW, one, spec, tuple(specs), tuple(members), there, presences, gangs=(kept,))
+    snapshot = RunSnapshot(NOW, one, spec, tuple(specs), tuple(members), there, presences, gangs=(gang_found,))
     return snapshot, decide_run(snapshot)
 
 

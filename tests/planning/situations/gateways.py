@@ -44,13 +44,15 @@ def carried(
     return snapshot, decide_gateway(snapshot)
 
 
-def said(says: str, message: str = "", state: ReplicaState = ReplicaState.provisioning, failed: str = "") -> Decided:
+def reported(
+    state_reported: str, message: str = "", state: ReplicaState = ReplicaState.provisioning, failed: str = ""
+) -> Decided:
     """`failed`: what it couldn't do before."""
     of = carrying(gateway(), host(0), state=state)
     of = of.with_(replicas=tuple(one.with_(failed=bool(failed), message=failed) for one in of.replicas))
     machine = seated(of, host(0))
     draft = Draft(NOW)
-    apply_report(draft, of, machine, says, message)
+    apply_report(draft, of, machine, state_reported, message)
     return NounsSnapshot(NOW, (of, machine)), draft.plan()
 
 
@@ -77,5 +79,5 @@ situation(
     **GOING,
     comes_to="edge-0: gateway; door deleting → deleted",
 )
-situation("gateway: its agent can't", said, "failed", "install nginx first", comes_to="door: replicas")
-situation("gateway: its agent still can't", said, "failed", "no nginx", failed="no nginx", comes_to="nothing")
+situation("gateway: its agent can't", reported, "failed", "install nginx first", comes_to="door: replicas")
+situation("gateway: its agent still can't", reported, "failed", "no nginx", failed="no nginx", comes_to="nothing")

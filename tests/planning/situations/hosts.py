@@ -50,11 +50,11 @@ def workflow(of: Instance, definition: Definition = ADD_HOST, status: str = "run
 
 
 def host(
-    *workflows: tuple[Definition, str, dict[str, Any]], at: OnPrem = ADDED, heard: bool = False, **fields: Any
+    *workflows: tuple[Definition, str, dict[str, Any]], at: OnPrem = ADDED, reported: bool = False, **fields: Any
 ) -> Decided:
     one = b.host(0, LAB, host=at, **{"created_at": BEFORE, "last_processed_at": BEFORE, **fields})
     begun = tuple(workflow(one, definition, status, **more) for definition, status, more in workflows)
-    presence = b.heard(one, last=NOW, facts=b.host_facts(addresses=("10.0.0.5",))) if heard else None
+    presence = b.heard(one, last=NOW, facts=b.host_facts(addresses=("10.0.0.5",))) if reported else None
     snapshot = InstanceSnapshot(NOW, one, presence, view(one), (), None, begun)
     return snapshot, decide_instance(snapshot)
 
@@ -62,7 +62,7 @@ def host(
 WRONG: dict[str, Any] = {"reason": "Unfit", "message": "it has no systemd"}
 situation("a host is being set up", host, (ADD_HOST, "running", {}), **YOUNG, comes_to="again in 600 s")
 ELSEWHERE = ADDED.with_(internal_ip="10.0.0.9")
-situation("a host reports that is elsewhere", host, at=ELSEWHERE, heard=True, **YOUNG)
+situation("a host reports that is elsewhere", host, at=ELSEWHERE, reported=True, **YOUNG)
 situation(
     "a host couldn't be set up",
     host,
@@ -110,8 +110,8 @@ situation(
 def course(outcome: Any = None, *, definition: Definition = ADD_HOST, **fields: Any) -> Decided:
     begun = workflow(b.host(0, LAB, host=ADDED), definition, **fields)
     snapshot = WorkflowSnapshot(NOW, begun, definition)
-    said: Outcome | None = None if outcome is None else outcome(begun.unit, begun.act_until or 0)
-    return snapshot, decide_workflow(snapshot) if said is None else decide_step(snapshot, said)
+    result: Outcome | None = None if outcome is None else outcome(begun.unit, begun.act_until or 0)
+    return snapshot, decide_workflow(snapshot) if result is None else decide_step(snapshot, result)
 
 
 def done(*made: tuple[str, str]) -> Any:

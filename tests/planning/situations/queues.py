@@ -17,7 +17,7 @@ from tests.world import nouns as b
 CLOUD, LOCAL = b.fleet("cloud"), b.fleet("local")
 
 
-def asks(
+def queued(
     name: str = "a",
     *,
     job: dict[str, Any] | None = None,
@@ -56,19 +56,19 @@ GPU = {"resources": {"gpu": 1}}
 situation(
     "a job that was submitted again takes a free host",
     queue,
-    asks(ports=[80, 90], job={"replica_num": 2, "submission_num": 3}),
+    queued(ports=[80, 90], job={"replica_num": 2, "submission_num": 3}),
     fleets=(local(HOST),),
 )
 situation(
     "a run's only job takes a free host, and its run is overdue",
     queue,
-    asks(run={"due_at": NOW}, alone=True),
+    queued(run={"due_at": NOW}, alone=True),
     fleets=(local(HOST),),
 )
 situation(
     "a job has a machine bought that it shares",
     queue,
-    asks(resources={"cpu": 2, "memory": "4GB.."}),
+    queued(resources={"cpu": 2, "memory": "4GB.."}),
     fleets=(cloud(blocks=2),),
     offers=(b.offer(),),
     comes_to="cloud: next_instance_num; new instance cloud-0 pending; a-0-0 submitted → provisioning; Create",
@@ -76,7 +76,7 @@ situation(
 situation(
     "a job that waits for room",
     queue,
-    asks(),
+    queued(),
     fleets=(
         cloud(
             b.holding(b.machine(0, CLOUD, offer=b.offer("small", has=b.resources(1, 1))), b.job(b.run("other"))),
@@ -90,23 +90,25 @@ situation(
 situation(
     "nowhere to run: too dear a machine",
     queue,
-    asks(max_price=0.5),
+    queued(max_price=0.5),
     fleets=(local(b.host(0, LOCAL, offer=b.offer("h", 1.0, backend="remote"))),),
     comes_to="a-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
 )
 situation(
     "nowhere to run: offers are too dear",
     queue,
-    asks(max_price=0.5),
+    queued(max_price=0.5),
     fleets=(cloud(),),
     offers=(b.offer(price=2.0), b.offer("m2", 1.5)),
     comes_to="a-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
 )
-situation("nowhere to run: no offer in the region", queue, asks(regions=["us"]), fleets=(cloud(),), offers=(b.offer(),))
+situation(
+    "nowhere to run: no offer in the region", queue, queued(regions=["us"]), fleets=(cloud(),), offers=(b.offer(),)
+)
 situation(
     "nowhere to run: no spot offer",
     queue,
-    asks(spot_policy="spot"),
+    queued(spot_policy="spot"),
     fleets=(cloud(),),
     offers=(b.offer(),),
     comes_to="a-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
@@ -114,14 +116,14 @@ situation(
 situation(
     "nowhere to run: the fleet is in another region",
     queue,
-    asks(regions=["us"]),
+    queued(regions=["us"]),
     fleets=(cloud(regions=["eu"]),),
     offers=(b.offer(),),
 )
 situation(
     "nowhere to run: many fleets",
     queue,
-    asks(**GPU),
+    queued(**GPU),
     fleets=tuple(b.view(of, b.host(0, of)) for of in map(b.fleet, "abcde")),
 )
 
@@ -132,13 +134,13 @@ PART = {"resources": {"cpu": 2, "memory": "4GB.."}}
 situation(
     "a share of a machine: it fits",
     queue,
-    asks(**PART),
+    queued(**PART),
     fleets=(cloud(HALF, nodes="0..1"),),
 )
 situation(
     "a share of a machine: without containers",
     queue,
-    asks(**PART, image="x"),
+    queued(**PART, image="x"),
     fleets=(cloud(HALF.with_(runtimes=("process",)), nodes="0..1"),),
     comes_to="a-0-0 submitted → failed (failed_to_start_due_to_no_capacity)",
 )

@@ -29,7 +29,7 @@ def begun(rounds: int = 6, **config: Any) -> tuple[ServiceWorld, Run]:
     return small, run
 
 
-def looked(small: ServiceWorld, run: Run) -> Decided:
+def decided(small: ServiceWorld, run: Run) -> Decided:
     snapshot = small.look_at(small.runs[run.id])
     return snapshot, decide_run(snapshot)
 
@@ -76,35 +76,35 @@ def behind_a_router(small: ServiceWorld, run: Run) -> None:
     small.report(run)
 
 
-def told(before: Callable[[ServiceWorld, Run], None], **config: Any) -> Decided:
+def scaled(before: Callable[[ServiceWorld, Run], None], **config: Any) -> Decided:
     small, run = begun(**config)
     before(small, run)
-    return looked(small, run)
+    return decided(small, run)
 
 
-situation("a service: more replicas for more requests", told, busy, replicas="1..3", scaling=SCALING)
+situation("a service: more replicas for more requests", scaled, busy, replicas="1..3", scaling=SCALING)
 situation(
     "a service: a service that may sleep and isn't called",
-    told,
+    scaled,
     quiet,
     replicas="0..2",
     scaling=SCALING,
     comes_to="again in 3600 s",
 )
-situation("a service: a request waits at a service that sleeps", told, waits, replicas="0..2", scaling=SCALING)
+situation("a service: a request waits at a service that sleeps", scaled, waits, replicas="0..2", scaling=SCALING)
 situation(
     "a service: a new version begins with one replica more",
-    told,
+    scaled,
     another,
     replicas=1,
     comes_to="new job run-0-0-1 submitted; again in 60 s",
 )
-situation("a service: a new version doesn't work", told, another_fails, replicas=1, comes_to="again in 60 s")
+situation("a service: a new version doesn't work", scaled, another_fails, replicas=1, comes_to="again in 60 s")
 situation(
     "a service: a drained replica is let go by its door",
-    told,
+    scaled,
     drained,
     replicas=2,
     comes_to="run-0-0-1 running → terminating (scaled_down); again in 60 s",
 )
-situation("a service: a drained worker isn't let go by the door", told, behind_a_router, groups=ROUTED)
+situation("a service: a drained worker isn't let go by the door", scaled, behind_a_router, groups=ROUTED)

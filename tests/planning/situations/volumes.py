@@ -29,16 +29,16 @@ from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 from tests.world.disks import ATTACHED, ATTACHING, attachment, look, volume
 
-LATER = NOW + MINUTE
+NEXT_TIME = NOW + MINUTE
 FLEET = b.fleet("cloud")
 HERE = b.machine(0, FLEET, status=InstanceStatus.busy, handles=(Handle(kind="vm", id="i-1"),), disks=(volume().id, "x"))
 GIVEN = {"created_at": BEFORE, "last_processed_at": BEFORE, "active_at": BEFORE, "due_at": NOW}
-OPEN: dict[str, Any] = {"status": VolumeStatus.submitted, "handle": None, "active_at": None, "deadline": LATER}
-MAKING: dict[str, Any] = {"status": VolumeStatus.provisioning, "active_at": None, "deadline": LATER}
+OPEN: dict[str, Any] = {"status": VolumeStatus.submitted, "handle": None, "active_at": None, "deadline": NEXT_TIME}
+MAKING: dict[str, Any] = {"status": VolumeStatus.provisioning, "active_at": None, "deadline": NEXT_TIME}
 DELETING: dict[str, Any] = {"status": VolumeStatus.deleting}
 FAILED: dict[str, Any] = {"status": VolumeStatus.failed, "remains": True}
-OURS: dict[str, Any] = {"auto_cleanup_seconds": 7200}
-THEIRS: dict[str, Any] = {"external_id": "vol-data"}
+CLEANED_UP: dict[str, Any] = {"auto_cleanup_seconds": 7200}
+REGISTERED: dict[str, Any] = {"external_id": "vol-data"}
 
 
 def job(status: JobStatus = JobStatus.provisioning, name: str = "train", *, at: Any = HERE) -> Job:
@@ -57,38 +57,38 @@ def disk(
     state: AttachmentState = ATTACHING, *jobs: Job, status: str = "active", due: int = NOW, **fields: Any
 ) -> Volume:
     """One that the machine has, for these jobs."""
-    there = tuple(attachment(each, HERE, state, **{"deadline": LATER, **fields}) for each in jobs or (TRAIN,))
+    there = tuple(attachment(each, HERE, state, **{"deadline": NEXT_TIME, **fields}) for each in jobs or (TRAIN,))
     return of(attachments=there, status=VolumeStatus(status), due_at=due)
 
 
-def looked_at(of: Volume, *beside: Any, wanted: bool = False) -> Decided:
+def decided(of: Volume, *beside: Any, wanted: bool = False) -> Decided:
     snapshot = replace(look(of, *beside, now=NOW), wanted=wanted)
     return snapshot, decide_volume(snapshot)
 
 
-def concluded(of: Volume, make: Callable[..., Outcome], /, *beside: Any, **said: Any) -> Decided:
+def concluded(of: Volume, make: Callable[..., Outcome], /, *beside: Any, **fields: Any) -> Decided:
     snapshot = look(of, *beside, now=NOW)
-    return snapshot, decide_disk(snapshot, make(of.unit, **said))
+    return snapshot, decide_disk(snapshot, make(of.unit, **fields))
 
 
 # --- until it is there ------------------------------------------------------------------------------------------------
 
-situation("volume: submitted", looked_at, of(**OPEN), comes_to="data: act_until; CreateVolume; again in 70 s")
+situation("volume: submitted", decided, of(**OPEN), comes_to="data: act_until; CreateVolume; again in 70 s")
 situation(
     "volume: submitted, and out of time",
-    looked_at,
+    decided,
     of(**{**OPEN, "deadline": NOW}),
     comes_to="data submitted → failed (timeout); DeleteVolume; again in 5 s",
 )
-situation("volume: being made", looked_at, of(**MAKING), comes_to="DescribeVolume; again in 5 s")
+situation("volume: being made", decided, of(**MAKING), comes_to="DescribeVolume; again in 5 s")
 
 MADE, NOT_MADE = VolumeCreated, VolumeNotCreated
-CALL: dict[str, Any] = {"epoch": 0, "act_until": LATER}
+CALL: dict[str, Any] = {"epoch": 0, "act_until": NEXT_TIME}
 DISK = Handle(kind="disk", id="vol-new")
 situation(
     "volume: made when it is deleted",
     concluded,
-    of(**{**OPEN, **DELETING, "act_until": LATER}),
+    of(**{**OPEN, **DELETING, "act_until": NEXT_TIME}),
     MADE,
     **CALL,
     handle=DISK,
@@ -97,7 +97,7 @@ situation(
 situation(
     "volume: refused when it is deleted",
     concluded,
-    of(**{**OPEN, **DELETING, "act_until": LATER}),
+    of(**{**OPEN, **DELETING, "act_until": NEXT_TIME}),
     NOT_MADE,
     error="Unfit",
     message="no",
@@ -107,7 +107,7 @@ situation(
 situation(
     "volume: made when it is made by others",
     concluded,
-    of(**{**OPEN, **MAKING, "act_until": LATER}),
+    of(**{**OPEN, **MAKING, "act_until": NEXT_TIME}),
     MADE,
     **CALL,
     handle=DISK,
@@ -116,17 +116,17 @@ situation(
 situation(
     "volume: made in another life",
     concluded,
-    of(**OPEN, act_until=LATER, epoch=1),
+    of(**OPEN, act_until=NEXT_TIME, epoch=1),
     MADE,
     **CALL,
     handle=DISK,
     comes_to="again in 0 s",
 )
-ASKED = of(**OPEN, act_until=LATER)
+CREATING = of(**OPEN, act_until=NEXT_TIME)
 situation(
     "volume: Throttled, to be tried again after 0.5",
     concluded,
-    ASKED,
+    CREATING,
     NOT_MADE,
     error="Throttled",
     message="x" * 600,
@@ -137,7 +137,7 @@ situation(
 situation(
     "volume: Unfit, to be tried again after 0.5",
     concluded,
-    ASKED,
+    CREATING,
     NOT_MADE,
     error="Unfit",
     message="x" * 600,
@@ -148,28 +148,28 @@ situation(
 
 # --- in use, or not ---------------------------------------------------------------------------------------------------
 
-UNUSED = of(**OURS, active_at=NOW - 2 * HOUR)
+UNUSED = of(**CLEANED_UP, active_at=NOW - 2 * HOUR)
 situation(
     "volume: nobody used it for too long",
-    looked_at,
+    decided,
     UNUSED,
     comes_to="data active → deleting; DeleteVolume; again in 5 s",
 )
 situation(
     "volume: nobody used it, but somebody waits for it",
-    looked_at,
+    decided,
     UNUSED,
     wanted=True,
     comes_to="data: used_at; again in 7200 s",
 )
-situation("volume: theirs", looked_at, of(**THEIRS), comes_to="DescribeVolume; again in 86400 s")
+situation("volume: theirs", decided, of(**REGISTERED), comes_to="DescribeVolume; again in 86400 s")
 
 SEEN = DiskSeen
 MB = ProviderDisk(handle=DISK, state="available", zone="eu-b", size_gib=120, price=0.1, multi_attach=True)
 situation(
     "volume: submitted, and shown as creating",
     concluded,
-    of(**OPEN, act_until=LATER, message="old"),
+    of(**OPEN, act_until=NEXT_TIME, message="old"),
     SEEN,
     epoch=0,
     disk=MB.with_(state="creating"),
@@ -178,7 +178,7 @@ situation(
 situation(
     "volume: being made, and shown as creating",
     concluded,
-    of(**MAKING, act_until=LATER, message="old"),
+    of(**MAKING, act_until=NEXT_TIME, message="old"),
     SEEN,
     epoch=0,
     disk=MB.with_(state="creating"),
@@ -187,7 +187,7 @@ situation(
 situation(
     "volume: submitted, and shown as failed",
     concluded,
-    of(**OPEN, act_until=LATER, message="old"),
+    of(**OPEN, act_until=NEXT_TIME, message="old"),
     SEEN,
     epoch=0,
     disk=MB.with_(state="failed"),
@@ -196,7 +196,7 @@ situation(
 situation(
     "volume: ready, in a zone of its own",
     concluded,
-    of(**MAKING, zone="eu-a", **OURS),
+    of(**MAKING, zone="eu-a", **CLEANED_UP),
     SEEN,
     epoch=0,
     disk=MB.with_(zone=""),
@@ -211,7 +211,7 @@ situation("volume: it is still there", concluded, of(), SEEN, epoch=0, disk=MB, 
 situation(
     "volume: it is there again",
     concluded,
-    of(**THEIRS, missing_since=BEFORE),
+    of(**REGISTERED, missing_since=BEFORE),
     SEEN,
     epoch=0,
     disk=MB,
@@ -223,7 +223,7 @@ situation(
 situation(
     "volume: theirs isn't there",
     concluded,
-    of(**THEIRS),
+    of(**REGISTERED),
     SEEN,
     epoch=0,
     disk=None,
@@ -232,7 +232,7 @@ situation(
 situation(
     "volume: theirs isn't there for a moment",
     concluded,
-    of(**THEIRS, missing_since=NOW - APART + 1),
+    of(**REGISTERED, missing_since=NOW - APART + 1),
     SEEN,
     epoch=0,
     disk=None,
@@ -243,13 +243,13 @@ situation(
 
 situation(
     "volume: theirs, and to be forgotten",
-    looked_at,
-    of(**DELETING, **THEIRS, message="old", deadline=LATER),
+    decided,
+    of(**DELETING, **REGISTERED, message="old", deadline=NEXT_TIME),
     comes_to="data deleting → deleted",
 )
 situation(
     "volume: to be deleted, but attached",
-    looked_at,
+    decided,
     disk(ATTACHED, status="deleting", due=NOW + HOUR),
     TRAIN,
     HERE,
@@ -257,13 +257,13 @@ situation(
 )
 situation(
     "volume: failed, and something may be left",
-    looked_at,
+    decided,
     of(**FAILED),
     comes_to="data: asked; DeleteVolume; again in 5 s",
 )
 situation(
     "volume: failed, and attached",
-    looked_at,
+    decided,
     disk(ATTACHED, status="failed").with_(remains=True),
     TRAIN,
     HERE,
@@ -325,7 +325,7 @@ situation(
 OTHER = job(JobStatus.running, "eval")
 situation(
     "disk: an attempt has had its time, but may not show yet",
-    looked_at,
+    decided,
     disk(act_until=NOW, shows_by=NOW + SECOND),
     TRAIN,
     HERE,
@@ -335,7 +335,7 @@ situation(
 ENDED = job(JobStatus.done)
 situation(
     "disk: one of two jobs ended",
-    looked_at,
+    decided,
     disk(ATTACHED, TRAIN, OTHER),
     ENDED,
     OTHER,
@@ -343,7 +343,7 @@ situation(
     comes_to="data: attachments, used_at; again in 300 s",
 )
 
-TRIED: dict[str, Any] = {"act_until": LATER, "message": "old"}
+TRIED: dict[str, Any] = {"act_until": NEXT_TIME, "message": "old"}
 DEVICE = Device(serial="vol-data")
 situation(
     "disk: attaching, not there after detaching",
@@ -354,7 +354,7 @@ situation(
     OTHER,
     HERE,
     instance_id=HERE.id,
-    act_until=LATER,
+    act_until=NEXT_TIME,
     attaching=False,
     there=False,
     device=DEVICE,
@@ -368,7 +368,7 @@ situation(
     TRAIN,
     HERE,
     instance_id=HERE.id,
-    act_until=LATER,
+    act_until=NEXT_TIME,
     attaching=True,
     there=True,
     device=Device(by_id="by"),
@@ -381,7 +381,7 @@ situation(
     TRAIN,
     HERE,
     instance_id=HERE.id,
-    act_until=LATER,
+    act_until=NEXT_TIME,
     attaching=True,
     there=True,
     device=Device(backing_file="f"),
@@ -396,7 +396,7 @@ situation(
     error="Gone",
     message="x" * 600,
     instance_id=HERE.id,
-    act_until=LATER,
+    act_until=NEXT_TIME,
     attaching=True,
     retry_after=90.0,
     comes_to="data: attachments; again in 90 s",
@@ -419,7 +419,7 @@ def given_up(*volumes: Volume, jobs: Any = (TRAIN.id,)) -> Decided:
     return NounsSnapshot(NOW, volumes), draft.plan()
 
 
-BESIDE = disk(ATTACHED, OTHER, device=DEVICE, name="vol-data", message="m", act_until=LATER, shows_by=LATER)
+BESIDE = disk(ATTACHED, OTHER, device=DEVICE, name="vol-data", message="m", act_until=NEXT_TIME, shows_by=NEXT_TIME)
 situation("disk: taken beside another job", taken, BESIDE)
 situation(
     "disk: a place that isn't to be", given_up, disk(ATTACHING, TRAIN, OTHER, early=True), comes_to="data: attachments"

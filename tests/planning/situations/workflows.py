@@ -23,7 +23,7 @@ from chalicelib.planning.kernel.workflows import (
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 
-LATER = NOW + MINUTE
+ACT_UNTIL = NOW + MINUTE
 TENT = Definition(
     "pitch_tent",
     (
@@ -57,13 +57,13 @@ def snapshot(of: Workflow, *, executions: bool = False) -> WorkflowSnapshot:
     return WorkflowSnapshot(NOW, of, TENT, executions)
 
 
-def looked_at(step: str, *, executions: bool = False, **fields: Any) -> Decided:
+def decided(step: str, *, executions: bool = False, **fields: Any) -> Decided:
     seen = snapshot(workflow(step, **fields), executions=executions)
     return seen, decide_workflow(seen)
 
 
 def tried(step: str, outcome: Any, **fields: Any) -> Decided:
-    seen = snapshot(workflow(step, **{"act_until": LATER, "due_at": LATER, **fields}))
+    seen = snapshot(workflow(step, **{"act_until": ACT_UNTIL, "due_at": ACT_UNTIL, **fields}))
     return seen, decide_step(seen, outcome)
 
 
@@ -84,15 +84,15 @@ situation("workflow: it begins", drafted, begin, workflow("place").with_(due_at=
 
 situation(
     "workflow: due, among others",
-    looked_at,
+    decided,
     "poles",
     executions=True,
     comes_to="tent: driver, starts; StartExecution; again in 120 s",
 )
-situation("workflow: due, waited for by one", looked_at, "poles", **WAITED)
+situation("workflow: due, waited for by one", decided, "poles", **WAITED)
 situation(
     "workflow: due, waited for by one, among others",
-    looked_at,
+    decided,
     "poles",
     executions=True,
     **WAITED,
@@ -100,16 +100,19 @@ situation(
 )
 situation(
     "workflow: undoing what wasn't needed",
-    looked_at,
+    decided,
     "rug",
     **UNDOING,
     comes_to="tent: step, step_at, act_until; DoStep; again in 20 s",
 )
-situation("workflow: undoing what can't be", looked_at, "place", **UNDOING, comes_to="tent undoing → undone (Unfit)")
+situation("workflow: undoing what can't be", decided, "place", **UNDOING, comes_to="tent undoing → undone (Unfit)")
 
 # --- what came of an attempt ------------------------------------------------------------------------------------------
 
-DONE, WAITS = StepDone(f"workflow/{ID}", LATER, (("poles", "3"),)), StepWaits(f"workflow/{ID}", LATER, "no wind")
+DONE, WAITS = (
+    StepDone(f"workflow/{ID}", ACT_UNTIL, (("poles", "3"),)),
+    StepWaits(f"workflow/{ID}", ACT_UNTIL, "no wind"),
+)
 situation(
     "workflow: place is done, waited for by one",
     tried,

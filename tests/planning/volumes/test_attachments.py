@@ -50,8 +50,8 @@ def job(name: str = "train", status: JobStatus = JobStatus.provisioning, at: Ins
 TRAIN = job()
 
 
-def disk(state: AttachmentState = ATTACHING, of: Job = TRAIN, at: Instance = MACHINE, **rest: Any) -> Volume:
-    return DISK.with_(attachments=(attachment(of, at, state, **rest),), due_at=b.NOW)
+def disk(state: AttachmentState = ATTACHING, of: Job = TRAIN, at: Instance = MACHINE, **fields: Any) -> Volume:
+    return DISK.with_(attachments=(attachment(of, at, state, **fields),), due_at=b.NOW)
 
 
 def decided(snapshot: VolumeSnapshot) -> Plan:
@@ -196,8 +196,8 @@ def test_what_may_pass_is_tried_again_until_the_time_is_up(error: str) -> None:
     before = disk(act_until=SOON)
     after = saved(concluded(look(before, TRAIN, MACHINE), failed(error, before)), Volume)[0]
     assert after.attachments[0].error == ""
-    later = after.due_at or 0
-    again = decided(look(after, TRAIN, MACHINE, now=max(later, SOON)))
+    next_time = after.due_at or 0
+    again = decided(look(after, TRAIN, MACHINE, now=max(next_time, SOON)))
     assert len(effects(again)) == 1
     late = decided(look(after, TRAIN, MACHINE, now=b.NOW + 6 * MINUTE))
     assert at(late)[0].error == ("volume data: it wasn't attached to cloud-0 within 5 minutes: the zone is wrong"), (
@@ -205,11 +205,11 @@ def test_what_may_pass_is_tried_again_until_the_time_is_up(error: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("said", "pause"), [(40.0, 40 * SECOND), (0.5, MOVE_EVERY), (None, 30 * SECOND)])
-def test_a_provider_that_says_when_to_try_again_is_believed(said: float | None, pause: Micros) -> None:
+@pytest.mark.parametrize(("retry_after", "pause"), [(40.0, 40 * SECOND), (0.5, MOVE_EVERY), (None, 30 * SECOND)])
+def test_a_provider_that_says_when_to_try_again_is_believed(retry_after: float | None, pause: Micros) -> None:
     """As long as nobody asks more often than one looks."""
     before = disk(act_until=SOON)
-    outcome = replace(failed("AlreadyThere", before), retry_after=said)
+    outcome = replace(failed("AlreadyThere", before), retry_after=retry_after)
     after = saved(concluded(look(before, TRAIN, MACHINE), outcome), Volume)[-1]
     assert (after.due_at, after.attachments[0].shows_by) == (b.NOW + pause, b.NOW + pause)
 
@@ -296,8 +296,8 @@ def test_the_agent_gets_the_task_with_all_its_disks() -> None:
     assert disks_of(TRAIN, {DISK.id: disk()}, "ours") is None
     assert disks_of(TRAIN, {}, "ours") is None
     assert disks_of(TRAIN, {DISK.id: DISK}, "ours") is None, "it has left, or isn't there yet"
-    (told,) = disks_of(TRAIN, {DISK.id: disk(ATTACHED, device=DEVICE).with_(blank=True)}, "ours") or []
-    assert told == {
+    (entry,) = disks_of(TRAIN, {DISK.id: disk(ATTACHED, device=DEVICE).with_(blank=True)}, "ours") or []
+    assert entry == {
         "kind": "disk",
         "volume": DISK.id,
         "name": "data",
@@ -376,5 +376,5 @@ def test_what_is_committed_of_an_attempt_is_the_same_for_every_job_at_its_machin
     act = AttachVolume(DISK.unit, "aws", SOON, DISK.project_id, MACHINE.id)
     for known, found in ((other, []), (other.with_(act_until=SOON + 1), [act.unit])):
         of = DISK.with_(attachments=(one, known))
-        said = broken(look(of, TRAIN, job("two"), MACHINE), of, acts=(act,))
-        assert [text.partition(" ")[0] for text in said if "without a committed act_until" in text] == found
+        problems = broken(look(of, TRAIN, job("two"), MACHINE), of, acts=(act,))
+        assert [text.partition(" ")[0] for text in problems if "without a committed act_until" in text] == found

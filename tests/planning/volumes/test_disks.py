@@ -96,8 +96,10 @@ def test_a_fleet_decides_with_the_run_how_large_the_disk_is() -> None:
 
 
 def test_a_machine_that_is_cut_into_blocks_has_the_disk_of_its_fleet() -> None:
-    asked = fleet_query(merged_fleet(b.fleet_spec(nodes=1, blocks=4, resources={"disk": "400GB..", "cpu": 4})))
-    small = asked._replace(resources=b.run_spec(resources={"cpu": 1, "memory": "2GB.."}).configuration.resources)
+    query_of_fleet = fleet_query(merged_fleet(b.fleet_spec(nodes=1, blocks=4, resources={"disk": "400GB..", "cpu": 4})))
+    small = query_of_fleet._replace(
+        resources=b.run_spec(resources={"cpu": 1, "memory": "2GB.."}).configuration.resources
+    )
     (machine,) = OfferBook((ELASTIC,)).machines(small, 9)
     offer: Offer = machine[0]
     assert offer.instance.resources.disk.size_mib == 400 * 1024 and offer.price == pytest.approx(1.3)
@@ -117,13 +119,13 @@ def test_a_shelf_for_other_disks_is_that_of_offers_with_them() -> None:
         for n in range(60)
     ]
     for size in (120, 150.5, 200, 333, 800, 900):
-        asked = query(f"{size}GB..")
+        wanted = query(f"{size}GB..")
         for blocks in (1, 2):
-            want, total = OfferBook([offer.sized(size) for offer in kinds]).match(asked._replace(blocks=blocks), 99)
-            offers, count = OfferBook(kinds).match(asked._replace(blocks=blocks), 99)
+            want, total = OfferBook([offer.sized(size) for offer in kinds]).match(wanted._replace(blocks=blocks), 99)
+            offers, count = OfferBook(kinds).match(wanted._replace(blocks=blocks), 99)
             assert [offer.price for offer in offers] == [offer.price for offer in want] and count == total
             assert sorted(map(repr, offers)) == sorted(map(repr, want))
-        assert OfferBook(kinds).dearest([asked]) == OfferBook([each.sized(size) for each in kinds]).dearest([asked])
+        assert OfferBook(kinds).dearest([wanted]) == OfferBook([each.sized(size) for each in kinds]).dearest([wanted])
 
 
 def test_another_size_of_disk_makes_only_the_offers_that_are_read() -> None:

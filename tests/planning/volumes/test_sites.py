@@ -25,10 +25,10 @@ HERE = Site("aws", "eu")
 ZONED = b.offer("zoned", availability_zones=("eu-a", "eu-b"))
 
 
-def waiting(*names: Any, volumes: dict[str, Volume], offers: Any = (ZONED,), machines: Any = (), **rest: Any) -> Any:
+def waiting(*names: Any, volumes: dict[str, Volume], offers: Any = (ZONED,), machines: Any = (), **fields: Any) -> Any:
     """What is decided about a run with these volumes; the plan keeps every invariant."""
     mounts = [{"name": name, "path": f"/{at}"} for at, name in enumerate(names)]
-    item = b.queued("train", b.run_spec(volumes=mounts, **rest))
+    item = b.queued("train", b.run_spec(volumes=mounts, **fields))
     fleets = (b.view(b.fleet("cloud"), *machines, nodes="0..2"),)
     snapshot = replace(b.waiting(item, fleets=fleets, offers=offers), volumes=volumes)
     return decided(snapshot)
@@ -214,24 +214,24 @@ def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(block
         volumes=[{"name": ["data", "far"], "path": "/data"}], resources={"cpu": "1..", "memory": "1GB.."}
     )
 
-    def asked(machine: Instance, spec: RunSpec = spec, **rest: Any) -> Job:
+    def job_on(machine: Instance, spec: RunSpec = spec, **fields: Any) -> Job:
         full = (b.view(b.fleet("cloud"), machine, nodes="1..1"),)
         snapshot = b.waiting(b.queued("train", spec), fleets=full, offers=(ZONED,))
-        disks = known(volume(zone="eu-a", **rest), volume("far", region="us"))
+        disks = known(volume(zone="eu-a", **fields), volume("far", region="us"))
         (job,) = saved(decided(replace(snapshot, volumes=disks)), Job)
         return job
 
-    job = asked(coming)
+    job = job_on(coming)
     text = "waiting for the zone of cloud-0 in fleet `cloud`, which is still being created"
     assert (job.status, job.message) == (JobStatus.submitted, text)
     here = Handle(kind="vm", id="i", data={"zone": "eu-a"})
-    assert asked(coming.with_(handles=(here,))).status is JobStatus.provisioning
+    assert job_on(coming.with_(handles=(here,))).status is JobStatus.provisioning
     away = coming.with_(handles=(here.model_copy(update={"data": {"zone": "eu-b"}}),))
-    assert asked(away).reason is JobReason.failed_to_start_due_to_no_capacity
-    assert asked(coming.with_(offer=b.offer(availability_zones=("eu-b", "eu-c")))).reason is not None
-    assert asked(coming, spec=either).message == text, "one of its volumes may be there"
+    assert job_on(away).reason is JobReason.failed_to_start_due_to_no_capacity
+    assert job_on(coming.with_(offer=b.offer(availability_zones=("eu-b", "eu-c")))).reason is not None
+    assert job_on(coming, spec=either).message == text, "one of its volumes may be there"
     other = attachment(b.job(b.run("other")), b.machine(7, b.fleet("else")))
-    assert asked(coming, attachments=(other,)).message == "waiting for volume `data`, which run `other` uses"
+    assert job_on(coming, attachments=(other,)).message == "waiting for volume `data`, which run `other` uses"
 
 
 def test_machines_that_cant_have_volumes_are_passed_over_and_say_why() -> None:
@@ -259,8 +259,8 @@ def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() ->
 
 
 def test_a_volume_that_others_have_is_waited_for_by_name() -> None:
-    def used(name: str, by: str, **rest: Any) -> Volume:
-        return volume(name, attachments=(attachment(b.job(b.run(by)), b.machine(7, b.fleet("else"))),), **rest)
+    def used(name: str, by: str, **fields: Any) -> Volume:
+        return volume(name, attachments=(attachment(b.job(b.run(by)), b.machine(7, b.fleet("else"))),), **fields)
 
     lost = used("lost", "three", status=VolumeStatus.failed)
     found = known(used("a", "one"), used("c", "two"), volume("f"), lost)

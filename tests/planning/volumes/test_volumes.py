@@ -106,9 +106,9 @@ BROKEN: dict[str, tuple[Volume | None, Effect | None, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_promise_is_found(name: str) -> None:
-    saved, act, said = BROKEN[name]
+    saved, act, message = BROKEN[name]
     found = list(volumes(Step(() if saved is None else (saved,), effects=() if act is None else (act,)), {}))
-    assert len(found) == 1 and said in found[0]
+    assert len(found) == 1 and message in found[0]
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_what_is_right_is_let_through(saved: Volume, act: Effect | None) -> None
 
 
 def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -> None:
-    asked = volume(act_until=UNTIL)
-    made = VolumeCreated(asked.unit, asked.epoch, UNTIL, Handle(kind="volume", id="vol-1"))
-    (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=BackendFacts(name="aws")), made).steps
+    of = volume(act_until=UNTIL)
+    made = VolumeCreated(of.unit, of.epoch, UNTIL, Handle(kind="volume", id="vol-1"))
+    (step,) = decide_disk(VolumeSnapshot(b.NOW, of, facts=BackendFacts(name="aws")), made).steps
     (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
     assert (saved.status, saved.handle, saved.act_until) == (VolumeStatus.provisioning, made.handle, None)
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "pause"),
+    ("error", "retry_after", "pause"),
     [
         ("Throttled", None, 5 * SECOND),
         ("Throttled", 40.0, 40 * SECOND),
@@ -144,10 +144,12 @@ def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -
         ("Transient", 40.0, 40 * SECOND),
     ],
 )
-def test_a_creation_that_failed_is_in_flight_until_it_is_repeated(error: str, said: float | None, pause: int) -> None:
-    asked, facts = volume(act_until=UNTIL), BackendFacts(name="aws", visibility_lag=20 * SECOND)
-    failed = VolumeNotCreated(asked.unit, error, "no luck", said, asked.epoch, UNTIL)
-    (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=facts), failed).steps
+def test_a_creation_that_failed_is_in_flight_until_it_is_repeated(
+    error: str, retry_after: float | None, pause: int
+) -> None:
+    of, facts = volume(act_until=UNTIL), BackendFacts(name="aws", visibility_lag=20 * SECOND)
+    failed = VolumeNotCreated(of.unit, error, "no luck", retry_after, of.epoch, UNTIL)
+    (step,) = decide_disk(VolumeSnapshot(b.NOW, of, facts=facts), failed).steps
     (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
     assert (saved.act_until, saved.due_at) == (b.NOW + pause, b.NOW + pause)
 
@@ -196,7 +198,7 @@ def test_a_closing_project_deletes_its_volumes() -> None:
 
 def test_a_deleted_volume_is_kept_as_long_as_fleets_are() -> None:
     gone = volume(status=VolumeStatus.deleted, deleted_at=b.NOW, due_at=None)
-    kept = Retention(fleets=3)
-    assert not volume_erasable(gone, kept, b.NOW + 3 * DAY - 1)
-    assert volume_erasable(gone, kept, b.NOW + 3 * DAY)
-    assert not volume_erasable(active(), kept, b.NOW + 100 * DAY)
+    retention = Retention(fleets=3)
+    assert not volume_erasable(gone, retention, b.NOW + 3 * DAY - 1)
+    assert volume_erasable(gone, retention, b.NOW + 3 * DAY)
+    assert not volume_erasable(active(), retention, b.NOW + 100 * DAY)
