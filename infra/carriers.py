@@ -1,4 +1,4 @@
-"""`make carriers STAGE=dev`: puts into a stage what images of containers may lack: Python and an SSH server, the carriers.
+"""`make carriers STAGE=dev`: puts carriers, with what images of containers may lack (Python, sshd), into a stage.
 
 They are made of packages from Debian, which a deployment doesn't need to reach, and only installations that buy
 containers need them. Run it again after an upgrade: a carrier that is still current isn't made anew.
