@@ -116,13 +116,20 @@ def _creds(session: Session, access_key: str | None, secret_key: str | None, own
 
 def _check_not_needed(kind: str) -> None:
     """Refuses a type that needs credentials, and names the flags: the server would name the field."""
-    from chalicelib.configuration.server_spec import backends_built
+    from chalicelib.configuration.server_spec import backends_built, config_model
 
-    if kind in backends_built():
+    if kind not in backends_built():
+        return
+    model = config_model(kind)
+    if model is not None and "creds" not in model.model_fields:
         raise Refused(
-            f"The backend {kind} needs credentials.",
-            hint="Add --access-key ID, which asks for the secret key, or --default-creds for the server's own.",
+            f"The backend {kind} has settings that only a file holds.",
+            hint="Write them to a file, and add it with `dstack backend add -f FILE`.",
         )
+    raise Refused(
+        f"The backend {kind} needs credentials.",
+        hint="Add --access-key ID, which asks for the secret key, or --default-creds for the server's own.",
+    )
 
 
 def _text(session: Session, file: str) -> str:

@@ -71,6 +71,7 @@ def test_a_backend_comes_from_a_file(dstack: Dstack, plane: Plane) -> None:
         ("-f backend.yml --default-creds", "has all settings"),
         ("aws --default-creds --access-key A", "contradict"),
         ("aws --secret-key s", "needs the key's id"),
+        ("kubernetes", "add it with `dstack backend add -f FILE`"),
         ("aws", "Add --access-key ID, which asks for the secret key, or --default-creds"),
         ("aws --access-key A", "nothing on standard input"),
     ],
