@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
@@ -219,6 +219,7 @@ class VolumeRequest:
     region: str
     zone: str  # empty: any
     size_gib: int
+    configuration: Mapping[str, Any] = field(default_factory=dict)  # as written, for what only this backend has
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,8 @@ class Volumes(Protocol):
 
     Each call makes its request and returns. `describe_volume` shows the result, and nothing else proves it. All calls
     may be repeated: a volume that exists under the token is adopted, one that is already attached to the machine stays
-    attached, and one that isn't attached counts as detached. The description shows an attachment from its request
+    attached, and one that isn't attached counts as detached. A container has those that it was created with, and no
+    others. The description shows an attachment from its request
     (`attaching_to`) until the volume has left the machine. A call for a volume that doesn't exist raises Gone, and one
     that another machine prevents raises InUse. Listings are complete, as with machines.
     """

@@ -23,6 +23,7 @@ class BackendFacts(Value):
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)
     spot: bool = True  # sells machines that it may take back
     tags: bool = True  # what it creates carries every tag; otherwise only the name shows whose it is
+    machines: bool = True  # some of its offers are machines; otherwise it sells containers alone
     containers: bool = False  # some of its offers are containers (`Offer.is_container`), which are created for a job
     reservations: bool = False
     notices: str = ""  # the metadata service that an agent polls for spot interruption notices, for its command line

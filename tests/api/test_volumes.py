@@ -177,8 +177,12 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"size": "20TB"}, "size: 20,480 GB is too much for one volume (at most 16,000 GB on aws)"),
         ({"size": "12 parsecs"}, "size: `12 parsecs` isn't an amount of disk space"),
         ({"size": 1e10}, "size: `10000000000.0` is too much disk space (at most 1,000,000,000 GB)"),
-        ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name: `storage_class_name` isn't"),
-        ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes: `access_modes` isn't supported"),
+        (
+            {"backend": "kubernetes", "size": "", "claim_name": "x", "storage_class_name": "fast"},
+            "storage_class_name: an existing claim stays as it is (remove `storage_class_name`)",
+        ),
+        ({"backend": "kubernetes", "access_modes": ["ReadSometimes"]}, "access_modes"),
+        ({"backend": "kubernetes", "region": ""}, "region: a volume is in one cluster (name its context)"),
         ({"backend": "kubernetes", "read_only": True}, "read_only: a new volume is empty"),
     ],
 )

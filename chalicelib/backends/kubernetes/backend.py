@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.kubernetes.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, Machine, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Bug
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ class KubernetesBackend:
         from chalicelib.backends.kubernetes.catalog import Catalog
         from chalicelib.backends.kubernetes.client import Clusters
         from chalicelib.backends.kubernetes.machines import Pods
+        from chalicelib.backends.kubernetes.volumes import Claims
 
         self._clusters = clusters or Clusters(kubeconfig.clusters(config), now)
         self._pods = Pods(self._clusters, now)
         self._catalog = Catalog(self._clusters, self._pods.level)
+        self._claims = Claims(self._clusters)
 
     def check(self) -> None:
         from chalicelib.backends.kubernetes.checking import check
@@ -68,6 +71,27 @@ class KubernetesBackend:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         return self._pods.list_owned(instance_id, region)
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._claims.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return self._claims.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
+        return self._claims.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._claims.attach(handle, machine)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._claims.detach(handle)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._claims.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._claims.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._clusters.close()

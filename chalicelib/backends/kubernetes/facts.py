@@ -16,5 +16,7 @@ FACTS = BackendFacts(
     offers_last=15 * SECOND,
     describes=500,
     spot=False,
+    machines=False,
     containers=True,
+    multi_attach=True,  # claims with a mode for several nodes
 )

@@ -15,6 +15,7 @@ from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
+from chalicelib.backends.kubernetes.labels import tags_of
 from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
@@ -164,7 +165,7 @@ class Pods:
         regions = (region,) if region else self._clusters.regions
         for found in everywhere(regions, lambda there: [(there, body) for body in self._listed(there, wanted)]):
             for there, body in found:
-                yield from owned(_handle(body, there), pods.tags_of(body))
+                yield from owned(_handle(body, there), tags_of(body))
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ import orjson
 
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
-from chalicelib.backends.kubernetes.config import is_label_key, is_label_value
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
+from chalicelib.backends.kubernetes.labels import labels_of, tags_of
 from chalicelib.backends.kubernetes.nodes import ZONE
 from chalicelib.backends.kubernetes.volumes import CLAIM
 from chalicelib.backends.spi import Container, CreateRequest, RegistryLogin
@@ -31,7 +31,6 @@ Body = dict[str, Any]
 GATE = "dstack/secret"
 JOB, INIT = "job", "dstack-init"  # the containers
 TYPE = "dstack-instance-type"  # the annotation with the name of the offer
-TAGS = "dstack-tags"  # the annotation with the tags that are no labels
 LOGIN = ".dockerconfigjson"
 GRACE = 120  # seconds that a job has left if somebody else deletes its pod
 NOBODY = 65_534
@@ -55,7 +54,7 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
     if container is None:
         raise Unfit("Kubernetes runs containers, and this request is for a machine.")
     name, choice, context = pod_name(request), _choice(request), cluster.context
-    labels, rest = _labels(all_tags(request))
+    labels, rest = labels_of(all_tags(request))
     user = _user(container)
     spec: Body = {
         "restartPolicy": "Never",
@@ -90,7 +89,7 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         TYPE: request.offer.instance.name,
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
-        **({TAGS: orjson.dumps(rest).decode()} if rest else {}),
+        **rest,
         **(
             {"k8s.v1.cni.cncf.io/networks": ", ".join(context.networks)}
             if context.networks and "resource" in choice
@@ -117,7 +116,7 @@ def secret(request: CreateRequest, owner: Mapping[str, Any]) -> Body:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "labels": _labels(all_tags(request))[0], "ownerReferences": [belongs]},
+        "metadata": {"name": name, "labels": labels_of(all_tags(request))[0], "ownerReferences": [belongs]},
         "type": "kubernetes.io/dockerconfigjson" if container.login else "Opaque",
         "immutable": True,
         "data": data,
@@ -137,21 +136,7 @@ def _docker_login(image: str, login: RegistryLogin) -> bytes:
     return orjson.dumps({"auths": {registry: entry}})
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------
-
-
-def _labels(tags: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The tags as labels, and those that can't be labels. The owner's always can."""
-    fit = {key: value for key, value in tags.items() if is_label_key(key) and is_label_value(value)}
-    rest = {key: value for key, value in tags.items() if key not in fit}
-    return {"app.kubernetes.io/managed-by": "dstack", **fit}, rest
-
-
-def tags_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The tags with which an object was created."""
-    metadata = body["metadata"]
-    rest = metadata.get("annotations", {}).get(TAGS)
-    return {**metadata.get("labels", {}), **(orjson.loads(rest) if rest else {})}
+# --- whose it is ------------------------------------------------------------------------------------------------------
 
 
 def is_of(body: Mapping[str, Any], request: CreateRequest) -> bool:

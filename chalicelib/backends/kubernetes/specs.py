@@ -11,6 +11,8 @@ from chalicelib.domain.specs.quantities import DiskSize
 from chalicelib.domain.specs.volumes import VolumeConfiguration
 from chalicelib.errors import Problem
 
+AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
+
 
 class KubernetesVolumeConfiguration(VolumeConfiguration):
     backend: Literal["kubernetes"] = Field(default="kubernetes", description="`kubernetes`.")
@@ -20,14 +22,18 @@ class KubernetesVolumeConfiguration(VolumeConfiguration):
     storage_class_name: str | None = Field(
         default=None, description="The storage class; the cluster's default unless set."
     )
-    access_modes: tuple[str, ...] = Field(default=("ReadWriteOnce",), description="Access modes of the claim.")
+    access_modes: tuple[AccessMode, ...] = Field(default=("ReadWriteOnce",), description="Access modes of the claim.")
     read_only: bool = Field(default=False, description="Mount it read-only.")
 
     def not_built(self) -> Iterator[Problem]:
-        """Fields that no backend of ours acts on yet, and one that would make the volume useless."""
-        for field in ("storage_class_name", "access_modes"):
-            if getattr(self, field) != type(self).model_fields[field].default:
-                yield Problem(f"`{field}` isn't supported yet", path=field, hint="leave it out", code="unsupported")
+        """What would make the volume useless."""
+        if not self.region:
+            yield Problem("a volume is in one cluster", path="region", hint="name its context", code="missing")
+        if self.external_id is not None:
+            for field in ("storage_class_name", "access_modes"):
+                if getattr(self, field) != type(self).model_fields[field].default:
+                    text = "an existing claim stays as it is"
+                    yield Problem(text, path=field, hint=f"remove `{field}`", code="exclusive")
         if self.read_only and self.external_id is None:
             text = "a new volume is empty, and nothing could ever be written to one that is read-only"
             hint = "leave it out, or name an existing claim with `claim_name`"

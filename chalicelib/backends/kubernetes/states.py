@@ -20,6 +20,8 @@ Events = Callable[[], Sequence[Body]]  # of the pod; called only if they are nee
 
 PLACED_WITHIN = 15 * SECOND  # or there is no room: the scheduler needs a moment, and has no queue of ours
 PREEMPTED_WITHIN = 5 * MINUTE  # while others make room for it
+PROVISIONED_WITHIN = 5 * MINUTE
+UNBOUND = "unbound immediate PersistentVolumeClaims"
 PULLED_WITHIN = 5 * MINUTE  # if the registry doesn't say what is wrong
 MOUNTED_WITHIN = 3 * MINUTE
 NOT_READY = ("ContainerCreating", "PodInitializing")
@@ -124,9 +126,12 @@ def _check_placed(pod: Body, status: Body, now: Micros) -> None:
     if placed.get("status") != "False" or placed.get("reason") != "Unschedulable":
         return
     waits = _since(placed, now, "lastTransitionTime") or _since(pod["metadata"], now, "creationTimestamp")
-    if waits >= (PREEMPTED_WITHIN if status.get("nominatedNodeName") else PLACED_WITHIN):
+    why = cleaned(str(placed.get("message", "")))
+    if UNBOUND in why:  # a disk is being made
+        if waits >= PROVISIONED_WITHIN:
+            raise Gone(f"A volume of {pod['metadata']['name']} has no disk yet: {why}", refused=ContainerFailed)
+    elif waits >= (PREEMPTED_WITHIN if status.get("nominatedNodeName") else PLACED_WITHIN):
         what = pod["metadata"].get("annotations", {}).get(TYPE, "node")
-        why = cleaned(str(placed.get("message", "")))
         raise Gone(f"No {what} has room for {pod['metadata']['name']}: {why}", refused=InsufficientCapacity)
 
 

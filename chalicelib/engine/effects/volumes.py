@@ -12,6 +12,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+import orjson
+
 from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
@@ -186,6 +188,7 @@ class VolumeEffects:
             region=volume.region,
             zone=volume.zone,
             size_gib=volume.size_gib or 0,
+            configuration=orjson.loads(volume.configuration),
         )
 
     def _all_of(self, volume: Volume, provider: Volumes) -> list[Handle]:

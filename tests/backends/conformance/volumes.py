@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.spi import Backend, CreateRequest, Volumes
+from chalicelib.backends.spi import Backend, ContainerMount, CreateRequest, Volumes
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse
-from tests.backends.conformance.provider import LetPass
-from tests.backends.conformance.requests import INSTALL, PROJECT, volume_request
+from tests.backends.conformance.provider import LetPass, Provider
+from tests.backends.conformance.requests import INSTALL, PROJECT, request_for, volume_request
 from tests.backends.conformance.suite import ENOUGH, Suite, end_all
 from tests.harness.conformance import needs
+
+MOUNTED_AT = "/data"
 
 
 class Site:
@@ -51,6 +54,9 @@ class Site:
         zone = zone or self.disk.zone
         zones = (zone,) if zone else None
         asked = replace(self._request, token=derive(self._request.token, name), name=f"dstack-{name}", zones=zones)
+        return self._running(asked)
+
+    def _running(self, asked: CreateRequest) -> list[Handle]:
         made = list(self.backend.create(asked))
         self.pass_lag()
         for _ in range(ENOUGH):
@@ -58,6 +64,13 @@ class Site:
                 return made
             self.let_time_pass(5.0)
         pytest.fail("the machine never ran")
+
+    def container(self, name: str) -> list[Handle]:
+        """One that mounts the volume."""
+        asked = request_for(self._request.offer, name)
+        assert asked.container is not None
+        mounts = (ContainerMount(self.handle, MOUNTED_AT),)
+        return self._running(replace(asked, container=replace(asked.container, mounts=mounts)))
 
     def attached(self, machine: Sequence[Handle]) -> ProviderDisk:
         self.backend.attach_volume(self.handle, machine)
@@ -116,7 +129,7 @@ class VolumeConformance(Suite):
         assert site.backend.create_volume(volume_request(site.asked.region, epoch=1)) != site.handle
 
     @needs("volumes")
-    def test_the_listing_is_complete_and_names_the_owner(self, site: Site) -> None:
+    def test_the_listing_is_complete_and_names_the_owner(self, site: Site, offers: Sequence[Offer]) -> None:
         other = volume_request(site.asked.region, "other", epoch=3)
         made = site.backend.create_volume(other)
         site.pass_lag()
@@ -126,7 +139,8 @@ class VolumeConformance(Suite):
         assert (owner.install, owner.project_id, owner.epoch) == (INSTALL, PROJECT, 3)
         assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id)] == [made]
         assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id, other.region)] == [made]
-        assert list(site.backend.list_owned_volumes(owner.volume_id, "eu-west-1")) == []
+        elsewhere = next(offer.region for offer in offers if offer.region != other.region)
+        assert list(site.backend.list_owned_volumes(owner.volume_id, elsewhere)) == []
         assert made not in [each.handle for each in site.backend.list_owned()]
 
     @needs("volumes")
@@ -154,7 +168,7 @@ class VolumeConformance(Suite):
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_an_attached_volume_says_where_and_how_it_is_found(self, site: Site) -> None:
         machine = site.machine()
         disk = site.attached(machine)
@@ -163,7 +177,7 @@ class VolumeConformance(Suite):
         assert where in {handle.id for handle in machine}
         assert device is not None and (device.serial or device.by_id or device.backing_file)
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_it_may_be_attached_twice_to_one_machine(self, site: Site) -> None:
         machine = site.machine()
         first = site.attached(machine)
@@ -179,7 +193,7 @@ class VolumeConformance(Suite):
             assert device is not None and device.read_only is read_only
             site.detached(machine)
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_one_that_is_attached_elsewhere_is_in_use(self, site: Site) -> None:
         first, second = site.machine(), site.machine("two")
         site.attached(first)
@@ -200,7 +214,7 @@ class VolumeConformance(Suite):
                 site.backend.attach_volume(site.handle, machine)
             assert not isinstance(refused.value, Gone)
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_it_may_be_detached_twice(self, site: Site) -> None:
         machine = site.machine()
         site.backend.detach_volume(site.handle, machine)
@@ -208,14 +222,14 @@ class VolumeConformance(Suite):
         assert site.detached(machine).state == "available"
         assert site.detached(machine).state == "available"
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_what_was_detached_can_be_attached_elsewhere(self, site: Site) -> None:
         first, second = site.machine(), site.machine("two")
         site.attached(first)
         site.detached(first)
         assert on(site.attached(second), second)
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_it_outlives_its_machine(self, site: Site) -> None:
         first, second = site.machine(), site.machine("two")
         site.attached(first)
@@ -223,7 +237,7 @@ class VolumeConformance(Suite):
         assert site.until(lambda disk: not on(disk, first)).state == "available"
         assert on(site.attached(second), second)
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_a_machine_that_is_gone_gets_none(self, site: Site) -> None:
         machine = site.machine()
         site.gone(machine)
@@ -231,6 +245,44 @@ class VolumeConformance(Suite):
             site.backend.attach_volume(site.handle, machine)
         assert not isinstance(refused.value, Gone)  # or the volume would count as lost
         site.backend.detach_volume(site.handle, machine)
+
+    # --- of a container ----------------------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def mounting(self, backend: Backend, offers: Sequence[Offer], let_time_pass: LetPass) -> Site:
+        """Where containers are sold that can mount a volume."""
+        able = [each for each in offers if "volumes" in each.terms.grants and not each.instance.resources.spot]
+        return Site(backend, request_for(min(able, key=lambda offer: offer.price)), let_time_pass)
+
+    @needs("volumes", "containers")
+    def test_a_container_has_the_volumes_that_it_was_created_with(self, mounting: Site, provider: Provider) -> None:
+        made = mounting.container("one")
+        disk = mounting.until(lambda disk: on(disk, made))
+        assert disk.state == "in_use"
+        assert [(each.volume.id, each.path) for each in provider.container(made).mounts] == [
+            (mounting.handle.id, MOUNTED_AT)
+        ]
+        mounting.backend.attach_volume(mounting.handle, made)
+        assert mounting.backend.describe_volume(mounting.handle) == disk
+
+    @needs("volumes", "containers")
+    def test_a_volume_outlives_its_container(self, mounting: Site) -> None:
+        first = mounting.container("one")
+        mounting.until(lambda disk: on(disk, first))
+        mounting.gone(first)
+        assert mounting.until(lambda disk: not on(disk, first)).state == "available"
+        second = mounting.container("two")
+        assert on(mounting.until(lambda disk: on(disk, second)), second)
+
+    @needs("volumes", "containers")
+    def test_a_volume_of_a_container_is_not_deleted(self, mounting: Site) -> None:
+        made = mounting.container("one")
+        mounting.until(lambda disk: on(disk, made))
+        with pytest.raises(InUse):
+            mounting.backend.delete_volume(mounting.handle)
+        mounting.gone(made)
+        mounting.until(lambda disk: not on(disk, made))
+        mounting.deleted()
 
     # --- delete ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +294,7 @@ class VolumeConformance(Suite):
                 call(site.handle)
         assert list(site.backend.list_owned_volumes()) == []
 
-    @needs("volumes")
+    @needs("volumes", "machines")
     def test_an_attached_volume_is_not_deleted(self, site: Site) -> None:
         machine = site.machine()
         site.attached(machine)
@@ -258,8 +310,8 @@ class VolumeConformance(Suite):
     @pytest.mark.parametrize(
         "call",
         [
-            lambda b, h: b.create_volume(volume_request("anywhere")),
-            lambda b, h: b.register_volume(h.id, "anywhere", ""),
+            lambda b, h: b.create_volume(volume_request(h.data["region"])),
+            lambda b, h: b.register_volume(h.id, h.data["region"], ""),
             lambda b, h: b.describe_volume(h),
             lambda b, h: b.attach_volume(h, []),
             lambda b, h: b.detach_volume(h, []),
@@ -269,8 +321,8 @@ class VolumeConformance(Suite):
         ids=["create", "register", "describe", "attach", "detach", "delete", "list"],
     )
     def test_failures_about_volumes_are_told_in_our_words(
-        self, broken: Backend, call: Callable[[Any, Handle], Any]
+        self, broken: Backend, offers: Sequence[Offer], call: Callable[[Any, Handle], Any]
     ) -> None:
         with pytest.raises(BackendError) as told:
-            call(broken, Handle(kind="volume", id="vol-x"))
+            call(broken, Handle(kind="volume", id="vol-x", data={"region": offers[0].region}))
         assert not isinstance(told.value, Gone)  # which is proof, and a provider that fails has proved nothing

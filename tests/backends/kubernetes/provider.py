@@ -50,8 +50,11 @@ BIG = {"cpu": "64", "memory": "512Gi", "ephemeral_storage": "4000Gi"}
 
 
 def populate(cluster: Cluster) -> None:
-    """Nodes with and without GPUs, and a namespace for jobs."""
+    """Nodes with and without GPUs, a namespace for jobs, and volumes whose disks are made for their first pods."""
     cluster.add_namespace(NAMESPACE)
+    default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    lazy = "WaitForFirstConsumer"
+    cluster.add("StorageClass", "standard", metadata=default, provisioner="x/y", volumeBindingMode=lazy)
     cluster.add_node(f"{cluster.name}-cpu", **BIG)
     gpu_taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     cluster.add_node(f"{cluster.name}-gpu", labels=T4, taints=[gpu_taint], **BIG, **{"nvidia.com/gpu": "4"})
@@ -98,7 +101,11 @@ class KubernetesProvider:
             found |= {f"secret {each['metadata']['name']}" for each in cluster.store.all("secrets", NAMESPACE)} - {
                 f"secret {name}" for name in found
             }
-        return found
+        return found | self._claims()
+
+    def _claims(self) -> set[str]:
+        every = (cluster.store.all("persistentvolumeclaims", NAMESPACE) for cluster in self._clusters.values())
+        return {each["metadata"]["name"] for claims in every for each in claims}
 
     def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
         """In each cluster, because a plan needs only one that answers; but in one of them where all must answer: it is

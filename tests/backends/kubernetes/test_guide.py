@@ -19,7 +19,7 @@ from tests.backends.kubernetes.test_offers import offers, search
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
-BACKEND, CONTEXTS, FLEET, TASK = BLOCKS
+BACKEND, CONTEXTS, FLEET, TASK, VOLUME = BLOCKS
 
 
 def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
@@ -30,7 +30,7 @@ def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
     assert [context.name for context in with_more.contexts] == ["my-cluster", "other"]
 
 
-@pytest.mark.parametrize("text", [FLEET, TASK])
+@pytest.mark.parametrize("text", [FLEET, TASK, VOLUME])
 def test_its_configurations_are_accepted(text: str) -> None:
     assert parse(text)
 

@@ -11,7 +11,8 @@ import pytest
 
 from chalicelib.backends.kubernetes.config import KubernetesContext
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
-from chalicelib.backends.kubernetes.pods import GATE, INIT, is_of, pod, pod_name, secret, tags_of
+from chalicelib.backends.kubernetes.labels import tags_of
+from chalicelib.backends.kubernetes.pods import GATE, INIT, is_of, pod, pod_name, secret
 from chalicelib.backends.kubernetes.volumes import CLAIM
 from chalicelib.backends.spi import Container, ContainerMount, CreateRequest, RegistryLogin
 from chalicelib.domain import container_script

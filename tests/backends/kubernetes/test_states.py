@@ -83,6 +83,12 @@ def test_a_pod_without_room_is_a_lack_of_capacity_after_a_moment() -> None:
     assert found.refused is InsufficientCapacity and "2 Insufficient cpu" in str(found)
 
 
+def test_a_pod_whose_disk_is_being_made_has_longer() -> None:
+    body = pod("Pending", {**UNPLACED, "message": "0/2: pod has unbound immediate PersistentVolumeClaims."})
+    assert after(body, 4 * MINUTE).state == "pending"
+    assert gone(body, 5 * MINUTE).refused is ContainerFailed
+
+
 def test_a_pod_that_others_make_room_for_has_longer() -> None:
     body = pod("Pending", UNPLACED, nominatedNodeName="n")
     assert after(body, MINUTE).state == "pending"

@@ -47,6 +47,7 @@ def required_of(facts: BackendFacts) -> set[str]:
 
 class PlantedFaults(Suite):
     site, contained = VolumeConformance.site, ContainerConformance.contained
+    mounting = VolumeConformance.mounting
     pairs: ClassVar[Sequence[Pair]] = ALL
     unnoticed: ClassVar[Mapping[str, str]] = {}  # faults that make no difference to this backend, and why
 

@@ -55,7 +55,7 @@ class NamesNoDevice(OtherDisk):
         return disk.with_(attached_to=tuple((where, device and Device()) for where, device in disk.attached_to))
 
 
-@noticed_by("an_attached_volume_says_where_and_how_it_is_found")
+@noticed_by("an_attached_volume_says_where_and_how_it_is_found", "a_container_has_the_volumes_that_it_was_created_with")
 class CallsAVolumeInUseAvailable(OtherDisk):
     def changed(self, disk: ProviderDisk) -> ProviderDisk:
         return disk.with_(state="available") if disk.state == "in_use" else disk
@@ -167,7 +167,7 @@ class DeletesNoVolume(PortFault):
         """As if it had been requested."""
 
 
-@noticed_by("an_attached_volume_is_not_deleted")
+@noticed_by("an_attached_volume_is_not_deleted", "a_volume_of_a_container_is_not_deleted")
 class HidesThatAVolumeIsAttached(PortFault):
     def delete_volume(self, handle: Handle) -> None:
         try:
@@ -176,7 +176,7 @@ class HidesThatAVolumeIsAttached(PortFault):
             return
 
 
-@noticed_by("it_outlives_its_machine")
+@noticed_by("it_outlives_its_machine", "a_volume_outlives_its_container")
 class DeletesTheVolumeWithItsMachine(PortFault):
     def terminate(self, handle: Handle) -> None:
         try:
