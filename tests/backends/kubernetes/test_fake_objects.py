@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -353,6 +354,15 @@ def test_faults_before_and_after_the_effect(core: Any, cluster: Cluster) -> None
     with pytest.raises(Exception, match=r"(?i)closed|aborted|EOF"):
         core.create_namespaced_pod(HERE, pod("b"))
     assert core.read_namespaced_pod("b", HERE)
+
+
+def test_answers_that_take_their_time(core: Any, cluster: Cluster) -> None:
+    cluster.faults.slow["list pod?"] = threading.Event()
+    with pytest.raises(Exception, match="timed out"):
+        core.list_namespaced_pod(HERE, _request_timeout=(30, 0.1))
+    assert core.list_namespaced_secret(HERE).items == []
+    cluster.faults.slow["list pod?"].set()
+    assert core.list_namespaced_pod(HERE).items == []
 
 
 def test_what_the_fake_does_not_have_is_refused(core: Any) -> None:

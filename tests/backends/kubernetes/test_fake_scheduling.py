@@ -55,6 +55,14 @@ def test_gpus_are_booked_until_their_pod_is_gone(core: Any, cluster: Cluster, cl
     assert place(core, "b") == "gpu"
 
 
+def test_what_fits_nowhere_waits_for_ever_for_a_node(core: Any, cluster: Cluster, clock: Clock) -> None:
+    core.create_namespaced_pod(HERE, pod("a", limits={GPU: "1"}))
+    clock.passes(7 * 86_400)
+    assert "1 Insufficient nvidia.com/gpu" in why(core, "a")
+    cluster.add_node("new", **{GPU: "1"})
+    assert place(core, "a") == "new"
+
+
 def test_what_has_ended_holds_nothing(core: Any, cluster: Cluster) -> None:
     from tests.backends.kubernetes.fake.scripted import Life
 

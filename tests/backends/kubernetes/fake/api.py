@@ -73,6 +73,7 @@ class Api:
                 cluster.now(),
             )
             cluster.calls.append(call)
+            cluster.faults.delay(operation.name)
             self._fail(call, "before")
             with cluster.store.changed:
                 cluster.settle()

@@ -11,7 +11,6 @@ Whatever is due happens with the next request, or before the next event of a wat
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +52,7 @@ class Cluster:
         self.api = Api(self)
         self._events: dict[tuple[str, str, str], tuple[str, str]] = {}
         self._settled, self._due = -1, NEVER
-        self._settling = threading.local()
+        self._settling = False
         for each in ("default", "kube-system"):
             self.add_namespace(each)
 
@@ -106,11 +105,11 @@ class Cluster:
     def settle(self) -> None:
         """Whatever is due happens."""
         with self.store.changed:
-            if getattr(self._settling, "now", False):
+            if self._settling:
                 return
             if self.store.version == self._settled and self.now() < self._due:
                 return
-            self._settling.now = True
+            self._settling = True
             try:
                 for _ in range(ROUNDS):
                     before = self.store.version
@@ -121,7 +120,7 @@ class Cluster:
                     raise AssertionError(f"the cluster never comes to rest: {self.store.since(before)[:3]}")
                 self._settled = before
             finally:
-                self._settling.now = False
+                self._settling = False
 
     def _round(self) -> Iterator[Micros]:
         yield self.nodes.settle()
@@ -231,6 +230,8 @@ class Cluster:
             yield server.url
         finally:
             self.closing = True
+            for event in self.faults.slow.values():
+                event.set()
             self.wake()
             server.close()
         if server.wrong:

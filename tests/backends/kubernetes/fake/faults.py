@@ -1,12 +1,15 @@
 """How the server misbehaves: what a test switches on.
 
 Answers that fail and connections that are cut are of the kit (`tests/backends/fakes/script.py`); an operation's name is
-its verb and its resource: `create pods`, `watch pods`, `create pods/exec`.
+its verb and its resource: `create pods`, `watch pods`, `create pods/exec`. A cluster whose clock is wrong is one with
+another `now`.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from tests.backends.fakes.script import Answer, Script
 from tests.backends.fakes.server import Refusal
@@ -20,6 +23,12 @@ class Faults:
     streams: int = 0  # watches that began under another number are cut
     stalled: bool = False  # watches say nothing
     repeats: bool = False  # watches say everything twice
+    slow: dict[str, threading.Event] = field(default_factory=dict)  # operations (patterns) that wait until it's set
+
+    def delay(self, operation: str) -> None:
+        for pattern, event in self.slow.items():
+            if fnmatchcase(operation, pattern):
+                event.wait()
 
     def cut_streams(self) -> None:
         self.streams += 1
