@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.backends.kubernetes.fake import errors
-from tests.backends.kubernetes.fake.schema import Object, Resource, resolved
+from tests.backends.kubernetes.fake.schema import Object, Resource, of_kind, resolved
 from tests.backends.kubernetes.fake.store import copied
 
 Path = tuple[str, ...]  # in the form of fieldsV1: f:spec, k:{"name":"a"}, v:"finalizer", and `.` for an entry itself
@@ -86,8 +86,6 @@ def _entry_of(given: Object, manager: str, operation: str, now: str) -> dict[str
 
 def note_update(target: Object, old: Object, new: Object, manager: str, now: str) -> None:
     """What was changed without applying belongs to who changed it. In place."""
-    from tests.backends.kubernetes.fake.schema import of_kind
-
     schema = _schema_of(of_kind(new["kind"]))
     before, after = dict(paths(schema, old)), dict(paths(schema, new))
     changed = {path for path, value in after.items() if path not in before or before[path] != value}

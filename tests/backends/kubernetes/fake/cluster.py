@@ -130,7 +130,7 @@ class Cluster:
         yield self.binder.settle()
         self.scheduler.settle()
         yield self.kubelet.settle()
-        quotas.settle(self.store, resources())
+        quotas.settle(self.store)
 
     def wake(self) -> None:
         """What is due has changed, though no object has."""

@@ -218,7 +218,7 @@ class Kubelet:
             through = "running" in status["state"] if is_sidecar(container) else _code(status) == 0
             if _code(status) not in (None, 0) and spec["restartPolicy"] == "Never":
                 status_of = self._status(
-                    pod, first, [self._waiting(pod, each, "PodInitializing") for each in spec["containers"]], "Failed"
+                    pod, first, [_waiting(each, "PodInitializing") for each in spec["containers"]], "Failed"
                 )
                 self._cluster.store.change(pod, status=status_of)
                 return NEVER
@@ -248,9 +248,7 @@ class Kubelet:
         first: bool,
     ) -> tuple[Object, Micros]:
         """Its status from now on, and when to check again."""
-        old = before.get(container["name"]) or self._waiting(
-            pod, container, "PodInitializing" if first else "ContainerCreating"
-        )
+        old = before.get(container["name"]) or _waiting(container, "PodInitializing" if first else "ContainerCreating")
         state = old["state"]
         if "terminated" in state:
             return old, NEVER
@@ -334,19 +332,6 @@ class Kubelet:
         self._retry[pod["metadata"]["uid"], container["name"]] = now + RETRY
         count = old["restartCount"] + 1
         return {**old, "state": waiting, "lastState": old["state"], "restartCount": count}, now + RETRY
-
-    def _waiting(self, pod: Object, container: Mapping[str, Any], reason: str) -> Object:
-        del pod
-        return {
-            "name": container["name"],
-            "image": container["image"],
-            "imageID": "",
-            "state": {"waiting": {"reason": reason}},
-            "lastState": {},
-            "ready": False,
-            "started": False,
-            "restartCount": 0,
-        }
 
     def _status(self, pod: Object, first: list[Object], rest: list[Object], phase: str) -> dict[str, Any]:
         now = date(self._cluster.now())
@@ -520,6 +505,19 @@ _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REGISTRY = r"((?=[^/]*[.:])[A-Za-z0-9.-]+(:\d+)?/|localhost/)?"
 _IMAGE = rf"{_REGISTRY}{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?"
 _SINGULAR = {"secrets": "secret", "configmaps": "configmap"}
+
+
+def _waiting(container: Mapping[str, Any], reason: str) -> Object:
+    return {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": "",
+        "state": {"waiting": {"reason": reason}},
+        "lastState": {},
+        "ready": False,
+        "started": False,
+        "restartCount": 0,
+    }
 
 
 def _statuses(part: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
 
 from tests.backends.kubernetes.fake.quantities import amount, written
 from tests.backends.kubernetes.fake.requests import Amounts, effective, plus
-from tests.backends.kubernetes.fake.schema import Object, Resource
+from tests.backends.kubernetes.fake.schema import Object, Resource, resources
 from tests.backends.kubernetes.fake.store import Store
 
 _COUNTED = ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "resourcequotas")
@@ -34,9 +34,9 @@ def counts(of: Resource, given: Object) -> Amounts:
     return out
 
 
-def used(store: Store, namespace: str, keys: Iterable[str], resources: Mapping[str, Resource]) -> Amounts:
+def used(store: Store, namespace: str, keys: Iterable[str]) -> Amounts:
     total: Amounts = {}
-    for plural, of in resources.items():
+    for plural, of in resources().items():
         if of.namespaced:
             for each in store.all(plural, namespace):
                 total = plus(total, counts(of, each))
@@ -45,8 +45,6 @@ def used(store: Store, namespace: str, keys: Iterable[str], resources: Mapping[s
 
 def exceeded(store: Store, of: Resource, given: Object) -> str:
     """Why the quotas of its namespace refuse it; empty if they don't."""
-    from tests.backends.kubernetes.fake.schema import resources
-
     asked = counts(of, given)
     for quota in store.all("resourcequotas", given["metadata"]["namespace"]):
         name, hard = quota["metadata"]["name"], quota.get("spec", {}).get("hard", {})
@@ -58,7 +56,7 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
             ]
             if missing := [key for key in needed if key not in asked]:
                 return f"failed quota: {name}: must specify {','.join(missing)}"
-        before = used(store, given["metadata"]["namespace"], hard, resources())
+        before = used(store, given["metadata"]["namespace"], hard)
         over = [key for key in sorted(hard) if asked.get(key) and before[key] + asked[key] > amount(hard[key])]
         if over:
             parts = {
@@ -78,8 +76,8 @@ def shown(key: str, value: Decimal) -> str:
     return written(value, binary=key.rpartition(".")[2] in ("memory", "storage", "ephemeral-storage"))
 
 
-def settle(store: Store, resources: Mapping[str, Resource]) -> None:
+def settle(store: Store) -> None:
     for quota in store.all("resourcequotas"):
         hard = quota.get("spec", {}).get("hard", {})
-        found = used(store, quota["metadata"]["namespace"], hard, resources)
+        found = used(store, quota["metadata"]["namespace"], hard)
         store.change(quota, status={"hard": hard, "used": {key: shown(key, each) for key, each in found.items()}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -253,8 +254,6 @@ def _secret(secret: Object) -> Iterator[Cause]:
 
 
 def _login(coded: str) -> Iterator[Cause]:
-    import base64
-
     try:
         json.loads(base64.b64decode(coded))
     except ValueError as problem:
