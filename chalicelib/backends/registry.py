@@ -88,7 +88,9 @@ _ROWS: dict[str, Row] = {
     "nebius": Row(f"{_HERE}.nebius.config:NebiusBackendConfig"),
     "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),
     "runpod": Row(
-        f"{_HERE}.runpod.config:RunpodBackendConfig", volume=f"{_HERE}.runpod.specs:RunpodVolumeConfiguration"
+        f"{_HERE}.runpod.config:RunpodBackendConfig",
+        volume=f"{_HERE}.runpod.specs:RunpodVolumeConfiguration",
+        backend=f"{_HERE}.runpod.backend:RunpodBackend",
     ),
     "seeweb": Row(f"{_HERE}.seeweb.config:SeewebBackendConfig"),
     "slurm": Row(f"{_HERE}.slurm.config:SlurmBackendConfig"),

@@ -101,7 +101,7 @@ unpack "$folder/carrier" /tmp/dstack-carrier "${HOME-}/dstack-carrier" /dev/shm/
 set -- "$carrier/lib/loader" --library-path "$carrier/lib" "$carrier/bin/python3"
 fi
 printf %s "$DSTACK_TOKEN" >"$folder/token" || fail "$folder is full"
-unset DSTACK_TOKEN
+unset DSTACK_TOKEN RUNPOD_API_KEY
 exec "$@" -I -S "$folder/agent.pyz" --inside --data "$folder" --token-file "$folder/token"
 """
 

@@ -231,7 +231,7 @@ CLASSES = """
 from chalicelib.backends.registry import BACKENDS, backend_class, built
 from chalicelib.errors import Refused
 
-for name in built():
+for name in (name for name in built() if BACKENDS[name].sdk):
     try:
         backend_class(name)
     except Refused as error:

@@ -35,6 +35,7 @@ SETTINGS = (
     "DSTACK_AGENT_TOKEN",
     "DSTACK_AGENT_FACTS",
 )
+PROVIDER_KEYS = ("RUNPOD_API_KEY",)  # with which a provider's API can be called, and which it puts into each container
 STATUS = "exit-status"  # a file in the agent's folder: the container's exit status
 
 
@@ -42,7 +43,8 @@ class InsideRuntime:
     name, isolation = "inside", ALONE
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._environment = {name: value for name, value in environment.items() if name not in SETTINGS}
+        hidden = {*SETTINGS, *PROVIDER_KEYS}
+        self._environment = {name: value for name, value in environment.items() if name not in hidden}
 
     def problem(self) -> str:
         return ""

@@ -14,5 +14,7 @@ class RunpodBackendConfig(RegionalBackend):
     """Runpod."""
 
     type: Literal["runpod"] = Field(description="`runpod`.")
-    community_cloud: bool = Field(default=False, description="Offer machines of the community cloud too.")
+    community_cloud: bool = Field(
+        default=False, description="Offer pods of the community cloud too, in the region `COMMUNITY`."
+    )
     creds: ApiKeyCreds = Field(description=CREDS)

@@ -33,7 +33,8 @@ class TestInsideRuntime(RuntimeConformance):
     def workshop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workshop]:
         """The environment and the working folder of this process stand for those of the image."""
         monkeypatch.delenv("SECRET_OF_THE_AGENT")
-        for name, value in {"HOME": str(tmp_path / "home"), "IMAGE": "its own", "DSTACK_TOKEN": "secret"}.items():
+        secrets = dict.fromkeys(("DSTACK_TOKEN", *inside.PROVIDER_KEYS), "secret")
+        for name, value in {"HOME": str(tmp_path / "home"), "IMAGE": "its own", **secrets}.items():
             monkeypatch.setenv(name, value)
         (tmp_path / "home").mkdir()
         (tmp_path / "image").mkdir()
@@ -43,7 +44,7 @@ class TestInsideRuntime(RuntimeConformance):
         workshop.end()
 
     def test_the_task_is_at_home_in_its_image(self, workshop: Workshop, tmp_path: Path) -> None:
-        task = workshop.start('echo "$HOME $PWD $IMAGE <$DSTACK_TOKEN>"')
+        task = workshop.start('echo "$HOME $PWD $IMAGE <$DSTACK_TOKEN$RUNPOD_API_KEY>"')
         workshop.exited(task)
         assert workshop.log(task).decode().strip() == f"{tmp_path}/home {tmp_path}/image its own <>"
 
@@ -98,6 +99,8 @@ def test_what_only_the_provider_could_have_done_is_refused(spec: dict[str, Any],
 def test_the_task_gets_no_setting_of_its_agent() -> None:
     of_provider = set(container_script.settings("", "", "", "", {}))
     of_script = set(re.findall(r"\bDSTACK_[A-Z0-9_]+\b", container_script.SCRIPT))
+    (unset,) = re.findall(r"^unset (.*)$", container_script.SCRIPT, re.MULTILINE)
+    assert set(unset.split()) == {"DSTACK_TOKEN", *inside.PROVIDER_KEYS}, "nor is it left to the first process"
     assert of_provider | of_script | {"DSTACK_AGENT_TOKEN", "DSTACK_AGENT_FACTS"} == set(inside.SETTINGS)
 
 

@@ -71,8 +71,11 @@ class Ending(Suite):
         end(handles)
         assert provider.existing() == set()
 
-    def test_unknown_handle_is_gone(self, backend: Backend, request_one: CreateRequest) -> None:
+    def test_unknown_handle_is_gone(
+        self, backend: Backend, request_one: CreateRequest, pass_lag: Callable[[], None]
+    ) -> None:
         handle = next(iter(backend.create(request_one)))
+        pass_lag()
         with pytest.raises(Gone):
             backend.terminate(handle.with_(id="no-such-thing"))
 

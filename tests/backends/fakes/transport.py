@@ -1,4 +1,4 @@
-"""Two ways to a fake: HTTP on loopback, for a provider's own SDK or command line, and inside the test's process."""
+"""Ways to a fake: HTTP on loopback, for a provider's own SDK or command line, and two inside the test's process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
+from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall, Sender
 from tests.backends.fakes.script import Answer, Cut
 from tests.backends.fakes.server import Fake, Request
 
@@ -88,7 +90,27 @@ class InProcess(HTTPAdapter):
         return self.build_response(request, raw)
 
 
+def sender(fake: Fake) -> Sender:
+    """For a client of the kit."""
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        url = urlsplit(call.url)
+        target = f"{url.path}?{url.query}" if url.query else url.path
+        headers = {name.lower(): value for name, value in call.headers.items()}
+        try:
+            answer = fake.answer(Request(call.method, target, headers, call.body))
+        except Cut:
+            raise NoAnswer("the connection was cut") from None
+        return RestAnswer(
+            answer.status, {name.lower(): value for name, value in answer.headers.items()}, _content(answer)
+        )
+
+    return send
+
+
 def _content(answer: Answer) -> bytes:
+    if answer.headers.get("content-type") == "text/event-stream":
+        return str(answer.body).encode()
     return b"" if answer.body is None else json.dumps(answer.body).encode()
 
 

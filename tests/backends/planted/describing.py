@@ -41,7 +41,7 @@ class NamesNoAddress(OtherDescription):
         return replace(machine, hostname="")
 
 
-@noticed_by("each_machine_is_described_by_itself")
+@noticed_by("a_running_machine_has_an_address")
 class NamesNoInternalAddress(OtherDescription):
     def changed(self, machine: Machine) -> Machine:
         return replace(machine, internal_ip="")

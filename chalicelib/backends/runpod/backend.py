@@ -1,0 +1,82 @@
+"""Runpod as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Bug, Unfit
+
+if TYPE_CHECKING:
+    from chalicelib.backends.price_file import OfflinePrices
+    from chalicelib.backends.runpod.client import Client
+    from chalicelib.backends.runpod.config import RunpodBackendConfig
+    from chalicelib.domain.offer_requests import OfferRequest
+
+
+class RunpodBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: RunpodBackendConfig,
+        client: Client | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+    ) -> None:
+        """`prices` doesn't matter: Runpod says its own."""
+        from chalicelib.backends.runpod.catalog import RunpodCatalog
+        from chalicelib.backends.runpod.client import Client
+        from chalicelib.backends.runpod.machines import RunpodPods
+
+        self._config = config
+        self._client = client or Client(config.creds.api_key, now)
+        self._pods = RunpodPods(self._client, now)
+        self._catalog = RunpodCatalog(self._client, now, config.regions, community=config.community_cloud)
+
+    def check(self) -> None:
+        """Its key, and the names of its regions."""
+        from chalicelib.backends.runpod.catalog import COMMUNITY
+
+        self._client.call("GET", "pods")
+        if self._config.regions:
+            known = [*self._catalog.data_centers(), *([COMMUNITY] if self._config.community_cloud else [])]
+            if wrong := [each for each in self._config.regions if each not in known]:
+                raise Unfit(
+                    f"Runpod has no data center {', '.join(wrong)}.",
+                    hint=f"`regions` can have {', '.join(sorted(known))}; and, with `community_cloud`, {COMMUNITY}: "
+                    "nobody can choose a country there.",
+                )
+
+    def offers(self) -> Sequence[Offer]:
+        raise Bug("what Runpod has is asked for each request")
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return self._catalog.offers_for(request)
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._pods.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._pods.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._pods.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._pods.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._pods.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._client.close()

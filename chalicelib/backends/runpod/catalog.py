@@ -1,0 +1,204 @@
+"""What Runpod has for a request now: GPU pods and CPU pods, by data center, and those of the community cloud.
+
+Its catalogue says for one number of GPUs, or of CPUs, where there is some left, so only the numbers that the request
+allows are looked up, the smallest first. A data center is a region; the community cloud is one more, because nobody can
+choose where in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.domain.gpu_names import squeeze
+from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import (
+    CONTAINER,
+    Availability,
+    Disk,
+    DiskTerms,
+    Gpu,
+    InstanceType,
+    Offer,
+    OfferTerms,
+    Resources,
+)
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+from chalicelib.errors import BackendError
+
+log = logging.getLogger(__name__)
+
+COMMUNITY = "COMMUNITY"  # the region of the community cloud
+MOST_GPUS, MOST_NUMBERS, MOST_OFFERS = 8, 3, 100
+GIB, DISK = 1024, 100  # of a GPU pod, in GiB, unless another size is requested
+MOST_DISK = 2000  # GiB; no limit is published
+FLOOR_CPUS, FLOOR_MEMORY = 4, 15  # a GPU, and in GiB, if the older API, which knows, doesn't answer
+LEAST_DISK_PER_CPU, MOST_MEMORY_PER_CPU = 10, 8  # GiB
+
+
+class RunpodCatalog:
+    def __init__(
+        self, client: Client, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
+    ) -> None:
+        self._client, self._regions, self._community = client, regions, community
+        self._sizes = LookupCache[Body](now, 6 * HOUR)
+
+    def data_centers(self) -> Sequence[str]:
+        return [str(each["id"]) for each in self._client.listed("catalog/datacenters", "dataCenters")]
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        if request.spot:
+            return []
+        wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
+        found = [
+            offer
+            for offer in wanted
+            if _is_wanted(offer.region, request.regions, self._regions) and _fits(offer, request)
+        ]
+        return sorted(found, key=lambda offer: (offer.price, offer.key))[:MOST_OFFERS]
+
+    # --- with GPUs ----------------------------------------------------------------------------------------------------
+
+    def _gpu_pods(self, request: OfferRequest) -> Iterator[Offer]:
+        spec = request.resources.gpu
+        if spec is None:
+            return
+        clouds = ("SECURE", *(("COMMUNITY",) if self._community else ()))
+        numbers = _numbers(spec.count, range(1, MOST_GPUS + 1))
+        for count in numbers if spec.count.min else numbers[:1]:
+            for cloud in clouds:
+                for body in self._catalog("gpus", cloud=cloud, count=count):
+                    yield from self._gpu_offers(body, cloud, count)
+
+    def _gpu_offers(self, body: Body, cloud: str, count: int) -> Iterator[Offer]:
+        side = cloud.lower()
+        card = gpu(body["id"], int(body["memory"]) * GIB)
+        price = float(body["price"][side])
+        if card is None or not body[side] or price <= 0 or count > body["maxCount"][side]:
+            return
+        cpus, memory = self._gpu_size(str(body["id"]), count)
+        has = Resources(
+            cpus=cpus,
+            memory_mib=memory * GIB,
+            gpus=(card,) * count,
+            disk=Disk(size_mib=DISK * GIB),
+            cpu_arch="x86",
+        )
+        regions = [COMMUNITY] if cloud == "COMMUNITY" else _in_stock(body)
+        if body.get("availability") == "NONE":
+            return
+        for region in regions:
+            yield _offer(str(body["id"]), region, has, price * count, MOST_DISK, str(count))
+
+    def _gpu_size(self, kind: str, count: int) -> tuple[int, int]:
+        for body in self._limits().get("gpuTypes") or ():
+            least = body.get(f"c{count}") or {}
+            if body["id"] == kind and least.get("minVcpu") and least.get("minMemory"):
+                return int(least["minVcpu"]), int(least["minMemory"])
+        return FLOOR_CPUS * count, FLOOR_MEMORY * count
+
+    # --- without ------------------------------------------------------------------------------------------------------
+
+    def _cpu_pods(self, request: OfferRequest) -> Iterator[Offer]:
+        spec = request.resources.gpu
+        if spec is not None and (spec.count.min or 0) > 0:
+            return
+        least = self._least_cpus(request.resources)
+        for count in _numbers(request.resources.cpu.count, [2**n for n in range(1, 8) if 2**n >= least]):
+            for body in self._catalog("cpus", vcpuCount=count):
+                yield from self._cpu_offers(body, count)
+
+    def _least_cpus(self, wanted: ResourcesSpec) -> float:
+        """With fewer, no pod has the memory or the disk."""
+        disk = (wanted.disk.size.min or 0) if wanted.disk else 0
+        disks = [self._disk_per_cpu(str(body["id"])) for body in self._limits().get("cpuFlavors") or ()]
+        return max((wanted.memory.min or 0) / MOST_MEMORY_PER_CPU, disk / max(disks, default=LEAST_DISK_PER_CPU))
+
+    def _cpu_offers(self, body: Body, count: int) -> Iterator[Offer]:
+        price = float(body["price"]["securePerVcpu"])
+        if not body["vcpu"]["min"] <= count <= body["vcpu"]["max"] or price <= 0 or body.get("availability") == "NONE":
+            return
+        most = count * self._disk_per_cpu(str(body["id"]))
+        memory = round(body["ramGbPerVcpu"] * count)
+        has = Resources(cpus=count, memory_mib=memory * GIB, disk=Disk(size_mib=min(DISK, most) * GIB), cpu_arch="x86")
+        for region in _in_stock(body):
+            yield _offer(f"{body['id']}-{count}-{memory}", region, has, price * count, most, "")
+
+    def _disk_per_cpu(self, flavour: str) -> int:
+        for body in self._limits().get("cpuFlavors") or ():
+            if body["id"] == flavour and body.get("diskLimitPerVcpu"):
+                return int(body["diskLimitPerVcpu"])
+        return LEAST_DISK_PER_CPU
+
+    # --- look-ups -----------------------------------------------------------------------------------------------------
+
+    def _catalog(self, kind: str, **query: str | int) -> Iterator[Body]:
+        """Those of the kind, with where there are some left."""
+        asked = {name: str(each) for name, each in query.items()}
+        return self._client.listed(f"catalog/{kind}", kind, include="AVAILABILITY", product="POD", **asked)
+
+    def _limits(self) -> Body:
+        """Empty if the older API doesn't answer: what it knows has a floor."""
+
+        def look_up() -> Body:
+            try:
+                return self._client.sizes()
+            except BackendError as error:
+                log.warning("no sizes of pods: %s", error)
+                return {}
+
+        return self._sizes.get("", look_up)
+
+
+def _numbers(wanted: Range[int], sold: Sequence[int]) -> Sequence[int]:
+    """The smallest that fit."""
+    fitting = [n for n in sold if (wanted.min or 0) <= n and (wanted.max is None or n <= wanted.max)]
+    return fitting[:MOST_NUMBERS]
+
+
+def _in_stock(body: Body) -> Sequence[str]:
+    return [str(each["id"]) for each in body.get("dataCenters") or () if each["availability"] != "NONE"]
+
+
+def _is_wanted(region: str, requested: Sequence[str] | None, configured: Sequence[str] | None) -> bool:
+    if configured is not None and region not in configured:
+        return False
+    return requested is None or region.lower() in requested
+
+
+def _fits(offer: Offer, request: OfferRequest) -> bool:
+    """Only so far that what fits isn't crowded out by what doesn't."""
+    has, wanted = offer.instance.resources, request.resources
+    return (
+        wanted.cpu.count.holds(has.cpus)
+        and wanted.memory.holds(has.memory_mib / GIB)
+        and (request.max_price is None or offer.price <= request.max_price)
+        and (request.instance_types is None or offer.instance.name.lower() in request.instance_types)
+        and (wanted.gpu is None or not has.gpus or _is_card(has.gpus[0], wanted.gpu))
+    )
+
+
+def _is_card(card: Gpu, wanted: GPUSpec) -> bool:
+    names = None if wanted.name is None else {squeeze(name) for name in wanted.name}
+    return (
+        (names is None or squeeze(card.name) in names)
+        and (wanted.vendor is None or card.vendor == wanted.vendor)
+        and (wanted.memory is None or wanted.memory.holds(card.memory_mib / GIB))
+    )
+
+
+def _offer(name: str, region: str, has: Resources, price: float, most_disk: int, order: str) -> Offer:
+    return Offer(
+        backend="runpod",
+        instance=InstanceType(name=name, resources=has),
+        region=region,
+        price=round(price, 6),
+        availability=Availability.available,
+        instance_runtime=CONTAINER,
+        terms=OfferTerms(disk=DiskTerms(most_gib=most_disk, gib_hour=0.0), order=order),
+    )

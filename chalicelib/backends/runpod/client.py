@@ -1,0 +1,176 @@
+"""Calls to Runpod: its REST API, the logs of a pod, and the one table that only its older GraphQL API has."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from chalicelib.backends.kit.errors import Kind, ProviderFailure, described
+from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, bearer
+from chalicelib.backends.runpod.errors import TABLE, failure_of
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import Transient
+
+Body = Mapping[str, Any]
+
+REST = "https://api.runpod.io/v2"
+GRAPHQL = "https://api.runpod.io"
+# Of the three windows that Runpod limits an account by: 60 calls a minute, 3,000 an hour, 50,000 a day. What is left of
+# the third after a busy day, the provider's own answers say.
+RATE, BURST = 0.8, 10
+READ, CREATE = 15.0, 30.0  # seconds
+LISTEN = 2.0  # seconds: a pod's log never ends
+
+# The least that pods with so many GPUs have, which the REST API doesn't say, and how large a disk a CPU pod may have.
+SIZES = (
+    "query { gpuTypes { id "
+    + " ".join(f"c{n}: lowestPrice(input: {{gpuCount: {n}}}) {{ minVcpu minMemory }}" for n in range(1, 9))
+    + " } cpuFlavors { id diskLimitPerVcpu } }"
+)
+
+
+class Client:
+    def __init__(
+        self,
+        key: str,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        *,
+        send: Sender | None = None,
+        listen: Sender | None = None,
+        burst: int = BURST,
+    ) -> None:
+        """`listen`: like `send`, for an answer that never ends: with what has come until the deadline."""
+        self._sign, self._listen = bearer(key), listen or _listened
+        self._bucket = TokenBucket("Runpod", RATE, burst, now)
+        self._rest = RestClient(
+            REST, TABLE, self._sign, secrets=[key], bucket=self._bucket, send=send, failure_of=failure_of, now=now
+        )
+        self._graphql = RestClient(
+            GRAPHQL, TABLE, self._sign, secrets=[key], send=send, failure_of=_graphql_failure, now=now
+        )
+
+    def call(
+        self,
+        method: str,
+        *path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Any = None,
+        region: str = "",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> Any:
+        return self._rest.call(
+            method,
+            *path,
+            query=query,
+            body=body,
+            region=region,
+            meanings=meanings,
+            secrets=secrets,
+            deadline=READ if body is None else CREATE,
+        )
+
+    def listed(self, path: str, name: str, **query: str) -> Iterator[Body]:
+        """The items of a list, which is in the answer under `name`. The published schema has no pages, and clients have
+        met some; so whatever names a next page is followed, and a list that goes on without naming it is an error."""
+
+        def page(token: str) -> tuple[Sequence[Body], str]:
+            key, _, value = token.partition("=")
+            if token.startswith("http"):
+                answer = self._rest.follow(token)
+            else:
+                answer = self.call("GET", *path.split("/"), query={**query, **({key: value} if token else {})})
+            return answer[name], _next(answer, name)
+
+        return pages(page)
+
+    def sizes(self) -> Body:
+        """The answer to `SIZES`."""
+        answer: Body = self._graphql.call("POST", "graphql", body={"query": SIZES})["data"]
+        return answer
+
+    def log(self, pod: str, lines: int = 50) -> Sequence[str]:
+        """The last lines of a pod's log, the system's and the container's."""
+        self._bucket.take()
+        call = RestCall("GET", GRAPHQL, f"/v2/pods/{pod}/logs", (("tail", str(lines)),))
+        headers = {**HEADERS, "Accept": "text/event-stream", **self._sign(call)}
+        try:
+            answer = self._listen(RestCall(call.method, call.origin, call.path, call.query, headers), LISTEN)
+        except NoAnswer as error:
+            raise Transient(f"The log of the pod {pod} has no answer: {type(error).__name__}") from None
+        if answer.status != 200:
+            raise TABLE.error(ProviderFailure("", "", answer.status), f"GET {call.path}")
+        return list(_lines(answer.body.decode(errors="replace")))
+
+    def close(self) -> None:
+        self._rest.close()
+        self._graphql.close()
+
+
+def _next(answer: Body, name: str) -> str:
+    """Empty: there is no further page. A link, or `parameter=value`."""
+    goes_on = False
+    for key, value in answer.items():
+        if key == name or not value:
+            continue
+        if isinstance(value, str) and (found := re.fullmatch(r"next_?(\w*)|(cursor)", key, re.IGNORECASE)):
+            parameter = found[1] or found[2] or "cursor"
+            return value if value.startswith("http") else f"{parameter[0].lower()}{parameter[1:]}={value}"
+        if value is True and re.fullmatch(r"(has_?)?(more|next)(_?pages?)?", key, re.IGNORECASE):
+            goes_on = True
+    if goes_on:
+        raise Transient(f"Runpod's list of {name} goes on, and doesn't say how.")
+    return ""
+
+
+def _graphql_failure(status: int, data: Any) -> ProviderFailure | None:
+    """GraphQL reports failures with status 200, under `errors`."""
+    if 200 <= status < 300 and isinstance(data, Mapping) and not data.get("errors") and data.get("data"):
+        return None
+    return described(data, status if status >= 300 else 0)
+
+
+def _lines(stream: str) -> Iterator[str]:
+    """The lines of the events that came whole."""
+    for text in stream.splitlines():
+        if text.startswith("data:"):
+            try:
+                event = orjson.loads(text.removeprefix("data:"))
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(event, Mapping) and isinstance(line := event.get("line"), str):
+                yield line
+
+
+def _listened(call: RestCall, deadline: float) -> RestAnswer:
+    from urllib3 import PoolManager, Timeout
+    from urllib3.exceptions import HTTPError
+
+    until, body = time.monotonic() + deadline, bytearray()
+    with PoolManager() as pool:
+        try:
+            answer: Any = pool.request(
+                call.method,
+                call.url,
+                headers=dict(call.headers),
+                timeout=Timeout(connect=5.0, read=deadline),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (HTTPError, OSError) as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}") from error
+        try:
+            while time.monotonic() < until and len(body) < 1 << 20 and (piece := answer.read1(1 << 16)):
+                body += piece
+        except (HTTPError, OSError):  # it was silent for so long
+            pass
+        finally:
+            answer.close()
+    return RestAnswer(answer.status, {}, bytes(body))

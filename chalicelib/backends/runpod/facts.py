@@ -1,0 +1,24 @@
+"""What Runpod can do.
+
+It has no token for a repeated creation and no tags: a pod's name says whose it is, and a repeated call finds the first
+call's pod by it. Spot pods are sold by the older GraphQL API alone, and aren't offered.
+"""
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import MINUTE, SECOND
+
+PROVISIONING = 20 * MINUTE  # images are large
+
+FACTS = BackendFacts(
+    name="runpod",
+    title="Runpod",
+    idempotent_create=False,
+    visibility_lag=10 * SECOND,
+    create_timeout=2 * MINUTE,
+    provisioning_timeout=PROVISIONING,
+    offers_last=MINUTE,
+    describes=1000,
+    spot=False,
+    tags=False,
+    containers=True,
+)

@@ -1,0 +1,150 @@
+"""Pods, and the logins with which their private images are pulled: created, described, deleted and listed.
+
+Both bear the name of their instance, which says whose they are. A login belongs to one pod and ends with it: Runpod
+never shows its password again, so nobody could tell whether an older one is still right, and it can't be deleted while
+a pod uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import owned
+from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.runpod import pods
+from chalicelib.backends.runpod.catalog import COMMUNITY
+from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.backends.runpod.states import described
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
+
+POD, LOGIN = "vm", "registry"  # kinds of handles
+ENDED = "TERMINATED"
+
+
+class RunpodPods:
+    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+        self._client, self._now = client, now
+        self._logs = LookupCache[Sequence[str]](now, MINUTE)
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        """By its name, what an earlier call made; the oldest, should there be two."""
+        login = ""
+        if pods.container_of(request).login is not None:
+            login = self._login(request)
+            yield Handle(kind=LOGIN, id=login)
+        made = sorted(
+            (body for body in self._all() if body["name"] == request.name),
+            key=lambda body: (str(body["createdAt"]), str(body["id"])),
+        )
+        yield _handle(made[0] if made else self._created(request, login))
+
+    def _login(self, request: CreateRequest) -> str:
+        login = pods.container_of(request).login
+        assert login is not None
+        known = sorted(str(each["id"]) for each in self._logins() if each["name"] == request.name)
+        if known:
+            return known[0]
+        body = {"name": request.name, "username": login.username, "password": login.password}
+        made = self._client.call("POST", "registries", body=body, secrets=secrets_of(request))
+        return str(made["id"])
+
+    def _created(self, request: CreateRequest, login: str) -> Body:
+        name, region = request.offer.instance.name, request.offer.region
+        try:
+            made: Body = self._client.call(
+                "POST",
+                "pods",
+                body=pods.pod(request, login),
+                region=region,
+                secrets=secrets_of(request),
+                meanings={404: Unfit},
+            )
+        except InsufficientCapacity as error:
+            raise InsufficientCapacity(f"Runpod has no {name} left: {error.message}") from None
+        return made
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        known = {str(body["id"]): body for body in self._all()}  # one list for all
+        return outcomes(machines, lambda handles: self._machine(handles, known))
+
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        wanted = [handle for handle in handles if handle.kind == POD]
+        for handle in wanted:
+            if handle.id in known:
+                return described(known[handle.id], self._now(), partial(self._log, handle.id))
+        check_settled(wanted, self._now(), FACTS.visibility_lag, "Runpod")
+        names = " or ".join(handle.id for handle in wanted) or "of this job"
+        raise Gone(f"There is no pod {names}: somebody has terminated it, or Runpod has taken it back.")
+
+    def _log(self, pod: str) -> Sequence[str]:
+        """Read once a minute; empty if it can't be read, which proves nothing."""
+
+        def read() -> Sequence[str]:
+            try:
+                return self._client.log(pod)
+            except BackendError:
+                return ()
+
+        return self._logs.get(pod, read)
+
+    # --- terminate ----------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        if handle.kind == LOGIN:
+            self._client.call("DELETE", "registries", handle.id, meanings={409: InUse})
+            return
+        try:
+            self._client.call("DELETE", "pods", handle.id, meanings={409: NotYet})
+        except Gone:
+            if is_fresh(handle, self._now(), FACTS.visibility_lag):
+                raise Transient(f"Runpod doesn't show {handle.id} yet.") from None
+            raise
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        found = [
+            *(each for body in self._all() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
+            *(each for body in self._logins() for each in owned(_login_handle(body), {}, body["name"])),
+        ]
+        yield from (each for each in found if instance_id in (None, each.instance_id))
+
+    def _all(self) -> Iterator[Body]:
+        listed = self._client.listed("pods", "pods", includeClusterPods="true")
+        return (body for body in listed if body["status"] != ENDED)
+
+    def _logins(self) -> Iterator[Body]:
+        return self._client.listed("registries", "registries")
+
+
+def _is_in(body: Body, region: str) -> bool:
+    """A pod that has no place yet may be in any."""
+    place = COMMUNITY if body["cloud"] == "COMMUNITY" else body["dataCenterId"]
+    return not region or not place or place == region
+
+
+def _handle(body: Body) -> Handle:
+    return Handle(kind=POD, id=str(body["id"]), data={CREATED: stamp(datetime.fromisoformat(body["createdAt"]))})
+
+
+def _login_handle(body: Body) -> Handle:
+    return Handle(kind=LOGIN, id=str(body["id"]))

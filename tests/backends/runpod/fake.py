@@ -1,0 +1,329 @@
+"""Runpod: pods and what they cost, logins of registries, network volumes, and the catalogue of three data centers.
+
+`rest.json` is made by `extract` from the document that it names. What that doesn't say is from Runpod's pages and from
+reports of those who use it: a request that contradicts itself and a lack of capacity are both a 400, an account
+without credit for an hour is a 402, a login that a pod uses can't be deleted, a list may come in pages, and a pod whose
+image can't be pulled, or whose host is broken, is about to start for ever; only its log tells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from chalicelib.domain.instants import SECOND, Micros, iso
+from tests.backends.fakes.books import GONE, Resource
+from tests.backends.fakes.schema import Api
+from tests.backends.fakes.script import Answer, Call, Script
+from tests.backends.fakes.server import Fake, Refusal, Request, Why, answers
+
+KEY = "rpa_0123456789ABCDEFGHIJ"
+CENTERS = ("EU-SE-1", "US-KS-2", "CA-MTL-3")
+# Memory in GB, price an hour in the secure cloud and in the community's, the most in one pod, vCPUs and RAM of each.
+GPUS: Mapping[str, tuple[int, float, float, int, int, int]] = {
+    "NVIDIA RTX A4000": (16, 0.25, 0.17, 8, 6, 32),
+    "NVIDIA H100 80GB HBM3": (80, 2.69, 1.99, 8, 20, 125),
+    "AMD Instinct MI300X OAM": (192, 2.49, 0.0, 8, 24, 283),
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb": (10, 0.4, 0.0, 7, 4, 16),  # a share of a card
+}
+# The least and the most vCPUs, RAM in GB and price an hour of each, and disk in GB.
+CPUS: Mapping[str, tuple[int, int, float, float, int]] = {
+    "cpu3c": (2, 32, 2, 0.03, 200),
+    "cpu5g": (2, 32, 4, 0.045, 15),
+}
+CREDIT = "credit"  # the counter of what all pods cost in an hour, in ten thousandths of a dollar
+
+
+def stock(kind: str, center: str) -> str:
+    return f"stock of {kind} in {center}"
+
+
+def _api() -> Api:
+    """With the answers that aren't JSON, and with pages, which the document doesn't have."""
+    document = json.loads(Path(__file__).with_name("rest.json").read_text(encoding="utf-8"))
+    document["operations"]["getPodLogs"]["responses"]["200"] = {"type": "string"}
+    for name in ("deletePod", "deleteRegistry", "deleteNetworkVolume"):
+        document["operations"][name]["responses"]["204"] = {"type": "null"}
+    document["operations"]["listPods"]["parameters"].append({"name": "cursor", "in": "query", "schema": {}})
+    document["schemas"]["ListPodsResponse"]["properties"]["nextCursor"] = {"type": "string"}
+    return Api(document)
+
+
+class Runpod(Fake):
+    api = _api()
+
+    def __init__(self, now: Callable[[], Micros], script: Script | None = None) -> None:
+        super().__init__(now, script)
+        self.start, self.run, self.end = 5 * SECOND, 20 * SECOND, 10 * SECOND
+        self.short: set[str] = set()  # kinds whose next pods find no host that works
+        self.graphql = True
+
+    def answer(self, request: Request) -> Answer:
+        if request.target != "/graphql":
+            return super().answer(request)
+        try:
+            self.authenticate(request)
+        except Refusal as refusal:
+            return refusal.answer
+        if not self.graphql:
+            return _problem(410, "GraphQL has been retired").answer
+        return self._query(json.loads(request.body)["query"])
+
+    def authenticate(self, request: Request) -> None:
+        if request.headers.get("authorization") != f"Bearer {KEY}":
+            raise _problem(401, "invalid API key")
+
+    def refused(self, why: Why, message: str, wait: float = 0.0) -> Refusal:
+        if why == "throttled":
+            return _problem(429, message, {"retry-after": str(int(wait) + 1)})
+        return _problem(404 if why == "no-route" else 422, message)
+
+    # --- what is sold -------------------------------------------------------------------------------------------------
+
+    @answers("listGpuTypes")
+    def _gpus(self, call: Call) -> Any:
+        self._with_availability(call)
+        count, side = int(call.query.get("count", 1)), call.query.get("cloud", "SECURE").lower()
+        return {"gpus": [self._gpu(kind, count, side) for kind in GPUS]}
+
+    def _gpu(self, kind: str, count: int, side: str) -> Any:
+        memory, secure, community, most, *_ = GPUS[kind]
+        return {
+            "id": kind,
+            "name": kind,
+            "pool": None,
+            "manufacturer": "AMD" if kind.startswith("AMD") else "NVIDIA",
+            "memory": memory,
+            "secure": secure > 0,
+            "community": community > 0,
+            "price": {"secure": secure, "community": community},
+            "maxCount": {"secure": most, "community": most if community else 0},
+            **self._availability(kind, count if count <= most and (side == "secure" or community) else 10_000),
+        }
+
+    @answers("listCpuTypes")
+    def _cpus(self, call: Call) -> Any:
+        self._with_availability(call)
+        count = int(call.query.get("vcpuCount", 2))
+        return {"cpus": [self._cpu(kind, count) for kind in CPUS]}
+
+    def _cpu(self, kind: str, count: int) -> Any:
+        least, most, memory, price, _ = CPUS[kind]
+        fits = least <= count <= most
+        return {
+            "id": kind,
+            "name": kind,
+            "group": "Compute",
+            "vcpu": {"min": least, "max": most},
+            "ramGbPerVcpu": memory,
+            "price": {"securePerVcpu": price, "serverlessPerVcpu": 2 * price},
+            **self._availability(kind, 1 if fits else 10_000),
+        }
+
+    def _with_availability(self, call: Call) -> None:
+        if call.query.get("include") != ["AVAILABILITY"] or call.query.get("product") != ["POD"]:
+            raise self.refused("invalid", "this fake is asked for what pods can have now")
+
+    def _availability(self, kind: str, count: int) -> Any:
+        levels = {center: "HIGH" if self._left(kind, center) >= count else "NONE" for center in CENTERS}
+        whole = "HIGH" if "HIGH" in levels.values() else "NONE"
+        return {
+            "availability": whole,
+            "dataCenters": [{"id": each, "name": each, "availability": level} for each, level in levels.items()],
+        }
+
+    def _left(self, kind: str, center: str) -> int:
+        counter = stock(kind, center)
+        return self.script.limits.get(counter, 1_000) - self.books.used(counter)
+
+    @answers("listDataCenters")
+    def _centers(self, call: Call) -> Any:
+        rest = {"region": "EUROPE", "networkVolumeTypes": ["STANDARD"], "compliance": [], "globalNetwork": False}
+        return {"dataCenters": [{"id": each, "name": each, **rest} for each in CENTERS]}
+
+    def _query(self, query: str) -> Answer:
+        if "gpuTypes" not in query or "cpuFlavors" not in query:
+            return Answer(200, {"errors": [{"message": f"Cannot query {query}"}], "data": None})
+        kinds = [
+            {"id": kind, **{f"c{n}": {"minVcpu": n * cpus, "minMemory": n * memory} for n in range(1, most + 1)}}
+            for kind, (_, _, _, most, cpus, memory) in GPUS.items()
+        ]
+        flavours = [{"id": kind, "diskLimitPerVcpu": disk} for kind, (*_, disk) in CPUS.items()]
+        return Answer(200, {"data": {"gpuTypes": kinds, "cpuFlavors": flavours}})
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    @answers("createPod")
+    def _create(self, call: Call) -> Any:
+        body = call.body
+        if ("gpu" in body) == ("cpu" in body):
+            raise _problem(400, "exactly one of gpu and cpu is required")
+        if "image" not in body and "templateId" not in body:
+            raise _problem(400, "an image or a template is required")
+        login = body.get("registry")
+        if login and self.books.find("registry", login) is None:
+            raise _problem(404, f"registry {login} not found")
+        kind, price = self._price(body)
+        cost = round(price * 10_000)
+        if self.books.over({CREDIT: cost}, self.script.limits):
+            raise _problem(402, "your balance is too low for an hour of this pod")
+        center = self._place(body, kind)
+        counts = {CREDIT: cost, stock(kind, center): int(body.get("gpu", {}).get("count", 1))}
+        steps = [(0, "PROVISIONING"), (self.start, "STARTING"), (self.run, "RUNNING")]
+        if kind in self.short:
+            steps[1:] = [(self.start + self.run // 2, "ERROR")]
+        made = self.books.add(
+            "vm",
+            *steps,
+            lag=self.script.lag,
+            counts=counts,
+            request=body,
+            center=center,
+            cost=price,
+            log=[],
+            name=body["name"],
+        )
+        return Answer(201, self._pod(made))
+
+    def _price(self, body: Any) -> tuple[str, float]:
+        community = body.get("cloud") == "COMMUNITY"
+        if "gpu" in body:
+            kind, count = body["gpu"]["id"], body["gpu"].get("count", 1)
+            if kind not in GPUS or count > GPUS[kind][3] or (community and not GPUS[kind][2]):
+                raise _problem(400, f"no {count} x {kind} in this cloud")
+            return kind, GPUS[kind][2 if community else 1] * count
+        kind, count = body["cpu"]["id"], body["cpu"]["vcpuCount"]
+        if kind not in CPUS or count & (count - 1) or not CPUS[kind][0] <= count <= CPUS[kind][1] or community:
+            raise _problem(400, f"no {kind} with {count} vCPUs")
+        if body.get("disk", 1) > count * CPUS[kind][4]:
+            raise _problem(400, f"disk must be at most {count * CPUS[kind][4]} GB")
+        return kind, CPUS[kind][3] * count
+
+    def _place(self, body: Any, kind: str) -> str:
+        wanted = body.get("dataCenterIds") or CENTERS
+        if unknown := set(wanted) - set(CENTERS):
+            raise _problem(422, f"unknown data center {', '.join(sorted(unknown))}")
+        count = int(body.get("gpu", {}).get("count", 1))
+        for center in wanted:
+            if self._left(kind, center) >= count:
+                return str(center)
+        raise _problem(400, "There are no longer any instances available with the requested specifications.")
+
+    @answers("listPods")
+    def _list(self, call: Call) -> Any:
+        call.query.get("includeClusterPods")
+        page, more = self.page(call, self.books.shown("vm"), 1_000, "cursor")
+        return {"pods": [self._pod(each) for each in page], **({"nextCursor": more} if more else {})}
+
+    @answers("getPod")
+    def _get(self, call: Call) -> Any:
+        return self._pod(self._found("vm", call.path["id"]))
+
+    @answers("deletePod")
+    def _delete(self, call: Call) -> Any:
+        pod = self._found("vm", call.path["id"])
+        if pod.state(self.now()) == "TERMINATED":
+            raise _problem(409, "the pod is being terminated")
+        pod.goes(self.now(), (0, "TERMINATED"), (self.end, GONE))
+        return Answer(204)
+
+    @answers("getPodLogs")
+    def _logs(self, call: Call) -> Any:
+        pod = self._found("vm", call.path["id"])
+        lines = pod.facts["log"][-int(call.query.get("tail", 100)) :]
+        events = (json.dumps({"source": "system", "line": line, "ts": iso(self.now())}) for line in lines)
+        return Answer(200, "".join(f"data: {each}\n\n" for each in events), {"content-type": "text/event-stream"})
+
+    def _pod(self, pod: Resource) -> Any:
+        body, state = pod.facts["request"], pod.state(self.now())
+        running = state == "RUNNING"
+        size: dict[str, Any] = {"gpu": {"count": 1, **body["gpu"]}} if "gpu" in body else {}
+        if "cpu" in body:
+            size = {"cpu": {**body["cpu"], "memory": int(body["cpu"]["vcpuCount"] * CPUS[body["cpu"]["id"]][2])}}
+        return {
+            **{name: body.get(name) for name in ("image", "registry")},
+            "args": body.get("args", ""),
+            "disk": body.get("disk", 20),
+            "env": body.get("env", {}),
+            "ports": body.get("ports", []),
+            "mounts": body.get("mounts", {}),
+            "id": pod.id,
+            "name": pod.facts["name"],
+            "status": state,
+            "actions": ["stop", "terminate"] if state != "TERMINATED" else [],
+            "cloud": body.get("cloud", "SECURE"),
+            "dataCenterId": None if state == "PROVISIONING" else pod.facts["center"],
+            "cudaVersion": None,
+            "ssh": {"proxy": None, "direct": None},
+            "template": None,
+            "cost": pod.facts["cost"],
+            "locked": False,
+            "globalNetworking": {"enabled": False},
+            "runtime": {"uptime": 1, "ports": []} if running else None,
+            "createdAt": iso(pod.born),
+            "startedAt": iso(pod.since(self.now())) if running else None,
+            **size,
+        }
+
+    # --- logins -------------------------------------------------------------------------------------------------------
+
+    @answers("createRegistry")
+    def _add_login(self, call: Call) -> Any:
+        made = self.books.add("registry", (0, "there"), **call.body)
+        return Answer(201, {"id": made.id, "name": made.facts["name"]})
+
+    @answers("listRegistries")
+    def _list_logins(self, call: Call) -> Any:
+        return {"registries": [{"id": each.id, "name": each.facts["name"]} for each in self.books.shown("registry")]}
+
+    @answers("deleteRegistry")
+    def _delete_login(self, call: Call) -> Any:
+        login = self._found("registry", call.path["id"])
+        if any(login.id == each.facts["request"].get("registry") for each in self.books.existing("vm")):
+            raise _problem(409, "a pod uses this registry")
+        login.goes(self.now(), (0, GONE))
+        return Answer(204)
+
+    # --- network volumes ----------------------------------------------------------------------------------------------
+
+    @answers("createNetworkVolume")
+    def _add_volume(self, call: Call) -> Any:
+        if call.body["dataCenter"] not in CENTERS:
+            raise _problem(400, f"no data center {call.body['dataCenter']}")
+        return Answer(201, _volume(self.books.add("volume", (0, "there"), lag=self.script.lag, **call.body)))
+
+    @answers("listNetworkVolumes")
+    def _list_volumes(self, call: Call) -> Any:
+        return {"networkVolumes": [_volume(each) for each in self.books.shown("volume")]}
+
+    @answers("getNetworkVolume")
+    def _get_volume(self, call: Call) -> Any:
+        return _volume(self._found("volume", call.path["id"]))
+
+    @answers("deleteNetworkVolume")
+    def _delete_volume(self, call: Call) -> Any:
+        volume = self._found("volume", call.path["id"])
+        if any(volume.id in _mounted(each) for each in self.books.existing("vm")):
+            raise _problem(409, "You must remove this network volume from all pods before deleting it.")
+        volume.goes(self.now(), (0, GONE))
+        return Answer(204)
+
+    def _found(self, kind: str, identity: str) -> Resource:
+        found = self.books.find(kind, identity)
+        if found is None:
+            raise _problem(404, f"{kind} {identity} not found")
+        return found
+
+
+def _volume(made: Resource) -> Any:
+    return {**{name: made.facts[name] for name in ("name", "size", "dataCenter")}, "id": made.id, "type": "STANDARD"}
+
+
+def _mounted(pod: Resource) -> Iterator[str]:
+    return (each["volumeId"] for each in pod.facts["request"].get("mounts", {}).get("network", ()))
+
+
+def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Refusal:
+    return Refusal(status, {"title": "Refused", "status": status, "detail": detail}, headers)

@@ -1,0 +1,337 @@
+"""What Runpod's users have run into, each as its fake does it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.kit.rest import RestCall
+from chalicelib.backends.runpod.backend import RunpodBackend
+from chalicelib.backends.runpod.client import LISTEN, _listened
+from chalicelib.backends.runpod.errors import TABLE, failure_of
+from chalicelib.backends.spi import CreateRequest, RegistryLogin
+from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.errors import (
+    BackendError,
+    ContainerFailed,
+    Gone,
+    InsufficientCapacity,
+    InUse,
+    NotYet,
+    Throttled,
+    Transient,
+    Unfit,
+)
+from tests.backends.clock import Clock
+from tests.backends.conformance.requests import request_for
+from tests.backends.fakes.script import Answer, Cut, Fault, Rate
+from tests.backends.runpod.fake import Runpod, stock
+from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def fake(clock: Clock) -> Runpod:
+    return Runpod(clock.now)
+
+
+@pytest.fixture
+def backend(fake: Runpod, clock: Clock) -> RunpodBackend:
+    return RunpodBackend(CONFIG, client(fake, clock), clock.now)
+
+
+def offers(backend: RunpodBackend, **resources: Any) -> list[Offer]:
+    return list(backend.offers_for(OfferRequest(resources=ResourcesSpec.model_validate(resources))))
+
+
+@pytest.fixture
+def request_one(backend: RunpodBackend) -> CreateRequest:
+    return request_for(next(each for each in offers(backend, gpu="H100:2") if each.instance.name == H100))
+
+
+# --- what is offered --------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_answered_with_the_smallest_numbers_that_fit(backend: RunpodBackend, fake: Runpod) -> None:
+    found = offers(backend, gpu="2..")
+    assert {len(each.instance.resources.gpus) for each in found} == {2, 3, 4}
+    assert not fake.calls_of("listCpuTypes"), "a CPU pod has no GPU"
+    (one, *_) = [each for each in found if each.instance.name == H100 and each.region == "US-KS-2"]
+    has = one.instance.resources
+    assert (has.cpus, has.memory_mib, one.price) == (40, 250 * 1024, 5.38)
+    assert {(card.name, card.memory_mib) for card in has.gpus} == {("H100", 80 * 1024)}
+
+
+def test_what_fits_isnt_crowded_out_by_what_is_cheaper(backend: RunpodBackend) -> None:
+    found = offers(backend, gpu={"name": ["h100"], "memory": "40GB.."})
+    assert {each.instance.name for each in found} == {H100}
+    assert not offers(backend, gpu={"name": ["h100"], "memory": "100GB.."})
+    assert {each.instance.name for each in offers(backend, gpu="amd:1")} == {"AMD Instinct MI300X OAM"}
+
+
+def test_a_share_of_a_card_is_not_offered(backend: RunpodBackend) -> None:
+    assert not [each for each in offers(backend, gpu="1") if "MIG" in each.instance.name]
+
+
+def test_a_cpu_pod_has_the_disk_that_its_cpus_allow(backend: RunpodBackend) -> None:
+    found = {
+        each.instance.name: each
+        for each in offers(backend, cpu="4..", gpu=0, disk="20GB..")
+        if each.region == "EU-SE-1"
+    }
+    assert set(found) == {f"{kind}-{n}-{n * ram}" for kind, ram in (("cpu3c", 2), ("cpu5g", 4)) for n in (4, 8, 16)}
+    small = found["cpu5g-4-16"]
+    assert (small.most_disk, small.instance.resources.disk.size_mib) == (60, 60 * 1024)
+    with pytest.raises(Unfit, match="disk must be at most 60 GB"):
+        list(backend.create(replace(request_for(small), disk_mib=61 * 1024)))
+
+
+def test_what_is_sold_out_somewhere_is_offered_elsewhere(backend: RunpodBackend, fake: Runpod) -> None:
+    fake.script.limits[stock(H100, "US-KS-2")] = 1
+    assert {each.region for each in offers(backend, gpu="H100:2")} == {"EU-SE-1", "CA-MTL-3"}
+    assert "US-KS-2" in {each.region for each in offers(backend, gpu="H100:1")}
+
+
+def test_pods_have_a_floor_once_the_older_api_is_gone(backend: RunpodBackend, fake: Runpod) -> None:
+    fake.graphql = False
+    (one, *_) = offers(backend, gpu="H100:2")
+    assert (one.instance.resources.cpus, one.instance.resources.memory_mib) == (8, 30 * 1024)
+
+
+def test_the_community_cloud_is_a_region_with_prices_of_its_own(fake: Runpod, clock: Clock) -> None:
+    config = CONFIG.with_(community_cloud=True, regions=("COMMUNITY",))
+    backend = RunpodBackend(config, client(fake, clock), clock.now)
+    backend.check()
+    (one,) = offers(backend, gpu="H100:2")
+    assert (one.region, one.price) == ("COMMUNITY", 3.98)
+    list(backend.create(request_for(one)))
+    (made,) = fake.books.existing("vm")
+    assert made.facts["request"]["cloud"] == "COMMUNITY" and made.facts["cost"] == 3.98
+
+
+def test_an_unknown_region_is_named_when_the_key_is_checked(fake: Runpod, clock: Clock) -> None:
+    backend = RunpodBackend(CONFIG.with_(regions=("EU-SE-1", "CA")), client(fake, clock), clock.now)
+    with pytest.raises(Unfit, match="no data center CA") as refused:
+        backend.check()
+    assert "US-KS-2" in refused.value.hint
+
+
+# --- what is created --------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_pinned_to_the_cloud_and_place_of_its_offer_and_opens_nothing(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest
+) -> None:
+    """The community's price is shown for some, and the secure cloud's is billed where none is named."""
+    list(backend.create(request_one))
+    (call,) = fake.calls_of("createPod")
+    wanted = {"cloud": "SECURE", "dataCenterIds": [request_one.offer.region], "ports": [], "startSsh": False}
+    assert wanted.items() <= call.body.items()
+    (made,) = fake.books.existing("vm")
+    assert made.facts["cost"] == request_one.offer.price
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "There are no longer any instances available with the requested specifications.", InsufficientCapacity),
+        (400, "This machine does not have the resources to deploy your pod.", InsufficientCapacity),
+        (400, "exactly one of gpu and cpu is required", Unfit),
+        (422, "unknown field minCuda", Unfit),
+        (503, "The service is not available.", Transient),
+        (500, "insufficient", Transient),
+    ],
+)
+def test_only_the_text_tells_a_lack_of_capacity(status: int, text: str, kind: type[BackendError]) -> None:
+    failure = failure_of(status, {"title": "Bad Request", "status": status, "detail": text})
+    assert failure is not None and type(TABLE.error(failure, "POST /v2/pods")) is kind
+
+
+def test_a_login_ends_after_its_pod(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    assert request_one.container is not None
+    container = replace(request_one.container, login=RegistryLogin("team", "pa55-of-the-registry"))
+    login, pod = backend.create(replace(request_one, container=container))
+    with pytest.raises(InUse):
+        backend.terminate(login)
+    backend.terminate(pod)
+    with pytest.raises(NotYet):
+        backend.terminate(pod)
+    clock.passes(30)
+    backend.terminate(login)
+    for handle in (login, pod):
+        with pytest.raises(Gone):
+            backend.terminate(handle)
+    assert not list(fake.books.existing())
+
+
+# --- what becomes of it -----------------------------------------------------------------------------------------------
+
+
+def test_a_pod_runs_once_its_container_does(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    """While the image is pulled, its status is `RUNNING`, and only its runtime is missing."""
+    made = list(backend.create(request_one))
+    clock.passes(40)
+    pulls = Fault("listPods", lambda body: {"pods": [{**each, "runtime": None} for each in body["pods"]]})
+    fake.script.faults.append(pulls)
+    assert backend.describe(made).state == "pending"
+    assert backend.describe(made).state == "running"
+
+
+@pytest.mark.parametrize(
+    ("line", "minutes", "reason"),
+    [
+        (NO_IMAGE, 1, ContainerFailed),
+        ("error creating container: layer does not exist", 4, InsufficientCapacity),
+        ("create container: still fetching image", 19, None),
+    ],
+)
+def test_a_pod_that_never_starts_is_given_up_for_what_its_log_says(
+    backend: RunpodBackend,
+    fake: Runpod,
+    request_one: CreateRequest,
+    clock: Clock,
+    line: str,
+    minutes: int,
+    reason: type[BackendError] | None,
+) -> None:
+    made = list(backend.create(request_one))
+    (pod,) = fake.books.existing("vm")
+    pod.goes(clock.now(), (0, "PROVISIONING"))
+    pod.facts["log"] += [line, "retrying"]
+    assert backend.describe(made).state == "pending" and not fake.calls_of("getPodLogs")
+    clock.passes(minutes * 60)
+    if reason is None:
+        assert backend.describe(made).state == backend.describe(made).state == "pending"
+        assert len(fake.calls_of("getPodLogs")) == 1, "once a minute"
+        return
+    with pytest.raises(Gone, match=line.partition(":")[2]) as gone:
+        backend.describe(made)
+    assert gone.value.refused is reason
+
+
+def test_a_log_that_cant_be_read_proves_nothing(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    made = list(backend.create(request_one))
+    fake.run = 60 * MINUTE
+    next(fake.books.existing("vm")).goes(clock.now(), (0, "STARTING"))
+    clock.passes(300)
+    fake.script.faults.append(Fault("getPodLogs", Answer(500)))
+    assert backend.describe(made).state == "pending"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_end_whose_answer_is_lost_is_requested_again(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock, when: Any
+) -> None:
+    (made,) = backend.create(request_one)
+    clock.passes(60)
+    fake.script.faults.append(Fault("deletePod", Cut, when))
+    with pytest.raises(Transient):
+        backend.terminate(made)
+    for _ in range(2):
+        try:
+            backend.terminate(made)
+        except NotYet:
+            clock.passes(1)
+    clock.passes(15)
+    with pytest.raises(Gone):
+        backend.terminate(made)
+    assert not list(fake.books.existing())
+
+
+def test_a_pod_that_stands_still_is_no_machine_and_is_still_listed(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    """Its disk is billed."""
+    made = list(backend.create(request_one))
+    next(fake.books.existing("vm")).goes(clock.now(), (0, "EXITED"))
+    with pytest.raises(Gone):
+        backend.describe(made)
+    assert [each.handle for each in backend.list_owned()] == made
+
+
+# --- how it answers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "second"),
+    [
+        ({"nextCursor": "abc"}, {"cursor": "abc"}),
+        ({"next_page_token": "abc"}, {"page_token": "abc"}),
+        ({"next": "https://api.runpod.io/v2/pods?cursor=abc", "hasMore": True}, {"cursor": "abc"}),
+        ({"hasMore": True}, None),
+    ],
+)
+def test_lists_are_followed_however_they_go_on(clock: Clock, more: Any, second: Any) -> None:
+    from chalicelib.backends.kit.rest import RestAnswer
+    from chalicelib.backends.runpod.client import Client
+
+    calls: list[dict[str, str]] = []
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        calls.append(dict(call.query))
+        first = len(calls) == 1
+        return RestAnswer(200, {}, json.dumps({"pods": [len(calls)], **(more if first else {})}).encode())
+
+    found = Client("key", clock.now, send=send).listed("pods", "pods")
+    if second is None:
+        with pytest.raises(Transient, match="goes on"):
+            list(found)
+        return
+    assert list(found) == [1, 2] and calls[1] == second
+
+
+def test_an_account_calls_no_more_often_than_it_may(fake: Runpod, clock: Clock) -> None:
+    fake.script.rates["*"] = Rate(60, MINUTE)
+    backend = RunpodBackend(CONFIG, client(fake, clock, burst=10), clock.now)
+    early = 0
+    for _ in range(200):
+        try:
+            backend.check()
+        except Throttled:
+            early += 1
+        clock.passes(0.6)
+    assert early and len(fake.calls) > 90 and not [call for call in fake.calls if call.operation.name != "listPods"]
+    assert len(fake.calls) <= 200 - early, "none of them was refused by Runpod"
+
+
+def test_a_log_that_never_ends_is_read_as_far_as_it_is() -> None:
+    go_on = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'data: {"source": "system", "line": "manifest unknown"}\n\n')
+            self.wfile.flush()
+            go_on.wait(20)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody reads it."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request, daemon=True)
+        thread.start()
+        found = _listened(RestCall("GET", f"http://127.0.0.1:{server.server_port}", "/"), LISTEN / 10)
+        go_on.set()
+        thread.join()
+    assert found.status == 200 and b"manifest unknown" in found.body
