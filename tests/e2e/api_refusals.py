@@ -15,17 +15,17 @@ warnings.simplefilter("ignore")  # what isn't as declared is the point
 url, token, cases = sys.argv[1:4]
 kinds = {"task": Task, "service": Service, "dev-environment": DevEnvironment}
 client = Client.from_config(project_name="main", server_url=url, user_token=token)
-told = []
+refusals = []
 for fields in json.loads(Path(cases).read_text(encoding="utf-8")):
     kind = kinds[fields["type"]]
     if fields.keys() - kind.model_fields.keys():
-        told.append({"by": "itself", "text": "it sends no keys that it doesn't know", "fields": []})
+        refusals.append({"by": "itself", "text": "it sends no keys that it doesn't know", "fields": []})
         continue
     try:
         client.runs.get_run_plan(kind.model_construct(**fields))
     except Exception as error:
         named = list(getattr(error, "fields", None) or [])
-        told.append({"by": type(error).__name__, "text": str(error), "fields": named})
+        refusals.append({"by": type(error).__name__, "text": str(error), "fields": named})
     else:
-        told.append({"by": "nobody", "text": "", "fields": []})
-print(json.dumps(told))
+        refusals.append({"by": "nobody", "text": "", "fields": []})
+print(json.dumps(refusals))

@@ -47,9 +47,9 @@ class Client:
 
 
 @contextlib.contextmanager
-def client(peer: Peer, *words: str) -> Iterator[Client]:
+def client(peer: Peer, *arguments: str) -> Iterator[Client]:
     screen = peer.home / f"screen-{uuid.uuid4().hex}"
-    argv = [*peer.server.prefix, "script", "-qefc", " ".join([str(VENV / "bin" / "dstack"), *words]), "/dev/null"]
+    argv = [*peer.server.prefix, "script", "-qefc", " ".join([str(VENV / "bin" / "dstack"), *arguments]), "/dev/null"]
     with screen.open("wb") as out:
         process = subprocess.Popen(
             argv, cwd=peer.home, env=peer.environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out

@@ -43,9 +43,15 @@ class Peer:
         """One command; its exit status must be `expect`, and no traceback may show."""
         if self._driver is None:
             self._driver = Driver("peer", self.environment())
-        said, shown = self.home.parent / "input", self.home.parent / "output"
-        said.write_text(input)
-        job = {"argv": args, "cwd": str(self.home), "env": self.environment(), "input": str(said), "output": str(shown)}
+        input_file, shown = self.home.parent / "input", self.home.parent / "output"
+        input_file.write_text(input)
+        job = {
+            "argv": args,
+            "cwd": str(self.home),
+            "env": self.environment(),
+            "input": str(input_file),
+            "output": str(shown),
+        }
         status = self._driver.run(job)
         text = shown.read_text()
         assert "Traceback" not in text, text
@@ -77,9 +83,9 @@ def running(server: Server, home: Path) -> Iterator[Peer]:
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     home.mkdir()
     peer = Peer(server, home)
-    words = ["project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y"]
+    arguments = ["project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y"]
     done = subprocess.run(
-        [program, *words], cwd=home, env=peer.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
+        [program, *arguments], cwd=home, env=peer.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert done.returncode == 0, done.stdout + done.stderr
     with closing(peer):

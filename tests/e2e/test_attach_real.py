@@ -55,14 +55,14 @@ def environment(server: Server) -> dict[str, str]:
 class Client:
     """A `dstack` command that stays, and what it has said so far."""
 
-    def __init__(self, server: Server, folder: Path, *words: str, program: list[str] = DSTACK) -> None:
+    def __init__(self, server: Server, folder: Path, *arguments: str, program: list[str] = DSTACK) -> None:
         self.file = folder / f"said-{time.monotonic_ns()}"
-        with self.file.open("wb") as said:
+        with self.file.open("wb") as output:
             self.process = subprocess.Popen(
-                [*HEEDS_CTRL_C, *program, *words],
+                [*HEEDS_CTRL_C, *program, *arguments],
                 cwd=folder,
                 env=environment(server),
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
             )
 
@@ -70,12 +70,12 @@ class Client:
     def said(self) -> str:
         return self.file.read_text()
 
-    def wait_for(self, words: str, times: int = 1) -> None:
+    def wait_for(self, text: str, times: int = 1) -> None:
         def seen() -> bool:
-            assert self.process.poll() is None or self.said.count(words) >= times, self.said
-            return self.said.count(words) >= times
+            assert self.process.poll() is None or self.said.count(text) >= times, self.said
+            return self.said.count(text) >= times
 
-        until(f"{words!r} in:\n{self.said}", seen)
+        until(f"{text!r} in:\n{self.said}", seen)
 
     def detach(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -88,8 +88,8 @@ class Client:
 
 
 @contextlib.contextmanager
-def client(server: Server, folder: Path, *words: str, program: list[str] = DSTACK) -> Iterator[Client]:
-    with contextlib.closing(Client(server, folder, *words, program=program)) as one:
+def client(server: Server, folder: Path, *arguments: str, program: list[str] = DSTACK) -> Iterator[Client]:
+    with contextlib.closing(Client(server, folder, *arguments, program=program)) as one:
         yield one
 
 
@@ -108,10 +108,10 @@ def status(server: Server, name: str) -> str:
     return str(server.call("/api/project/main/runs/get", {"run_name": name})["status"])
 
 
-def ssh(server: Server, *words: str) -> str:
+def ssh(server: Server, *arguments: str) -> str:
     """What a user types, with the configuration of this user's home."""
     done = subprocess.run(
-        ["ssh", "-F", str(server.home / ".ssh" / "config"), *words],
+        ["ssh", "-F", str(server.home / ".ssh" / "config"), *arguments],
         env=environment(server),
         stdin=subprocess.DEVNULL,
         capture_output=True,

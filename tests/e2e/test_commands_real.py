@@ -57,8 +57,8 @@ def test_the_first_that_fails_ends_the_job_and_is_named(server: Server) -> None:
     assert ended(server, "block") == (3, ["installing"])
     assert "exited with status 3 in command 1 (`sh -c 'echo installing; exit 3'`)" in server.cli("logs", "-d", "block")
     apply(server, "pipe", commands=["echo a", "echo b |", "cat"])
-    status, said = ended(server, "pipe")
-    assert status == 2 and said[0] == "a" and "syntax error" in said[1]
+    status, lines = ended(server, "pipe")
+    assert status == 2 and lines[0] == "a" and "syntax error" in lines[1]
     assert "exited with status 2 in command 2 (`echo b |`)" in server.cli("logs", "-d", "pipe")
 
 

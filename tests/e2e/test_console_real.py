@@ -48,23 +48,23 @@ def instances(server: Server) -> list[dict[str, Any]]:
     return list(server.call("/api/instances/list", {}))
 
 
-def drive(server: Server, program: str, token: str, **asked: Any) -> Any:
+def drive(server: Server, program: str, token: str, **options: Any) -> Any:
     """What a program of the browser's found, signed in with that token; no call and no script may have failed."""
     if not (BROWSER / ".installed").exists() or not VENV.exists():
         pytest.skip("the browser or the console isn't installed here; `make test` installs them into .venvs")
     (files,) = VENV.glob("lib/*/site-packages/dstack/_internal/server/statics")
-    told = {"files": str(files), "api": server.url, "token": token, **asked}
+    parameters = {"files": str(files), "api": server.url, "token": token, **options}
     done = subprocess.run(
-        ["node", str(HERE / program), json.dumps(told)],
+        ["node", str(HERE / program), json.dumps(parameters)],
         cwd=BROWSER,
         capture_output=True,
         text=True,
         timeout=5 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["failures"] == []
-    return said
+    found = json.loads(done.stdout)
+    assert found["failures"] == []
+    return found
 
 
 def pages(server: Server) -> dict[str, str]:
@@ -106,10 +106,10 @@ def pages(server: Server) -> dict[str, str]:
 
 
 def test_every_page_loads_what_it_shows(server: Server) -> None:
-    said = drive(server, "visit.mjs", server.token, pages=pages(server), follow=True)
-    assert set(pages(server)) < set(said["found"])
+    found = drive(server, "visit.mjs", server.token, pages=pages(server), follow=True)
+    assert set(pages(server)) < set(found["found"])
     lists = ("runs", "fleets", "instances", "volumes", "projects", "users", "events", "users/public_keys")
-    assert {f"POST /api/{noun}/list" for noun in lists} <= set(said["calls"])
+    assert {f"POST /api/{noun}/list" for noun in lists} <= set(found["calls"])
 
 
 def test_a_member_of_a_project_sees_what_is_theirs(server: Server) -> None:
@@ -118,9 +118,9 @@ def test_a_member_of_a_project_sees_what_is_theirs(server: Server) -> None:
     members = {"members": [{"username": "dan", "project_role": "user"}]}
     server.call("/api/projects/main/add_members", members)
     token = server.call("/api/users/refresh_token", {"username": "dan"})["creds"]["token"]
-    shown = {path: words for path, words in pages(server).items() if not path.endswith(("/add", "/inspect"))}
-    mine = {path: words for path, words in shown.items() if not path.startswith("/users")}
-    drive(server, "visit.mjs", token, pages={**mine, "/users/dan": "SSH keys"}, follow=False)
+    shown = {path: text for path, text in pages(server).items() if not path.endswith(("/add", "/inspect"))}
+    permitted = {path: text for path, text in shown.items() if not path.startswith("/users")}
+    drive(server, "visit.mjs", token, pages={**permitted, "/users/dan": "SSH keys"}, follow=False)
 
 
 def test_what_is_done_by_clicking_is_done(server: Server, tmp_path: Path) -> None:

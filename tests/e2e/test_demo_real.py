@@ -30,10 +30,10 @@ def nothing_left(folder: Path) -> bool:
 
 def test_the_task_runs(tmp_path: Path) -> None:
     process = demo(tmp_path, HELLO)
-    said, _ = process.communicate()
-    assert process.returncode == 0, said
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
     for text in ("Hello from hello on ", "step 3", "exited (0)", "terminating → done"):
-        assert text in said
+        assert text in output
     assert nothing_left(tmp_path)
 
 
@@ -49,8 +49,8 @@ def test_the_task_runs(tmp_path: Path) -> None:
 )
 def test_a_task_that_didnt_really_run_is_a_failure(tmp_path: Path, example: str, variables: dict[str, str]) -> None:
     process = demo(tmp_path, example, **variables)
-    said, _ = process.communicate()
-    assert process.returncode == 1, said
+    output, _ = process.communicate()
+    assert process.returncode == 1, output
     assert nothing_left(tmp_path)
 
 

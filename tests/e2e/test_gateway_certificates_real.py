@@ -86,15 +86,15 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
 
 
 def set_up(edge: Edge) -> None:
-    said = {"type": "gateway", "name": "door", "fleet": "local", "domain": DOMAIN}
-    apply_file(edge, {**said, "http_port": edge.http, "https_port": edge.https})
+    configuration = {"type": "gateway", "name": "door", "fleet": "local", "domain": DOMAIN}
+    apply_file(edge, {**configuration, "http_port": edge.http, "https_port": edge.https})
     listed = json.loads(edge.server.cli("gateway", "get", "door", "--json"))
     edge.id = listed["id"]
 
 
-def apply_file(edge: Edge, said: dict[str, Any]) -> str:
-    path = edge.server.home / f"{said['name']}.dstack.yml"
-    path.write_text(json.dumps(said))
+def apply_file(edge: Edge, configuration: dict[str, Any]) -> str:
+    path = edge.server.home / f"{configuration['name']}.dstack.yml"
+    path.write_text(json.dumps(configuration))
     return edge.server.cli("apply", "-y", "-d", "-f", str(path))
 
 
@@ -105,9 +105,9 @@ def listens(port: int) -> bool:
 
 
 def apply(edge: Edge, name: str) -> str:
-    said: dict[str, Any] = {"type": "service", "name": name, "port": 8000, "auth": False, "commands": [START]}
-    said["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
-    return apply_file(edge, said)
+    configuration: dict[str, Any] = {"type": "service", "name": name, "port": 8000, "auth": False, "commands": [START]}
+    configuration["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+    return apply_file(edge, configuration)
 
 
 def test_a_service_is_reached_by_https_with_a_certificate_of_its_own(
@@ -121,8 +121,8 @@ def test_a_service_is_reached_by_https_with_a_certificate_of_its_own(
         print(f"\n  from the apply to https with a certificate: {time.monotonic() - began:.1f} s")
     answer = edge.plain("chat")
     assert (answer.status, answer.header("location")) == (308, f"https://chat.{DOMAIN}:{edge.https}/echo?x=1")
-    said = edge.server.cli("event")
-    assert f"certificate of chat.{DOMAIN}: finalizing → issued" in said and "PRIVATE KEY" not in said
+    events = edge.server.cli("event")
+    assert f"certificate of chat.{DOMAIN}: finalizing → issued" in events and "PRIVATE KEY" not in events
     edge.server.cli("stop", "chat", "-y")
 
 

@@ -50,7 +50,7 @@ class Edge:
     port: int
     server: Server
 
-    def word(self) -> str:
+    def configuration(self) -> str:
         """What it was told last."""
         found = (Path(folder_of(str(data))) / "word.json" for data in self.server.data.glob("agent*"))
         return next((each.read_text() for each in found if each.exists()), "")
@@ -65,10 +65,10 @@ class Edge:
 def gateway(server: Server) -> Iterator[Edge]:
     installed()
     made = Edge(free_port(), server)
-    said = {"type": "gateway", "name": "edge", "fleet": "local", "domain": DOMAIN, "certificate": None}
-    said["http_port"] = made.port
+    configuration = {"type": "gateway", "name": "edge", "fleet": "local", "domain": DOMAIN, "certificate": None}
+    configuration["http_port"] = made.port
     path = server.home / "edge.dstack.yml"
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(configuration))
     try:
         server.cli("apply", "-y", "-f", str(path))
         assert made.listens()
@@ -81,10 +81,10 @@ def gateway(server: Server) -> Iterator[Edge]:
 
 
 def apply(server: Server, name: str, **fields: Any) -> str:
-    said = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
-    said["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+    configuration = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
+    configuration["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
     path = server.home / f"{name}.dstack.yml"
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(configuration))
     return server.cli("apply", "-y", "-d", "-f", str(path))
 
 
@@ -106,7 +106,7 @@ def answers(gateway: Edge, name: str, token: str = "") -> Answer:
 
 
 @contextmanager
-def asked_all_along(gateway: Edge, name: str, threads: int = 2) -> Iterator[list[int]]:
+def constant_requests(gateway: Edge, name: str, threads: int = 2) -> Iterator[list[int]]:
     """The statuses of requests that go on all the time, each on a connection of its own; 0: no answer."""
     stop, statuses = threading.Event(), []
 
@@ -129,8 +129,8 @@ def asked_all_along(gateway: Edge, name: str, threads: int = 2) -> Iterator[list
 
 
 def test_services_are_told_apart_by_their_hosts(server: Server, gateway: Edge) -> None:
-    said = apply(server, "one", auth=False)
-    assert f"http://one.{DOMAIN}:{gateway.port}/" in said
+    output = apply(server, "one", auth=False)
+    assert f"http://one.{DOMAIN}:{gateway.port}/" in output
     apply(server, "two", auth=False)
     one, two = answers(gateway, "one"), answers(gateway, "two")
     assert one.header("x-replica") != two.header("x-replica")
@@ -165,7 +165,7 @@ def test_the_first_request_wakes_a_service_that_has_no_replicas(
 ) -> None:
     apply(server, "asleep", replicas="0..1", scaling={"metric": "rps", "target": 100}, auth=False)
     wait_for(server, "asleep", "pending")
-    until("the gateway to know it", lambda: "asleep." in gateway.word(), seconds=10)
+    until("the gateway to know it", lambda: "asleep." in gateway.configuration(), seconds=10)
     began = time.monotonic()
     assert ask(gateway, "asleep").status == 200
     with capsys.disabled():
@@ -182,7 +182,7 @@ def test_a_replica_on_another_machine_is_reached_over_streams_that_its_agent_dia
     server.call("/api/project/main/fleets/apply", {"plan": spec, "force": False})
     apply(server, "far", auth=False, fleets=["machines"])
     answers(gateway, "far")
-    (service,) = [each for each in json.loads(gateway.word())["services"] if each["run_name"] == "far"]
+    (service,) = [each for each in json.loads(gateway.configuration())["services"] if each["run_name"] == "far"]
     assert [each["address"] for each in service["replicas"]] == [""]
     began = time.monotonic()
     with ThreadPoolExecutor(20) as threads:
@@ -200,15 +200,15 @@ def test_a_new_version_takes_over_and_no_request_is_lost(
     answers(gateway, "turn")
     until("both replicas", lambda: len({ask(gateway, "turn").header("x-replica") for _ in range(9)}) == 2)
     first = {ask(gateway, "turn").header("x-replica") for _ in range(9)}
-    with asked_all_along(gateway, "turn") as statuses:
+    with constant_requests(gateway, "turn") as statuses:
         until("requests to flow", lambda: len(statuses) > 20, seconds=20)
         began = time.monotonic()
         apply(server, "turn", auth=False, replicas=2, env={"VERSION": "2"})
 
-        def others() -> bool:
+        def only_new_replicas() -> bool:
             return not first & {ask(gateway, "turn").header("x-replica") for _ in range(9)}
 
-        until("the others to take over", others)
+        until("the others to take over", only_new_replicas)
         took = time.monotonic() - began
     assert set(statuses) == {200}
     with capsys.disabled():
@@ -222,13 +222,13 @@ def test_without_the_control_plane_requests_go_on_and_after_it_rollouts_too(
     apply(server, "steady", auth=False)
     before = answers(gateway, "steady").header("x-replica")
     port = int(server.url.rpartition(":")[2])
-    with asked_all_along(gateway, "steady") as statuses:
+    with constant_requests(gateway, "steady") as statuses:
         until("requests to flow", lambda: len(statuses) > 20, seconds=20)
         server.stop(signal.SIGKILL)
         time.sleep(AWAY)
         server.start(port=port)
         began = time.monotonic()
-        until("the gateway to be back", lambda: _heard_again(gateway, server), seconds=60)
+        until("the gateway to be back", lambda: _configured_again(gateway, server), seconds=60)
         back = time.monotonic() - began
         apply(server, "steady", auth=False, env={"VERSION": "2"})
         until("another to take over", lambda: ask(gateway, "steady").header("x-replica") != before)
@@ -242,9 +242,9 @@ def test_without_the_control_plane_requests_go_on_and_after_it_rollouts_too(
 AWAY = 60.0
 
 
-def _heard_again(gateway: Edge, server: Server) -> bool:
+def _configured_again(gateway: Edge, server: Server) -> bool:
     apply(server, "sign", auth=False, replicas="0..1", scaling={"metric": "rps", "target": 100})
-    return "sign." in gateway.word()
+    return "sign." in gateway.configuration()
 
 
 def test_a_gateway_with_services_stays_and_without_them_leaves_nothing(server: Server, gateway: Edge) -> None:
@@ -254,4 +254,4 @@ def test_a_gateway_with_services_stays_and_without_them_leaves_nothing(server: S
     server.cli("stop", "last", "-y")
     until("its services to be gone", lambda: "Deleting" in server.cli("gateway", "delete", "edge", "-y", check=False))
     until("nginx to be gone", lambda: not gateway.listens(), seconds=60)
-    until("its folder to be gone", lambda: not gateway.word(), seconds=30)
+    until("its folder to be gone", lambda: not gateway.configuration(), seconds=30)

@@ -77,7 +77,7 @@ def test_a_backend_is_added_shown_changed_and_deleted(seen: Any) -> None:
     assert seen["made"]["creds"] == hidden and seen["made"]["regions"] == ["eu-west-1"]
     assert [(one["name"], one["config"]["regions"]) for one in seen["listed"]] == [("aws", ["eu-west-1"])]
     assert seen["found"]["creds"] == hidden and seen["found"]["tags"] == {"team": "ml"}
-    kind, said = seen["refused"]
-    assert "doesn't know these keys" in said, kind
+    kind, message = seen["refused"]
+    assert "doesn't know these keys" in message, kind
     assert seen["changed"]["regions"] == ["us-east-1"] and seen["changed"]["tags"] == {"team": "ml"}
     assert seen["left"] == []

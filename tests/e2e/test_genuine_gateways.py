@@ -69,8 +69,10 @@ def test_a_service_of_its_is_at_the_gateway(peer: Peer, server: Server) -> None:
     peer.run("apply", "-y", "-d", "-f", write(peer, text, "chat.dstack.yml"))
     service = server.call("/api/project/main/runs/get", {"run_name": "chat"})["service"]
     assert (service["url"], service["model"]["base_url"]) == ("http://chat.example.net/", "http://chat.example.net/v1")
-    said = peer.run("apply", "-y", "-d", "-f", write(peer, text.replace("door", "doors"), "chat.dstack.yml"), expect=1)
-    assert "there is no gateway doors in project main (write `gateway: door`)" in " ".join(said.text.split())
+    refused = peer.run(
+        "apply", "-y", "-d", "-f", write(peer, text.replace("door", "doors"), "chat.dstack.yml"), expect=1
+    )
+    assert "there is no gateway doors in project main (write `gateway: door`)" in " ".join(refused.text.split())
     peer.run("stop", "-y", "chat")
 
 
@@ -83,8 +85,8 @@ def test_another_becomes_the_default(peer: Peer, server: Server) -> None:
 
 
 def test_what_cant_be_is_said_in_one_line(peer: Peer, server: Server) -> None:
-    said = peer.run("apply", "-y", "-d", "-f", write(peer, DOOR.replace("edge", "nowhere")), expect=1).text
-    assert "there is no fleet `nowhere` in this project" in " ".join(said.split())
+    output = peer.run("apply", "-y", "-d", "-f", write(peer, DOOR.replace("edge", "nowhere")), expect=1).text
+    assert "there is no fleet `nowhere` in this project" in " ".join(output.split())
 
 
 def test_it_is_deleted_and_waited_for(peer: Peer, server: Server) -> None:

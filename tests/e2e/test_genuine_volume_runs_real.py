@@ -89,8 +89,8 @@ def test_the_list_shows_where_it_is_and_it_cant_be_deleted_there(peer: Peer, ser
     header, row = [row for row in peer.run("volume", "list", "-v").rows() if row][:2]
     assert dict(zip(header, row, strict=False))["ATTACHED"] == "cloud", "the fleet that has it"
     assert len(images(server)) == 1
-    said = peer.run("volume", "delete", "-y", "data", expect=1).text
-    assert "holds" in said, said
+    output = peer.run("volume", "delete", "-y", "data", expect=1).text
+    assert "holds" in output, output
     assert volumes(server)["data"]["status"] == "active"
 
 
@@ -100,8 +100,8 @@ def test_its_list_of_runs_shows_for_whom_the_next_run_waits(peer: Peer, server: 
     (shown,) = [row for row in peer.run("ps", "-v").rows() if row[0] == "waits"]
     assert shown[-1] == "waiting for volume `data`, which run `holds` uses"
     document = json.loads(server.cli("ps", "-v", "--json"))
-    (mine,) = [one for one in document["runs"] if one["run_spec"]["run_name"] == "waits"]
-    assert mine["latest_job_submission"]["termination_reason_message"] == shown[-1]
+    (waiting,) = [one for one in document["runs"] if one["run_spec"]["run_name"] == "waits"]
+    assert waiting["latest_job_submission"]["termination_reason_message"] == shown[-1]
     peer.run("stop", "-y", "-x", "waits")
 
 

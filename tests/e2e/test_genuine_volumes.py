@@ -38,8 +38,8 @@ def volumes(server: Server) -> dict[str, Any]:
 
 
 def test_a_volume_is_created_and_waited_for(peer: Peer, server: Server) -> None:
-    said = peer.run("apply", "-y", "-f", write(peer, DATA)).text
-    assert "Volume data does not exist yet." in said and "Size" in said
+    output = peer.run("apply", "-y", "-f", write(peer, DATA)).text
+    assert "Volume data does not exist yet." in output and "Size" in output
     header, row = [row for row in peer.run("volume", "list").rows() if row][:2]
     assert header == ["NAME", "BACKEND", "STATUS", "CREATED"]
     assert row[:3] == ["data", "aws (sim-east)", "active"]
@@ -64,8 +64,8 @@ def test_a_changed_file_replaces_it(peer: Peer, server: Server) -> None:
 def test_a_disk_that_is_a_volume_isnt_registered_again(peer: Peer, server: Server) -> None:
     provider_id = volumes(server)["data"]["volume_id"]
     text = f"type: volume\nname: again\nbackend: aws\nregion: sim-east\nvolume_id: {provider_id}\n"
-    said = peer.run("apply", "-y", "-f", write(peer, text), expect=1).text
-    assert f"Volume {provider_id} is the volume data already" in " ".join(said.split())
+    output = peer.run("apply", "-y", "-f", write(peer, text), expect=1).text
+    assert f"Volume {provider_id} is the volume data already" in " ".join(output.split())
     assert volumes(server)["again"]["external"]
     peer.run("volume", "delete", "-y", "again")
     until("it to be forgotten", lambda: "again" not in volumes(server))
@@ -74,8 +74,8 @@ def test_a_disk_that_is_a_volume_isnt_registered_again(peer: Peer, server: Serve
 
 def test_a_disk_of_somebody_else_is_registered_and_left_as_it_is(peer: Peer, server: Server) -> None:
     (cloud,) = server.home.rglob("fake-cloud")
-    shelf, devices = FolderResources(cloud / "volumes"), LoopDevices(cloud / "images")
-    FakeCloud(lambda: 0, volumes=shelf, devices=devices).disks.add(
+    disks, devices = FolderResources(cloud / "volumes"), LoopDevices(cloud / "images")
+    FakeCloud(lambda: 0, volumes=disks, devices=devices).disks.add(
         "vol-theirs", "sim-east", size_gib=7, projects="main"
     )
     text = "type: volume\nname: theirs\nbackend: aws\nregion: sim-east\nvolume_id: vol-theirs\n"
@@ -86,27 +86,29 @@ def test_a_disk_of_somebody_else_is_registered_and_left_as_it_is(peer: Peer, ser
     assert "active" in next(row for row in peer.run("volume", "list").rows() if row and row[0] == "theirs")
     peer.run("volume", "delete", "-y", "theirs")
     until("it to be forgotten", lambda: "theirs" not in volumes(server))
-    assert shelf.get("vol-theirs") is not None and (cloud / "images" / "vol-theirs.img").exists()
+    assert disks.get("vol-theirs") is not None and (cloud / "images" / "vol-theirs.img").exists()
 
 
 def test_one_that_isnt_there_fails_and_says_so(peer: Peer, server: Server) -> None:
     text = "type: volume\nname: ghost\nbackend: aws\nregion: sim-east\nvolume_id: vol-missing\n"
-    said = peer.run("apply", "-y", "-f", write(peer, text), expect=1).text
-    assert "Provisioning failed. Error: Volume vol-missing not found" in said
+    output = peer.run("apply", "-y", "-f", write(peer, text), expect=1).text
+    assert "Provisioning failed. Error: Volume vol-missing not found" in output
     assert "Volume vol-missing not found" in peer.run("volume", "list", "-v").text
     peer.run("volume", "delete", "-y", "ghost")
     until("it to go", lambda: "ghost" not in volumes(server))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (DATA.replace("aws", "gcp"), "The backend gcp isn't configured for the project main."),
         (DATA.replace("size: 50GB\n", ""), "size"),
     ],
 )
-def test_what_is_refused_is_told(peer: Peer, server: Server, text: str, said: str) -> None:
-    assert said in peer.run("apply", "-y", "-f", write(peer, text.replace("name: data", "name: other")), expect=1).text
+def test_what_is_refused_is_told(peer: Peer, server: Server, text: str, message: str) -> None:
+    assert (
+        message in peer.run("apply", "-y", "-f", write(peer, text.replace("name: data", "name: other")), expect=1).text
+    )
     assert "other" not in volumes(server)
 
 

@@ -26,9 +26,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     one.home.mkdir()
     try:
         wait_local_host(one.start())
-        given = [word for name in OUTSIDE if env[name] for word in ("-e", f"{name}={env[name]}")]
-        said = one.cli("apply", "-y", "-d", *given, "-f", str(EXAMPLE))
-        assert "/proxy/services/main/hello-openai/" in said, said
+        given = [argument for name in OUTSIDE if env[name] for argument in ("-e", f"{name}={env[name]}")]
+        output = one.cli("apply", "-y", "-d", *given, "-f", str(EXAMPLE))
+        assert "/proxy/services/main/hello-openai/" in output, output
         run = wait_for(one, "hello-openai", "running", "failed", "terminated")
         assert run["status"] == "running", (run["status_message"], run.get("error"), log_of(one, "hello-openai"))
         yield one
@@ -59,8 +59,8 @@ def test_every_call_goes_through_the_address_that_clients_are_told(server: Serve
 
 def test_its_tokens_are_counted(server: Server) -> None:
     def counted() -> bool:
-        asked = urllib.request.Request(f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        request = urllib.request.Request(f"{server.url}/metrics", headers={"Authorization": f"Bearer {server.token}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
             metrics = answer.read().decode()
         line = next(
             (each for each in metrics.splitlines() if each.startswith("dstack_service_completion_tokens_total{")), ""

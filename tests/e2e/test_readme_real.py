@@ -33,7 +33,7 @@ def test_the_tour_by_hand(tmp_path: Path) -> None:
                     command[:-2].split(), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
                 )
                 assert server.stdout is not None
-                assert any("is the default" in said for said in iter(server.stdout.readline, ""))
+                assert any("is the default" in printed for printed in iter(server.stdout.readline, ""))
                 continue
             done = subprocess.run(
                 command.split(), cwd=ROOT, env=environment, capture_output=True, text=True, input="y\n"

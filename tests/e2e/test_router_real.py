@@ -38,8 +38,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         router = {"name": "front", "replicas": 1, "router": {"type": "smg"}, "commands": [ROUTER], "resources": SMALL}
         workers = {"name": "gpu", "replicas": 2, "commands": [WORKER], "resources": SMALL}
         path = one.home / "routed.dstack.yml"
-        said = {"type": "service", "name": "routed", "port": 8000, "model": client.MODEL, "groups": [router, workers]}
-        path.write_text(json.dumps(said))
+        configuration = {
+            "type": "service",
+            "name": "routed",
+            "port": 8000,
+            "model": client.MODEL,
+            "groups": [router, workers],
+        }
+        path.write_text(json.dumps(configuration))
         one.cli("apply", "-y", "-d", "-f", str(path))
         run = wait_for(one, "routed", "running", "failed", "terminated")
         assert run["status"] == "running", (run["status_message"], run.get("error"))
@@ -58,9 +64,9 @@ def test_requests_reach_the_workers_through_the_router_alone(server: Server) -> 
 
 def test_a_worker_that_goes_is_stopped_once_the_router_has_let_it_go(server: Server) -> None:
     path = server.home / "routed.dstack.yml"
-    said = json.loads(path.read_text())
-    said["groups"][1]["replicas"] = 1
-    path.write_text(json.dumps(said))
+    configuration = json.loads(path.read_text())
+    configuration["groups"][1]["replicas"] = 1
+    path.write_text(json.dumps(configuration))
     server.cli("apply", "-y", "-d", "-f", str(path))
     began = time.monotonic()
 
@@ -76,11 +82,11 @@ def test_a_worker_that_goes_is_stopped_once_the_router_has_let_it_go(server: Ser
 def test_workers_of_dynamo_and_commands_get_the_addresses_of_others(server: Server) -> None:
     """What Dynamo's programs do with it isn't tried here: they need servers of their own."""
     router = {"name": "front", "replicas": 1, "router": {"type": "dynamo"}, "commands": [FRONT], "resources": SMALL}
-    tells = "echo router=$DSTACK_ROUTER_INTERNAL_IP front=${{ groups[0].replicas[0].IP_ADDRESS }}"
-    workers = {"name": "gpu", "replicas": 1, "commands": [tells, "sleep 1000"], "resources": SMALL}
+    command = "echo router=$DSTACK_ROUTER_INTERNAL_IP front=${{ groups[0].replicas[0].IP_ADDRESS }}"
+    workers = {"name": "gpu", "replicas": 1, "commands": [command, "sleep 1000"], "resources": SMALL}
     path = server.home / "dynamo.dstack.yml"
-    said = {"type": "service", "name": "dynamo", "port": 8000, "groups": [router, workers]}
-    path.write_text(json.dumps(said))
+    configuration = {"type": "service", "name": "dynamo", "port": 8000, "groups": [router, workers]}
+    path.write_text(json.dumps(configuration))
     server.cli("apply", "-y", "-d", "-f", str(path))
     until("the worker to say so", lambda: re.search(r"router=([0-9.]+) front=\1", logs(server)), seconds=60)
 

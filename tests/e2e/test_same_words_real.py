@@ -139,7 +139,7 @@ class OurLine:
 
 
 @pytest.fixture(scope="module")
-def ours(server: Server, tmp_path_factory: pytest.TempPathFactory) -> OurLine:
+def our_line(server: Server, tmp_path_factory: pytest.TempPathFactory) -> OurLine:
     folder = tmp_path_factory.mktemp("ours")
     save_projects(config_path(folder), [ProjectEntry("main", server.url, server.token, True)])
     return OurLine(folder, server)
@@ -147,15 +147,15 @@ def ours(server: Server, tmp_path_factory: pytest.TempPathFactory) -> OurLine:
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in BY_THE_COMMAND_LINE])
 def test_the_command_line_says_what_the_api_says_and_where(
-    name: str, ours: OurLine, answers: dict[str, tuple[list[str], list[str]]]
+    name: str, our_line: OurLine, answers: dict[str, tuple[list[str], list[str]]]
 ) -> None:
     case, (lines, fields) = CASES[name], answers[name]
-    said = ours.apply(case)
+    output = our_line.apply(case)
     if not lines:
         assert codes_of(case.text) & OF_THE_FILE.keys(), f"the API takes {case.text}"
         return
-    assert sorted(PLACE.sub("", line) for line in said) == sorted(lines)
-    assert all(PLACE.match(line) for line in said), said
+    assert sorted(PLACE.sub("", line) for line in output) == sorted(lines)
+    assert all(PLACE.match(line) for line in output), output
     assert len(fields) == len(lines) or not fields
 
 
@@ -165,11 +165,11 @@ def test_the_genuine_python_client_says_the_same(
     names = [name for name, case in CASES.items() if case.configuration["type"] in RUNS and not case.profile]
     file = tmp_path / "cases.json"
     file.write_text(json.dumps([CASES[name].configuration for name in names]))
-    told = dict(zip(names, peer.python(Path(__file__).parent / "api_refusals.py", str(file)), strict=True))
-    sent = {name: found for name, found in told.items() if found["by"] == "ServerClientError"}
+    refusals = dict(zip(names, peer.python(Path(__file__).parent / "api_refusals.py", str(file)), strict=True))
+    sent = {name: found for name, found in refusals.items() if found["by"] == "ServerClientError"}
     assert len(sent) > 140
-    theirs = {name: (found["text"].split("\n"), found["fields"]) for name, found in sent.items()}
-    assert theirs == {name: answers[name] for name in sent}
+    by_the_client = {name: (found["text"].split("\n"), found["fields"]) for name, found in sent.items()}
+    assert by_the_client == {name: answers[name] for name in sent}
 
 
 def test_every_code_is_among_the_cases() -> None:

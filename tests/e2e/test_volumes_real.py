@@ -45,12 +45,12 @@ def volume(server: Server) -> Any:
 
 
 def start(server: Server, name: str, *commands: str) -> None:
-    asked = {"type": "task", "commands": commands, "volumes": ["data:/data"], "resources": SMALL}
-    spec = {"run_name": name, "repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": asked}
+    configuration = {"type": "task", "commands": commands, "volumes": ["data:/data"], "resources": SMALL}
+    spec = {"run_name": name, "repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": configuration}
     server.call(f"{P}runs/apply", {"plan": {"run_spec": spec, "current_resource": None}, "force": False})
 
 
-def said(server: Server, name: str) -> str:
+def output_of(server: Server, name: str) -> str:
     """What the run has printed, once it is done."""
 
     def ended() -> Any:
@@ -78,11 +78,11 @@ def detached(server: Server) -> None:
 
 def test_what_a_run_writes_another_reads_on_another_machine(server: Server) -> None:
     start(server, "writes", "echo precious > /data/kept")
-    said(server, "writes")
+    output_of(server, "writes")
     detached(server)
     until("the machine to be given back", lambda: all(one["status"] == "terminated" for one in machines(server)))
     start(server, "reads", "cat /data/kept")
-    assert said(server, "reads").split() == ["precious"]
+    assert output_of(server, "reads").split() == ["precious"]
 
 
 def test_while_a_run_has_it_it_isnt_deleted_and_others_wait(server: Server) -> None:
@@ -93,7 +93,7 @@ def test_while_a_run_has_it_it_isnt_deleted_and_others_wait(server: Server) -> N
         server.call(f"{P}volumes/delete", {"names": ["data"]})
     start(server, "waits", "cat /data/kept")
     server.call(f"{P}runs/stop", {"runs_names": ["holds"], "abort": True})
-    assert said(server, "waits").split() == ["precious"]
+    assert output_of(server, "waits").split() == ["precious"]
 
 
 def test_deleted_it_leaves_nothing_on_this_computer(server: Server) -> None:

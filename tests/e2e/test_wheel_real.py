@@ -92,7 +92,7 @@ def test_the_readmes_tour(bin_folder: Path, tmp_path: Path) -> None:
     environment = user.environment()
     environment["PATH"] = f"{bin_folder}:{environment['PATH']}"
     server: subprocess.Popen[str] | None = None
-    said: dict[str, str] = {}
+    output: dict[str, str] = {}
     try:
         for line in tour():
             if line.endswith(" &"):
@@ -100,19 +100,19 @@ def test_the_readmes_tour(bin_folder: Path, tmp_path: Path) -> None:
                     shlex.split(line[:-2]), cwd=empty, env=environment, stdout=subprocess.PIPE, text=True
                 )
                 assert server.stdout is not None
-                assert any("is the default" in told for told in iter(server.stdout.readline, ""))
+                assert any("is the default" in printed for printed in iter(server.stdout.readline, ""))
                 continue
             done = subprocess.run(["sh", "-c", line], cwd=empty, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, f"{line}:\n{done.stdout}{done.stderr}"
-            said[line.split()[1]] = done.stdout + done.stderr
+            output[line.split()[1]] = done.stdout + done.stderr
     finally:
         if server is not None:
             server.terminate()
             server.wait(timeout=PATIENCE)
         user.close()
-    assert "Hello from hello" in said["apply"] and "Hello from hello" in said["logs"]
-    assert "exited (0)" in said["ps"]
-    assert "hello" in said["event"]
+    assert "Hello from hello" in output["apply"] and "Hello from hello" in output["logs"]
+    assert "exited (0)" in output["ps"]
+    assert "hello" in output["event"]
 
 
 def test_what_needs_an_sdk_says_which_extra_brings_it(bin_folder: Path, tmp_path: Path) -> None:

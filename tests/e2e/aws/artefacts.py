@@ -66,10 +66,10 @@ class Provider:
             one = "<name>n.4</name><cpus>4</cpus><memory>16384</memory><region>sky</region><price>0.2</price>"
             return 200, f"<types><type>{one}</type></types>"
         if method == "POST":
-            asked = json.loads(body)
-            id_ = next((known for known, one in self.machines.items() if one["token"] == asked["token"]), "")
+            order = json.loads(body)
+            id_ = next((known for known, one in self.machines.items() if one["token"] == order["token"]), "")
             id_ = id_ or f"m-{len(self.machines)}"
-            self.machines.setdefault(id_, asked)
+            self.machines.setdefault(id_, order)
         if not id_:
             return 200, f"<machines>{''.join(map(self.shown, self.machines))}</machines>"
         if id_ not in self.machines:

@@ -30,13 +30,13 @@ def announced(trip: Journey) -> None:
     queue, stage = rules(trip), trip.at(PROJECT)
     (stage.home / "retrain.dstack.yml").write_text(block("retrain.dstack.yml"))
     (stage.home / "train.dstack.yml").write_text(TRAIN)
-    for words in (["automation", "add", "-f", "retrain.dstack.yml"], ["apply", "-y", "-d", "-f", "train.dstack.yml"]):
-        said, status = stage.dstack(words)
-        assert status == 0, said
+    for command in (["automation", "add", "-f", "retrain.dstack.yml"], ["apply", "-y", "-d", "-f", "train.dstack.yml"]):
+        output, status = stage.dstack(command)
+        assert status == 0, output
     stage.until("the rule to apply", lambda: applied(trip) == 1)
-    heard: dict[str, StateChange] = {}
-    until("the queue to have all", lambda: missing(trip, queue, heard) == set(), every=0.5, seconds=PATIENCE)
-    (failed,) = (one for one in heard.values() if (one.target.name, one.after) == ("train", "failed"))
+    changes: dict[str, StateChange] = {}
+    until("the queue to have all", lambda: missing(trip, queue, changes) == set(), every=0.5, seconds=PATIENCE)
+    (failed,) = (one for one in changes.values() if (one.target.name, one.after) == ("train", "failed"))
     assert failed.project is not None and failed.project.name == PROJECT
     order = {"rule": "resume", "event": failed.id, "project": PROJECT, "configuration": "retrain", "action": "apply"}
     answer = trip.one.client("lambda").invoke(FunctionName=f"{BUS}-automate", Payload=json.dumps(order).encode())
@@ -70,7 +70,7 @@ def unruled(trip: Journey, queue: str) -> None:
     trip.one.client("sqs").delete_queue(QueueUrl=queue)
 
 
-def missing(trip: Journey, queue: str, heard: dict[str, StateChange]) -> set[str]:
+def missing(trip: Journey, queue: str, changes: dict[str, StateChange]) -> set[str]:
     """The events of the project's runs and jobs that the queue hasn't brought yet."""
     sqs = trip.one.client("sqs")
     while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
@@ -78,15 +78,15 @@ def missing(trip: Journey, queue: str, heard: dict[str, StateChange]) -> set[str
             event: dict[str, Any] = json.loads(message["Body"])
             assert (event["source"], event["detail-type"]) == ("dstack", "State Change")
             change = StateChange.model_validate(event["detail"])
-            heard[change.id] = change
+            changes[change.id] = change
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-    asked = {"within_projects": [project_id(trip)], "include_target_types": ["run", "job"]}
-    return {one["id"] for one in trip.one.call("/api/events/list", asked)} - heard.keys()
+    query = {"within_projects": [project_id(trip)], "include_target_types": ["run", "job"]}
+    return {one["id"] for one in trip.one.call("/api/events/list", query)} - changes.keys()
 
 
 def applied(trip: Journey) -> int:
-    told = trip.one.call("/api/events/list", {"within_projects": [project_id(trip)]})
-    return sum(one["message"] == "retrain is applied by rule resume" for one in told)
+    events = trip.one.call("/api/events/list", {"within_projects": [project_id(trip)]})
+    return sum(one["message"] == "retrain is applied by rule resume" for one in events)
 
 
 def project_id(trip: Journey) -> str:

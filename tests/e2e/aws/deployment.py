@@ -44,7 +44,7 @@ class Deployment(Server):
         """`make deploy` or `make destroy` in the clone, with this machine's environment instead of one of its own."""
         assert self.emulator is not None and self.front is not None
         command = ["make", "-s", "-o", f"{VENV}/.dev", f"VENV={VENV}", target, f"STAGE={STAGE}", "YES=1"]
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         settings = {
             "DSTACK_API_URL": self.front.url,
             "DSTACK_AGENT_URL": self.front.url,
@@ -57,7 +57,7 @@ class Deployment(Server):
         done = subprocess.run(
             [*command, f"ARGS=--json --poll 0.2 {f'--python {PYTHON} ' if target == 'deploy' else ''}{args}"],
             cwd=self.clone,
-            env={**kept, **self.emulator.environment, **settings, **self.variables, **variables},
+            env={**inherited, **self.emulator.environment, **settings, **self.variables, **variables},
             capture_output=True,
             text=True,
             timeout=600,

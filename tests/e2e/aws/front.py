@@ -34,7 +34,7 @@ class Front(ThreadingHTTPServer):
         self.emulator = urlsplit(emulator)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.api = self.agents = ""  # paths at the emulator; empty: nothing is deployed
-        self.turns = {way: threading.BoundedSemaphore(AT_ONCE) for way in ("api", "agents")}
+        self.turns = {door: threading.BoundedSemaphore(AT_ONCE) for door in ("api", "agents")}
         self.open = threading.Event()
         self.open.set()
 
@@ -75,24 +75,24 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-    def _answered(self, way: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        prefix = {"agents": self.server.agents, "api": self.server.api}[way]
+    def _answered(self, door: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        prefix = {"agents": self.server.agents, "api": self.server.api}[door]
         if not prefix or not self.server.open.wait(HELD):
             return 503, [], b"being deployed"
-        with self.server.turns[way]:
-            return self._asked(prefix, body)
+        with self.server.turns[door]:
+            return self._forwarded(prefix, body)
 
-    def _asked(self, prefix: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _forwarded(self, prefix: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         target = self.server.emulator
         connection = http.client.HTTPConnection(target.hostname or "", target.port or 80, timeout=60)
         try:
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
             connection.request(self.command, prefix + self.path, body, headers)
             reply = connection.getresponse()
-            kept = [
+            reply_headers = [
                 (name, value) for name, value in reply.getheaders() if name.lower() not in (*_OWN, "date", "server")
             ]
-            return reply.status, kept, reply.read()
+            return reply.status, reply_headers, reply.read()
         except (OSError, http.client.HTTPException) as error:
             return NO_ANSWER, [], f"the emulator gave no answer: {error}".encode()
         finally:

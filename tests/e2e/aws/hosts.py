@@ -47,7 +47,7 @@ def hosts(trip: Journey) -> None:
 def goes_meanwhile(trip: Journey, stage: Real, host: Host, configuration: dict[str, Any]) -> None:
     """It can't report, and before that is noticed somebody deletes its fleet."""
     apply(stage, configuration, "-d")
-    with way_out(trip, host):
+    with route_to_plane(trip, host):
         until("the host to be looked at", lambda: "install" in path(trip, ADD_HOST, 1), every=0.2)
     until("its report to be waited for", lambda: "report" in path(trip, ADD_HOST, 1), every=0.5)
     gone(stage)
@@ -56,7 +56,7 @@ def goes_meanwhile(trip: Journey, stage: Real, host: Host, configuration: dict[s
 
 
 def works(trip: Journey, stage: Real, host: Host, configuration: dict[str, Any]) -> None:
-    with way_out(trip, host):
+    with route_to_plane(trip, host):
         apply(stage, configuration)
         assert ended(trip, ADD_HOST, 2) == "SUCCEEDED"
         assert path(trip, ADD_HOST, 2) == ["look", "install", "start", "report"]
@@ -66,7 +66,7 @@ def works(trip: Journey, stage: Real, host: Host, configuration: dict[str, Any])
 
 
 @contextmanager
-def way_out(trip: Journey, host: Host) -> Iterator[None]:
+def route_to_plane(trip: Journey, host: Host) -> Iterator[None]:
     """The control plane's address leads there from the host, too."""
     assert trip.one.front is not None
     front = (HERE, int(trip.one.front.server_address[1]))
@@ -82,14 +82,14 @@ def fleet(site: Site, port: int) -> dict[str, Any]:
 def apply(stage: Real, configuration: dict[str, Any], *flags: str) -> str:
     name = f"{configuration['name']}.dstack.yml"
     (stage.home / name).write_text(json.dumps(configuration))
-    said, status = stage.dstack(["apply", "-y", "-f", name, *flags])
-    assert status == 0, said
-    return said
+    output, status = stage.dstack(["apply", "-y", "-f", name, *flags])
+    assert status == 0, output
+    return output
 
 
 def gone(stage: Real) -> None:
-    said, status = stage.dstack(["fleet", "delete", "-y", LAB])
-    assert status == 0, said
+    output, status = stage.dstack(["fleet", "delete", "-y", LAB])
+    assert status == 0, output
     stage.until("the fleet to be gone", lambda: stage.ask("fleets/list", {}) == [])
 
 

@@ -49,10 +49,10 @@ nodes: 1
 class Far(Real):
     """Beside a control plane each of whose calls is a function's, and which others use at the same time."""
 
-    def dstack(self, words: list[str]) -> tuple[str, int]:
+    def dstack(self, command: list[str]) -> tuple[str, int]:
         """The cloud's machines are all this one here, which isn't called as theirs are."""
-        said, status = super().dstack(words)
-        return said.replace("reports from localhost", "reports from <machine>"), status
+        output, status = super().dstack(command)
+        return output.replace("reports from localhost", "reports from <machine>"), status
 
     @cached_property
     def project_id(self) -> str:
@@ -76,9 +76,9 @@ class Journey:
 
     def run(self, name: str) -> dict[str, Any]:
         """Asked again where the emulator gives no answer: it may not while it replaces functions that are at work."""
-        return dict(until(f"an answer about {name}", lambda: self._asked(name), seconds=PATIENCE))
+        return dict(until(f"an answer about {name}", lambda: self._run_or_none(name), seconds=PATIENCE))
 
-    def _asked(self, name: str) -> dict[str, Any] | None:
+    def _run_or_none(self, name: str) -> dict[str, Any] | None:
         try:
             return dict(self.stage.ask("runs/get", {"run_name": name}))
         except HttpError as error:
@@ -99,17 +99,17 @@ class Journey:
         """Stop what runs there, and have its machines given back, which takes a minute: `removal` waits for it."""
         stage.behave("{}")
         for run in self.one.call("/api/runs/list", {"project_name": stage.project, "only_active": True}):
-            said, status = stage.dstack(["stop", "-y", "-x", run["run_spec"]["run_name"]])
-            assert status == 0, said
+            output, status = stage.dstack(["stop", "-y", "-x", run["run_spec"]["run_name"]])
+            assert status == 0, output
         for fleet in stage.ask("fleets/list", {}):
-            said, status = stage.dstack(["fleet", "delete", "-y", fleet["name"]])
-            assert status == 0, said
+            output, status = stage.dstack(["fleet", "delete", "-y", fleet["name"]])
+            assert status == 0, output
         self.cleared.append(stage)
 
-    def dstack(self, *words: str) -> str:
-        said, status = self.stage.dstack(list(words))
-        assert status == 0, said
-        return said
+    def dstack(self, *command: str) -> str:
+        output, status = self.stage.dstack(list(command))
+        assert status == 0, output
+        return output
 
     def write(self, name: str, text: str) -> str:
         (self.stage.home / name).write_text(text)
@@ -136,7 +136,7 @@ def first_deployment(trip: Journey) -> None:
     assert report["api_url"] == trip.one.url and token in trip.made.said
     assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
-    said_first(trip.made.said)
+    check_plan_comes_first(trip.made.said)
     role = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-bootstrap_host")["Role"]
     assert allowed(trip, role) & {"Settings", "Trace", "Network"} == {"Settings"}, "nothing that nobody asked for"
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
@@ -167,13 +167,13 @@ def rates(trip: Journey) -> dict[str, str]:
     return found
 
 
-def said_first(said: str) -> None:
+def check_plan_comes_first(output: str) -> None:
     """How large the code is and what will change, before anything of it is made."""
     sizes = {name: f"^  {name} +[\\d.]+ MB zipped +[\\d.]+ MB unzipped$" for name in KINDS}
     lines = [*sizes.values(), r"^  \+ AgentSync  AWS::Lambda::Function$", r"^  CREATE_COMPLETE +AgentSync\b"]
-    found = [re.search(line, said, re.MULTILINE) for line in lines]
+    found = [re.search(line, output, re.MULTILINE) for line in lines]
     places = [one.start() for one in found if one is not None]
-    assert len(places) == len(lines) and places == sorted(places), said
+    assert len(places) == len(lines) and places == sorted(places), output
 
 
 def second_deployment(trip: Journey) -> None:

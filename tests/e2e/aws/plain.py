@@ -34,8 +34,8 @@ def plain(trip: Journey) -> None:
     functions = trip.one.client("lambda")
     answer = json.loads(functions.invoke(FunctionName=f"{ALONE}-{UNNAMED}", Payload=json.dumps(CALL))["Payload"].read())
     assert answer["statusCode"] == 503
-    for words in ("isn't wholly deployed; missing: table", f"Run `make deploy STAGE={UNNAMED}`"):
-        assert words in answer["body"], answer
+    for message in ("isn't wholly deployed; missing: table", f"Run `make deploy STAGE={UNNAMED}`"):
+        assert message in answer["body"], answer
     deploy = [str(VENV / "bin" / "python"), "-m", "infra.deploy", UNNAMED, "--yes"]
     refused = run(trip, clone, *deploy)
     assert refused.returncode == 1 and f"chalice delete --stage {UNNAMED}" in refused.stderr, refused.stderr

@@ -34,13 +34,13 @@ def undone(trip: Journey) -> None:
     stage.behave(SLOW)
     (stage.home / "fleet.dstack.yml").write_text(FLEET)
     (stage.home / "late.dstack.yml").write_text(LATE)
-    for words in (["apply", "-y", "-f", "fleet.dstack.yml"], ["apply", "-y", "-d", "-f", "late.dstack.yml"]):
-        said, status = stage.dstack(words)
-        assert status == 0, said
+    for command in (["apply", "-y", "-f", "fleet.dstack.yml"], ["apply", "-y", "-d", "-f", "late.dstack.yml"]):
+        output, status = stage.dstack(command)
+        assert status == 0, output
     started = stage.ask("runs/get", {"run_name": "late"})["id"]
     until("both nodes to be waited for", lambda: "barrier" in entered(trip, *of(trip, started)), every=0.5)
-    said, status = stage.dstack(["stop", "-y", "late"])
-    assert status == 0, said
+    output, status = stage.dstack(["stop", "-y", "late"])
+    assert status == 0, output
     execution = until("the execution to end", lambda: ended(trip, started), every=0.5)
     assert execution["status"] == "FAILED"
     assert entered(trip, execution) == [*STAGES[: STAGES.index("barrier") + 1], "undo reserve"]

@@ -29,19 +29,19 @@ def test_the_sdk_is_in_its_artefact_alone_and_its_function_is_rendered_from_the_
     found = stage.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provider_nimbus")
     assert found["Handler"] == "functions.provider.handler"
     iam = stage.one.client("iam")
-    for asks in ("api_handler", "sweep_orphans", "refresh_catalog", "reconcile"):
-        name = asks.replace("api_handler", "api")
+    for caller in ("api_handler", "sweep_orphans", "refresh_catalog", "reconcile"):
+        name = caller.replace("api_handler", "api")
         role = stage.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-{name}")["Role"]
         (policy,) = iam.list_role_policies(RoleName=role.rpartition("/")[2])["PolicyNames"]
         document = iam.get_role_policy(RoleName=role.rpartition("/")[2], PolicyName=policy)["PolicyDocument"]
-        assert "provider_nimbus" in json.dumps(document), asks
+        assert "provider_nimbus" in json.dumps(document), caller
 
 
 def test_a_configuration_is_checked_by_whoever_has_the_sdk(stage: Stage) -> None:
     """The API hasn't got it: nobody could ask the provider there."""
-    said = stage.refused("backends/create", stage.nimbus.key("a-wrong-key"))
-    assert said["msg"] == "Nimbus doesn't know this key. Copy it from its console."
-    assert (said["code"], said["fields"]) == ("invalid_credentials", ["creds"])
+    refusal = stage.refused("backends/create", stage.nimbus.key("a-wrong-key"))
+    assert refusal["msg"] == "Nimbus doesn't know this key. Copy it from its console."
+    assert (refusal["code"], refusal["fields"]) == ("invalid_credentials", ["creds"])
     assert stage.call("backends/list") == [] and stage.nimbus.asked["GET account"] == 1
     stage.call("backends/create", stage.nimbus.key())
     assert stage.nimbus.asked["GET account"] == 2
@@ -55,9 +55,9 @@ def test_its_offers_are_fetched_as_soon_as_it_is_configured(stage: Stage) -> Non
 
     (offer,) = until("the offers", offered, every=0.5, seconds=PATIENCE)
     assert (offer["instance"]["name"], offer["price"]) == ("n.4", 0.2)
-    asked = stage.nimbus.asked["GET types"]
+    calls_before = stage.nimbus.asked["GET types"]
     stage.invoke("refresh_catalog")
-    until("the schedule's refresh", lambda: stage.nimbus.asked["GET types"] > asked, seconds=PATIENCE)
+    until("the schedule's refresh", lambda: stage.nimbus.asked["GET types"] > calls_before, seconds=PATIENCE)
 
 
 def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Stage) -> None:

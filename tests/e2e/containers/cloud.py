@@ -121,8 +121,8 @@ class OfContainers(EmbeddedRoot):
         return lambda architecture: carrier()  # of packages that apt fetches
 
 
-def main(words: list[str]) -> int:
-    options = dict(zip(words[::2], words[1::2], strict=True))
+def main(arguments: list[str]) -> int:
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     settings = server_settings(
         port=int(options["--port"]),
         data_dir=Path(options["--data-dir"]),

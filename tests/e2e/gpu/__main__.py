@@ -21,12 +21,12 @@ def main() -> int:
     chosen = parser.parse_args()
     found: dict[str, Any] = {}
 
-    def tell(stage: str, what: Any) -> None:
+    def report(stage: str, what: Any) -> None:
         found[stage] = what
         print(f"{stage}: {what}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
-        found["right"] = journey(Path(folder) / "home", chosen.policy, tell)
+        found["right"] = journey(Path(folder) / "home", chosen.policy, report)
     print(json.dumps(found))
     return 0 if found["right"] else 1
 

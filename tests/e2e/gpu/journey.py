@@ -53,9 +53,9 @@ class Journey:
         """The machine's cards as the fleet shows them, beside the tool's own words."""
         fleet = until("the host to be idle", self._idle)
         gpus = fleet["instances"][0]["instance_type"]["resources"]["gpus"]
-        told = [(gpu["name"], gpu["memory_mib"]) for gpu in gpus]
-        right = [memory for _, memory in told] == [int(card[2]) for card in self.cards]
-        return {"told": told, "as_nvidia_smi": [card[1:] for card in self.cards], "found_right": right}
+        reported = [(gpu["name"], gpu["memory_mib"]) for gpu in gpus]
+        right = [memory for _, memory in reported] == [int(card[2]) for card in self.cards]
+        return {"told": reported, "as_nvidia_smi": [card[1:] for card in self.cards], "found_right": right}
 
     def _idle(self) -> Any:
         (fleet,) = self.server.call("/api/project/main/fleets/list", {})
@@ -101,7 +101,7 @@ class Journey:
         return {"reason": job["termination_reason"], "after_s": round(time.monotonic() - began)}
 
 
-def journey(home: Path, policy: bool, tell: Callable[[str, Any], None]) -> bool:
+def journey(home: Path, policy: bool, report: Callable[[str, Any], None]) -> bool:
     """Tells each stage as it is done. Was all as it should be?"""
     home.mkdir()
     env = {"DSTACK_AGENT_RUNTIME": "process", "DSTACK_SERVER_TRUST_JOBS": "on"}  # jobs read files of this user
@@ -110,25 +110,25 @@ def journey(home: Path, policy: bool, tell: Callable[[str, Any], None]) -> bool:
         own = ",".join(card[0] for card in one.cards)
         number = len(one.cards)
         machine = one.found()
-        tell("machine", machine)
+        report("machine", machine)
         name = machine["told"][0][0]
-        tell("offers", json.loads(server.cli("offer", "--gpu", f"{name}:{number}", "--json")))
+        report("offers", json.loads(server.cli("offer", "--gpu", f"{name}:{number}", "--json")))
         one.busy("all", gpu=f"{name}:{number}", seconds=BUSY_S)
         wait_for(server, "all", "running")
         one.busy("next", gpu=str(number), seconds=1)
         waits = one.waits("next")
-        tell("waits", waits)
-        tell("used", one.used("all"))
-        tell("metrics", server.cli("metrics", "all").splitlines())
+        report("waits", waits)
+        report("used", one.used("all"))
+        report("metrics", server.cli("metrics", "all").splitlines())
         seen = {name: one.seen(name) for name in ("all", "next")}
-        tell("seen", seen)
+        report("seen", seen)
         healthy = one.healthy()
-        tell("health", healthy)
+        report("health", healthy)
         wanted = [f"told {own}", f"cards {number}", "ended"]
         right = machine["found_right"] and healthy["status"] == "healthy"
         right = right and seen == {"all": wanted, "next": wanted}
         if policy:
             ended = one.underused()
-            tell("underused", ended)
+            report("underused", ended)
             right = right and ended["reason"] == "terminated_due_to_utilization_policy"
         return bool(right)

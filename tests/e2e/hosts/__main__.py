@@ -92,7 +92,7 @@ def bench(options: argparse.Namespace) -> dict[str, object]:
 
 def available_mib() -> int:
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
-    return next(int(words[1]) >> 10 for words in lines if words[0] == "MemAvailable:")
+    return next(int(fields[1]) >> 10 for fields in lines if fields[0] == "MemAvailable:")
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def remove(name: str) -> None:
         for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
             folder.rmdir()
         group.rmdir()
-    for kept in NSPAWN.glob(f"*/{name}-*"):
-        shutil.rmtree(kept, ignore_errors=True)
+    for folder_left in NSPAWN.glob(f"*/{name}-*"):
+        shutil.rmtree(folder_left, ignore_errors=True)
     shutil.rmtree(FOLDER / name, ignore_errors=True)
     _lock(name).unlink(missing_ok=True)
 

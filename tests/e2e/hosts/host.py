@@ -94,10 +94,10 @@ class Host:
     def ready(self) -> None:
         """Once it has booted: sshd and the engine answer."""
         end = time.monotonic() + PATIENCE
-        said = ""
-        while "READY=1" not in said.split("\n"):
-            said += self._hear(end)
-            for line in said.splitlines():
+        notices = ""
+        while "READY=1" not in notices.split("\n"):
+            notices += self._next_notice(end)
+            for line in notices.splitlines():
                 if line.startswith("X_NSPAWN_LEADER_PID="):
                     self.leader = int(line.partition("=")[2])
         self._deaf()
@@ -113,10 +113,10 @@ class Host:
             and self.spec.docker
             and self.run("systemctl", "is-active", "docker", check=False).returncode
         ):
-            said = self.run("journalctl", "--unit", "docker", "--lines", "20", "--output", "cat").stdout
-            raise AssertionError(f"the engine of {self.name} doesn't start:\n{said}")
+            notices = self.run("journalctl", "--unit", "docker", "--lines", "20", "--output", "cat").stdout
+            raise AssertionError(f"the engine of {self.name} doesn't start:\n{notices}")
 
-    def _hear(self, end: float) -> str:
+    def _next_notice(self, end: float) -> str:
         assert self._process is not None and self._news is not None
         self._news.settimeout(0.5)
         with contextlib.suppress(TimeoutError):
@@ -186,8 +186,8 @@ class Host:
 
     def run(self, *command: str, check: bool = True, **options: Any) -> Done:
         """A command inside, as root, past SSH."""
-        as_told = [word for stub in self.spec.stubs if stub.personality for word in ("setarch", "linux32")]
-        argv = ["nsenter", f"--target={self.leader}", *INSIDE, *as_told, *command]
+        personality = [argument for stub in self.spec.stubs if stub.personality for argument in ("setarch", "linux32")]
+        argv = ["nsenter", f"--target={self.leader}", *INSIDE, *personality, *command]
         options = {"capture_output": True, "text": True, "timeout": PATIENCE, "env": ENVIRONMENT, **options}
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
@@ -213,7 +213,7 @@ class Host:
         return DockerClient(str(self.root / "run/docker.sock"))
 
     def import_image(self, image: Image) -> None:
-        changes = [word for line in image.changes for word in ("--change", line)]
+        changes = [argument for line in image.changes for argument in ("--change", line)]
         with image.archive.open("rb") as archive:
             self.docker("import", *changes, "-", image.name, stdin=archive)
 

@@ -169,14 +169,14 @@ def _accounts(layer: Path) -> None:
             fields[5:] = ["/root", "/bin/bash"]
     people = {fields[0] for fields in lines} - {fields[0] for fields in system}
     groups = [line.split(":") for line in Path("/etc/group").read_text().splitlines()]
-    kept = [fields for fields in groups if int(fields[2]) < 1000 or fields[0] == "nogroup"]
-    for fields in kept:
+    system_groups = [fields for fields in groups if int(fields[2]) < 1000 or fields[0] == "nogroup"]
+    for fields in system_groups:
         fields[3] = ",".join(name for name in fields[3].split(",") if name and name not in people)
     etc = layer / "etc"
     write(etc / "passwd", "".join(":".join(fields) + "\n" for fields in system))
-    write(etc / "group", "".join(":".join(fields) + "\n" for fields in kept))
+    write(etc / "group", "".join(":".join(fields) + "\n" for fields in system_groups))
     write(etc / "shadow", "".join(f"{fields[0]}:*:19000:0:99999:7:::\n" for fields in system), 0o640)
-    write(etc / "gshadow", "".join(f"{fields[0]}:*::\n" for fields in kept), 0o640)
+    write(etc / "gshadow", "".join(f"{fields[0]}:*::\n" for fields in system_groups), 0o640)
 
 
 @dataclass(frozen=True)

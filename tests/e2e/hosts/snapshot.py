@@ -60,11 +60,11 @@ class Snapshot:
     host: str
     seen: Mapping[str, Counter[str]]  # lines by what they are of
 
-    def changes(self, later: Snapshot) -> list[str]:
+    def changes(self, newer: Snapshot) -> list[str]:
         """`- file /a 0644 ...` for what is gone later, `+ ...` for what is new; a change is both."""
         found = []
-        for kind in self.seen | later.seen:
-            before, after = self.seen.get(kind, Counter()), later.seen.get(kind, Counter())
+        for kind in self.seen | newer.seen:
+            before, after = self.seen.get(kind, Counter()), newer.seen.get(kind, Counter())
             lines = [(line, "-") for line in (before - after).elements()]
             lines += [(line, "+") for line in (after - before).elements()]
             found += [f"{sign} {kind} {line}" for line, sign in sorted(lines)]

@@ -32,9 +32,9 @@ def tool(name: str, table: Mapping[str, Any], nodes: Mapping[str, tuple[int, int
     )
 
 
-def broken(name: str, says: str, status: int) -> Stub:
+def broken(name: str, output: str, status: int) -> Stub:
     """A tool that is there and always fails: `broken("nvidia-smi", "NVIDIA-SMI has failed because ...", 9)`."""
-    return tool(name, {"says": says, "status": status})
+    return tool(name, {"says": output, "status": status})
 
 
 def nvidia(*cards: tuple[str, int], mig: Sequence[str] = (), driver: str = "590.48.01") -> Stub:
@@ -208,9 +208,9 @@ def engine_version(reported: str) -> Stub:
 
     The number is replaced in the programs themselves, so whoever asks is told it; what they do stays the same.
     """
-    said = subprocess.run(["/usr/sbin/dockerd", "--version"], capture_output=True, text=True, check=True).stdout
-    real = re.search(r"version ([^,]+),", said)
-    assert real, said
+    output = subprocess.run(["/usr/sbin/dockerd", "--version"], capture_output=True, text=True, check=True).stdout
+    real = re.search(r"version ([^,]+),", output)
+    assert real, output
     change = (real[1].encode(), reported.encode())
     return Stub(edits={"/usr/sbin/dockerd": change, "/usr/bin/docker": change})
 

@@ -34,8 +34,8 @@ def site() -> Iterator[Site]:
 
 @pytest.mark.parametrize("name", ["w1", "w2"])
 def test_a_worker_runs_a_container_ordered_over_ssh(site: Site, name: str) -> None:
-    said = site.host(name).ssh(f"hostname; id -un; sudo -n docker run --rm {BUSYBOX} echo from inside").stdout
-    assert said.split("\n") == [name, "ubuntu", "from inside", ""]
+    output = site.host(name).ssh(f"hostname; id -un; sudo -n docker run --rm {BUSYBOX} echo from inside").stdout
+    assert output.split("\n") == [name, "ubuntu", "from inside", ""]
 
 
 def test_every_service_of_a_host_is_well(site: Site) -> None:
@@ -44,27 +44,38 @@ def test_every_service_of_a_host_is_well(site: Site) -> None:
 
 
 def test_containers_may_be_privileged_and_limited(site: Site) -> None:
-    asked = ("--privileged", "--ulimit", "memlock=-1", "--memory", "64m", "--publish", "8000:80")
-    assert site.workers[0].docker("run", "--rm", *asked, BUSYBOX, "echo", "ran").stdout == "ran\n"
+    options = ("--privileged", "--ulimit", "memlock=-1", "--memory", "64m", "--publish", "8000:80")
+    assert site.workers[0].docker("run", "--rm", *options, BUSYBOX, "echo", "ran").stdout == "ran\n"
 
 
 def test_nothing_of_this_machine_but_its_programs_is_there(site: Site) -> None:
     host = site.workers[0]
     folders = "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
     assert set(host.run("ls", "/").stdout.split()) <= set(folders.split())
-    others = ("/root", "/mnt", "/srv", "/usr/local/bin", "/var/tmp", "/etc/apt", "/etc/profile.d", "/etc/ssl/private")
-    assert host.run("find", *others, "-type", "f", check=False).stdout == ""
+    concealed = (
+        "/root",
+        "/mnt",
+        "/srv",
+        "/usr/local/bin",
+        "/var/tmp",
+        "/etc/apt",
+        "/etc/profile.d",
+        "/etc/ssl/private",
+    )
+    assert host.run("find", *concealed, "-type", "f", check=False).stdout == ""
     assert host.run("ls", "/home").stdout == "ubuntu\n"
     assert not (host.root / str(ROOT)[1:]).exists()
     assert "PYTEST_CURRENT_TEST" not in host.run("cat", "/proc/1/environ").stdout
-    with subprocess.Popen(["sleep", ours := seconds()]) as process:
-        assert ours not in host.run("ps", "-eo", "args", "--no-headers").stdout
+    with subprocess.Popen(["sleep", duration := seconds()]) as process:
+        assert duration not in host.run("ps", "-eo", "args", "--no-headers").stdout
         process.kill()
 
 
 def test_the_agents_python_is_there(site: Site) -> None:
-    said = site.workers[0].ssh("/usr/bin/python3 -c 'import json, ssl, sys; print(sys.version_info >= (3, 8))'").stdout
-    assert said == "True\n"
+    output = (
+        site.workers[0].ssh("/usr/bin/python3 -c 'import json, ssl, sys; print(sys.version_info >= (3, 8))'").stdout
+    )
+    assert output == "True\n"
 
 
 def test_hosts_differ_in_keys_and_identity(site: Site) -> None:
@@ -108,7 +119,7 @@ def test_a_host_accepts_keys_of_every_kind(site: Site, kind: str) -> None:
 
 def test_a_key_with_a_passphrase_is_of_no_use_without_it(site: Site) -> None:
     key = site.new_key("ed25519", passphrase="well kept")
-    unlock = [["ssh-keygen", "-y", "-P", word, "-f", str(key.path)] for word in ("guessed", key.passphrase)]
+    unlock = [["ssh-keygen", "-y", "-P", passphrase, "-f", str(key.path)] for passphrase in ("guessed", key.passphrase)]
     assert [subprocess.run(argv, capture_output=True).returncode for argv in unlock] == [255, 0]
 
 

@@ -22,12 +22,12 @@ def odd() -> Iterator[Site]:
     """Hosts that each lack or have something."""
     h200 = stubs.nvidia(("NVIDIA H200", 143771), ("NVIDIA H200", 143771))
     engines = (stubs.engine_version("19.03.15+dfsg1"), h200)
-    others = (stubs.amd(("AMD Instinct MI300X", 196592)), stubs.gaudi(2), stubs.tenstorrent("n300 L", "n300 R"))
+    accelerators = (stubs.amd(("AMD Instinct MI300X", 196592)), stubs.gaudi(2), stubs.tenstorrent("n300 L", "n300 R"))
     specs = [
         HostSpec("cautious", sudo="password", boots=False, hostname="twin", stubs=(stubs.no_engine(),)),
         HostSpec("humble", sudo="none", boots=False, hostname="twin", networks=("a", "b")),
         HostSpec("full", stubs=engines, engine_disk_mib=24, memory_mib=512, networks=("b",)),
-        HostSpec("arm", boots=False, stubs=(stubs.architecture("aarch64"), stubs.clock("+90d"), *others)),
+        HostSpec("arm", boots=False, stubs=(stubs.architecture("aarch64"), stubs.clock("+90d"), *accelerators)),
         HostSpec(
             "old", boots=False, user="root", stubs=(stubs.architecture("i686"), stubs.broken("nvidia-smi", "x", 9))
         ),

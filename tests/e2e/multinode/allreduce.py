@@ -23,9 +23,9 @@ def summed(gloo: Any, rank: int, addresses: list[str], master: str, port: int) -
     together = gloo.rendezvous.Context(rank, len(addresses))
     together.setTimeout(timedelta(minutes=2))
     together.connectFullMesh(gloo.rendezvous.PrefixStore("all", store), device)
-    mine = array.array("d", [(rank + 1) * (at % 7) for at in range(LENGTH)])
+    vector = array.array("d", [(rank + 1) * (at % 7) for at in range(LENGTH)])
     total = array.array("d", bytes(8 * LENGTH))
-    where = mine.buffer_info()[0], total.buffer_info()[0], LENGTH
+    where = vector.buffer_info()[0], total.buffer_info()[0], LENGTH
     gloo.allreduce(together, *where, gloo.GlooDataType_t.glooFloat64, gloo.ReduceOp.SUM)
     gloo.barrier(together)  # or node 0, which has the store, could be gone before the others are ready
     return total

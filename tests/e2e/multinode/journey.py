@@ -68,7 +68,7 @@ class Cluster:
         )
         return run
 
-    def said(self, name: str) -> list[str]:
+    def outputs_of(self, name: str) -> list[str]:
         """What each node printed, by rank."""
         return [log.strip() for log in logs_of(self.server, name)]
 
@@ -113,10 +113,10 @@ def journey(home: Path, nodes: int) -> dict[str, Any]:
         running = round(time.time() - submitted, 2)
         status = one.ended("sum")["status"]
         took = round(time.time() - submitted, 2)
-        said = one.said("sum")
-        right = status == "done" and said == wanted(nodes)
+        outputs = one.outputs_of("sum")
+        right = status == "done" and outputs == wanted(nodes)
         shown = len(re.findall(r"(?m)^  job=\d+ ", one.server.cli("ps", "-n", "1")))
         return {
             "nodes": nodes, "status": status, "sums_right": right, "running_s": running, "done_s": took,
-            "nodes_in_ps": shown, **({} if right else {"said": said}),
+            "nodes_in_ps": shown, **({} if right else {"said": outputs}),
         }  # fmt: skip

@@ -26,9 +26,9 @@ def nodes_of(screen: str) -> list[tuple[str, str]]:
 
 
 def test_eight_nodes_sum_their_vectors_over_tcp(eight: Cluster, tmp_path: Path) -> None:
-    said = eight.server.cli("apply", "-y", "-f", str(eight.task(tmp_path, "sum")))
-    assert "task (nodes=8)" in said and wanted(NODES)[0] in said and "sum done" in said
-    assert eight.said("sum") == wanted(NODES)
+    output = eight.server.cli("apply", "-y", "-f", str(eight.task(tmp_path, "sum")))
+    assert "task (nodes=8)" in output and wanted(NODES)[0] in output and "sum done" in output
+    assert eight.outputs_of("sum") == wanted(NODES)
     assert wanted(NODES)[5] in eight.server.cli("logs", "sum", "--job", "5")
     ended = [(str(rank), "exited (0)") for rank in range(NODES)]
     assert nodes_of(eight.server.cli("ps", "-n", "1")) == ended
@@ -37,8 +37,8 @@ def test_eight_nodes_sum_their_vectors_over_tcp(eight: Cluster, tmp_path: Path) 
 def test_the_genuine_client_submits_and_shows_the_same(eight: Cluster, tmp_path: Path) -> None:
     with running(eight.server, tmp_path / "peer") as peer:
         spec = eight.task(peer.home, "peer-sum")
-        said = peer.run("apply", "-y", "-d", "-f", spec.name).text
-        assert "task (nodes=8)" in said and "Run peer-sum submitted" in said
+        output = peer.run("apply", "-y", "-d", "-f", spec.name).text
+        assert "task (nodes=8)" in output and "Run peer-sum submitted" in output
         assert eight.ended("peer-sum")["status"] == "done"
         assert nodes_of(peer.run("ps", "-n", "1").text) == [(str(rank), "exited (0)") for rank in range(NODES)]
         for rank in (0, 7):

@@ -104,8 +104,8 @@ def out_of_order(one: Lab, watch: Watch) -> list[str]:
     host.systemctl("start", "docker")
     until("the run to end", lambda: "waits" not in one.active())
     watch.lap("it is back, and has run what waited for it")
-    asked = {"fleet_name": "lab", "instance_num": number}
-    found = one.server.call("/api/project/main/instances/get_instance_health_checks", asked)
+    query = {"fleet_name": "lab", "instance_num": number}
+    found = one.server.call("/api/project/main/instances/get_instance_health_checks", query)
     return [check["status"] for check in reversed(found["health_checks"])]
 
 

@@ -21,7 +21,15 @@ from tests.e2e.hosts.spec import workers
 from tests.e2e.onprem.lab import Lab, lab
 from tests.harness.server import until
 
-KEPT = ("events/", "instance/* status", "instance/* presence", "workflow/", "fleet/", "health/", "project/* fleet-name")
+RETAINED = (
+    "events/",
+    "instance/* status",
+    "instance/* presence",
+    "workflow/",
+    "fleet/",
+    "health/",
+    "project/* fleet-name",
+)
 
 
 def records(one: Lab) -> Counter[str]:
@@ -29,7 +37,7 @@ def records(one: Lab) -> Counter[str]:
     (path,) = one.server.home.rglob("plane.db")
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         keys = [re.sub(r"[0-9a-f-]{20,}|\d+", "*", f"{pk} {sk}") for pk, sk in db.execute("SELECT pk, sk FROM records")]
-    return Counter(key for key in keys if not key.startswith(KEPT))
+    return Counter(key for key in keys if not key.startswith(RETAINED))
 
 
 def held(one: Lab) -> dict[str, int]:

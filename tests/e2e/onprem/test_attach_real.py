@@ -28,12 +28,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield one
 
 
-def attached(site: Lab, folder: Path, *words: str) -> Client:
-    return Client(site.server, folder, "attach", *words, program=[*site.server.prefix, *DSTACK])
+def attached(site: Lab, folder: Path, *arguments: str) -> Client:
+    return Client(site.server, folder, "attach", *arguments, program=[*site.server.prefix, *DSTACK])
 
 
-def ssh(site: Lab, *words: str) -> str:
-    line = [*site.server.prefix, "ssh", "-F", str(site.server.home / ".ssh" / "config"), *words]
+def ssh(site: Lab, *arguments: str) -> str:
+    line = [*site.server.prefix, "ssh", "-F", str(site.server.home / ".ssh" / "config"), *arguments]
     done = subprocess.run(
         line, env=environment(site.server), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
     )
@@ -53,8 +53,8 @@ def test_two_jobs_of_one_host_are_attached_at_once(site: Lab, tmp_path: Path) ->
         one.wait_for("ssh one\n")
         two.wait_for("ssh two\n")
         assert "over its head node" in one.said and "through the server" in two.said
-        for name, said in (("one", one), ("two", two)):
-            said.wait_for(f"{name} is up")
+        for name, client in (("one", one), ("two", two)):
+            client.wait_for(f"{name} is up")
             assert ssh(site, name, "echo $DSTACK_RUN_NAME $(hostname); exit").split()[0] == name
         assert one.detach() == 0 and two.detach() == 0
     assert list((site.server.home / ".dstack" / "ssh" / "runs").iterdir()) == []
@@ -71,8 +71,8 @@ def peer(site: Lab) -> Iterator[Peer]:
         one = Peer(site.server, Path(folder))
         (one.home / ".ssh").mkdir()
         (one.home / ".ssh" / "config").write_text(f"Host {HEAD}\n  IdentityFile {site.site.key.path}\n")
-        words = ["project", "add", "--name", "main", "--url", site.server.url, "--token", site.server.token, "-y"]
-        added = [*site.server.prefix, str(dstack), *words]
+        arguments = ["project", "add", "--name", "main", "--url", site.server.url, "--token", site.server.token, "-y"]
+        added = [*site.server.prefix, str(dstack), *arguments]
         subprocess.run(added, cwd=one.home, env=one.environment(), check=True, capture_output=True, timeout=PATIENCE)
         yield one
 

@@ -33,9 +33,9 @@ def test_the_head_node_relays_the_calls_of_its_workers(site: Lab) -> None:
     head.run("rmdir", "/etc/systemd/system/sockets.target.wants")  # where nothing is in it, systemctl deletes it
     before = {host.name: snapshot.take(host) for host in (head, w1, w2)}
 
-    said = site.apply(site.fleet("lab", [w1, w2]))
+    output = site.apply(site.fleet("lab", [w1, w2]))
     assert site.statuses("lab") == {w1.address: "idle", w2.address: "idle"}
-    assert f"{w1.address}: have the head node relay its calls" in said
+    assert f"{w1.address}: have the head node relay its calls" in output
     assert "hello done" in site.apply(site.task("hello", "echo hello", "lab"))
 
     (relay,) = listening(head)

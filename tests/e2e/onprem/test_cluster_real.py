@@ -40,10 +40,10 @@ MASTER = on_each_node("mpirun", 2, RANKS)
 def test_mpirun_starts_a_process_in_the_container_of_each_host(site: Lab) -> None:
     command = f"if [ $DSTACK_NODE_RANK != 0 ]; then exec sleep 1000; fi; {MASTER}"
     order = {"nodes": 2, "startup_order": "workers-first", "stop_criteria": "master-done"}
-    said = site.apply(site.task("mpi", command, "lab", image=MPI, user="somebody", **order))
-    ran = sorted(line.split()[1::4] for line in said.splitlines() if line.startswith("rank "))
-    assert [rank for rank, _ in ran] == ["0", "1"], said
-    assert {where for _, where in ran} == {host.name for host in site.site.workers}, said
+    output = site.apply(site.task("mpi", command, "lab", image=MPI, user="somebody", **order))
+    ran = sorted(line.split()[1::4] for line in output.splitlines() if line.startswith("rank "))
+    assert [rank for rank, _ in ran] == ["0", "1"], output
+    assert {where for _, where in ran} == {host.name for host in site.site.workers}, output
     until("both hosts to be free", lambda: set(site.statuses("lab").values()) == {"idle"})
 
 

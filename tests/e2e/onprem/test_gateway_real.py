@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield one
 
 
-def asked(by: Host, of: Host, name: str, path: str = "/", token: str = "") -> tuple[int, str]:
+def requested(by: Host, of: Host, name: str, path: str = "/", token: str = "") -> tuple[int, str]:
     """What a client on one host gets of the gateway on another, or over loopback on its own."""
     url = f"http://{'127.0.0.1' if by is of else of.address}{path}"
     command = ["curl", "-sS", "-m", "5", "-H", f"Host: {name}.{DOMAIN}", "-w", "\n%{http_code}", url]
@@ -57,9 +57,9 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
     before = snapshot.take(w1)
     site.apply(site.fleet("lab", [w1, w2]))
     made = {"type": "gateway", "name": "door", "fleet": "lab", "domain": DOMAIN, "certificate": None}
-    said = site.apply(made)
-    assert "door" in said and gateway(site)["status"] == "running"
-    assert asked(w2, w1, "nobody")[0] == 403, "nginx answers, and knows no service"
+    output = site.apply(made)
+    assert "door" in output and gateway(site)["status"] == "running"
+    assert requested(w2, w1, "nobody")[0] == 403, "nginx answers, and knows no service"
     assert "nginx.conf" in w1.run("ls", folder_of(HOME)).stdout
     assert w1.systemctl("is-active", "nginx", check=False) != "active", "Debian's own stays off"
 
@@ -72,29 +72,29 @@ def test_a_gateway_on_a_host_takes_requests_and_leaves_no_trace(site: Lab) -> No
     }
     assert served["image"] == BUSYBOX
     site.apply(served, "-d")
-    until("the service behind the gateway", lambda: asked(w2, w1, "web") == (200, "hello\n"))
+    until("the service behind the gateway", lambda: requested(w2, w1, "web") == (200, "hello\n"))
 
     busy = site.server.cli("gateway", "delete", "door", "-y", check=False)
     assert "web" in busy and gateway(site)["status"] == "running", "a service uses it"
 
     w1.run("pkill", "-KILL", "-f", "agent.pyz --data")  # systemd starts it again; the gateway doesn't notice
-    assert asked(w2, w1, "web") == (200, "hello\n")
+    assert requested(w2, w1, "web") == (200, "hello\n")
 
-    said = site.apply({**served, "name": "closed", "auth": True}, "-d")
-    assert "The gateway door has no certificate, so callers on other machines can't send tokens" in said
+    output = site.apply({**served, "name": "closed", "auth": True}, "-d")
+    assert "The gateway door has no certificate, so callers on other machines can't send tokens" in output
     token = site.server.cli("service", "token", "closed").strip()
-    until("the other, for who is on its host", lambda: asked(w1, w1, "closed", token=token) == (200, "hello\n"))
-    assert asked(w1, w1, "closed", token=site.server.token)[0] == 200
+    until("the other, for who is on its host", lambda: requested(w1, w1, "closed", token=token) == (200, "hello\n"))
+    assert requested(w1, w1, "closed", token=site.server.token)[0] == 200
     for each in (token, site.server.token):
-        status, body = asked(w2, w1, "closed", token=each)
+        status, body = requested(w2, w1, "closed", token=each)
         assert status == 403 and "insecure" in body and "`certificate`" in body
 
     site.server.cli("stop", "web", "closed", "-y")
     until("the services to be gone", lambda: not {"web", "closed"} & set(site.active()))
-    until("the gateway to serve it no more", lambda: asked(w2, w1, "web")[0] == 403)
+    until("the gateway to serve it no more", lambda: requested(w2, w1, "web")[0] == 403)
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
-    assert asked(w2, w1, "web")[0] == 0
+    assert requested(w2, w1, "web")[0] == 0
     assert not w1.run("ls", folder_of(HOME), check=False).stdout
     site.delete("lab")
     as_it_was(w1, before)
@@ -108,7 +108,7 @@ def test_a_host_stays_as_long_as_it_carries_a_gateway(site: Lab) -> None:
     refused = site.apply(site.fleet("lab", [w2]), check=False)
     assert f"The host {w1.address} is in use by the gateway door." in refused
     w1.reboot()
-    until("the gateway after the boot", lambda: asked(w2, w1, "nobody")[0] == 403)
+    until("the gateway after the boot", lambda: requested(w2, w1, "nobody")[0] == 403)
     site.server.cli("gateway", "delete", "door", "-y")
     until("the gateway to be gone", lambda: listed(site) == [])
     site.delete("lab")
@@ -136,9 +136,9 @@ def test_replicas_in_its_network_are_reached_by_themselves_unless_a_firewall_is_
 
     def callers() -> dict[str, set[str]]:
         """By host."""
-        answers = [asked(far, near, "web", "/cgi-bin/who") for _ in range(8)]
-        said = [body.split() for status, body in answers if status == 200]
-        seen = [(host, caller.strip("[]").removeprefix("::ffff:")) for host, caller in said]
+        answers = [requested(far, near, "web", "/cgi-bin/who") for _ in range(8)]
+        bodies = [body.split() for status, body in answers if status == 200]
+        seen = [(host, caller.strip("[]").removeprefix("::ffff:")) for host, caller in bodies]
         return {host: {caller for name, caller in seen if name == host} for host, _ in seen}
 
     def called(*by: str) -> bool:
@@ -170,7 +170,7 @@ def test_a_host_that_has_just_died_costs_no_request_at_the_gateway_of_another(si
     site.apply({**site.task("web", WHO, "lab"), **service}, "-d")
 
     def replicas() -> set[str]:
-        return {body for status, body in (asked(w1, w1, "web") for _ in range(8)) if status == 200}
+        return {body for status, body in (requested(w1, w1, "web") for _ in range(8)) if status == 200}
 
     until("both replicas", lambda: len(replicas()) == 2, seconds=60)
     if death == "all of it ends":
@@ -184,7 +184,7 @@ def test_a_host_that_has_just_died_costs_no_request_at_the_gateway_of_another(si
     else:
         w2.unplug()
         time.sleep(FRESH)  # or the silence couldn't be known from the last answer
-    answers = [asked(w1, w1, "web") for _ in range(20)]  # curl gives each five seconds
+    answers = [requested(w1, w1, "web") for _ in range(20)]  # curl gives each five seconds
     assert {status for status, _ in answers} == {200} and len(set(answers)) == 1, answers
     if death == "all of it ends":
         w2.systemctl("start", UNIT)

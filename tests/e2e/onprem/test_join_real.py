@@ -51,11 +51,11 @@ def test_what_it_lacks_is_named_together_and_the_command_stays_good(site: Lab) -
     bare = site.site.host("bare")
     bare.write("/var/lib/dstack/owner", "elsewhere/one", 0o600)
     before = snapshot.take(bare)
-    said = bare.ssh(line(site), check=False)
-    assert said.returncode == 1
-    assert "there is no Docker Engine (to fix it: curl" in said.stderr
-    assert "it belongs to another dstack server (installation elsewhere)" in said.stderr
-    assert "The command is still good" in said.stderr and joins(site)[-1] == "unused"
+    done = bare.ssh(line(site), check=False)
+    assert done.returncode == 1
+    assert "there is no Docker Engine (to fix it: curl" in done.stderr
+    assert "it belongs to another dstack server (installation elsewhere)" in done.stderr
+    assert "The command is still good" in done.stderr and joins(site)[-1] == "unused"
     as_it_was(bare, before)
 
 

@@ -58,11 +58,11 @@ def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> N
     w1, w2, w3 = site.site.workers
     before = {host.name: snapshot.take(host) for host in (w1, w2, w3)}
 
-    said = site.apply(site.fleet("lab", [w1, w2]))
+    output = site.apply(site.fleet("lab", [w1, w2]))
     assert site.statuses("lab") == {w1.address: "idle", w2.address: "idle"}
     for host in (w1, w2):
         for step in ("log in and look at the host", "install the agent", "start the agent"):
-            assert f"{host.address}: {step}" in said
+            assert f"{host.address}: {step}" in output
         restarts = host.systemctl("show", "--property=NRestarts", "--value", "dstack-agent")
         assert restarts == "0", "its agent knew the way when it started"
 
@@ -75,8 +75,8 @@ def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> N
     site.apply(site.task("long", "nc -ll -p 8000 -e cat & sleep 600", "lab"), "-d")
     (busy,) = until("it to run", lambda: [one for one in site.instances("lab") if one["status"] == "busy"])
     until("it to listen in its network", lambda: echoed(site))
-    rest = [host for host in (w1, w2, w3) if host.address != busy["hostname"]]
-    refused = site.apply(site.fleet("lab", rest), check=False)
+    remaining = [host for host in (w1, w2, w3) if host.address != busy["hostname"]]
+    refused = site.apply(site.fleet("lab", remaining), check=False)
     assert f"The host {busy['hostname']} is in use by the run long." in refused
     site.server.cli("stop", "long", "-y")
     until("the host to be free", lambda: site.statuses("lab")[busy["hostname"]] == "idle")
@@ -110,11 +110,11 @@ def test_a_host_comes_back_after_a_reboot_and_is_removed_when_it_is_back(site: L
 def test_a_host_is_in_one_fleet_only(site: Lab) -> None:
     w1, w2, _ = site.site.workers
     site.apply(site.fleet("one", [w1]))
-    said = site.apply(site.fleet("two", [w1, w2]), check=False)
+    output = site.apply(site.fleet("two", [w1, w2]), check=False)
     (refused,) = [one for one in site.instances("two") if one["hostname"] == w1.address]
     assert refused["status"] == "terminated"
     assert "it belongs to fleet one (instance one-0)" in refused["termination_reason_message"]
-    assert "it belongs to fleet one (instance one-0)" in " ".join(said.split())
+    assert "it belongs to fleet one (instance one-0)" in " ".join(output.split())
     assert site.statuses("two")[w2.address] == "idle", "one bad host holds up no other"
     assert site.statuses("one") == {w1.address: "idle"}, "and takes nothing from whom it belongs to"
     site.delete("two")
@@ -127,11 +127,11 @@ def test_another_host_key_is_refused_and_the_host_can_be_forgotten(site: Lab) ->
     w3.new_host_key()
     site.server.cli("fleet", "delete", "lab", "-y")
 
-    def said() -> str:
+    def events() -> str:
         return site.server.cli("event", "--within-fleet", "lab")
 
-    until("the refusal", lambda: "shows a different host key than at first contact" in said())
-    assert said().count("SHA256:") >= 2, "both fingerprints"
+    until("the refusal", lambda: "shows a different host key than at first contact" in events())
+    assert events().count("SHA256:") >= 2, "both fingerprints"
     assert site.statuses("lab") == {w3.address: "terminating"}
     site.delete("lab", "--force")
 
@@ -150,19 +150,19 @@ def test_what_hosts_lack_is_named_for_all_of_them_at_once(
     with lab(tmp_path_factory.mktemp("odd"), ODD, workers_reach_plane=True) as one:
         good, cautious, bare, shut = one.site.workers
         before = {host.name: snapshot.take(host) for host in (cautious, bare, shut)}
-        said = " ".join(one.apply(one.fleet("lab", one.site.workers), check=False).split())
+        output = " ".join(one.apply(one.fleet("lab", one.site.workers), check=False).split())
         lacking = {i["hostname"]: i["termination_reason_message"] for i in one.instances("lab")}
         assert "sudo asks ubuntu for a password" in lacking[cautious.address]
         assert "there is no Docker Engine" in lacking[bare.address]
         assert "its clock is 10 minutes ahead of the server's" in lacking[bare.address]
         assert "AllowTcpForwarding yes" in lacking[shut.address]
-        for words in ("sudo asks ubuntu for a password", "there is no Docker Engine", "forbids forwarding"):
-            assert words in said
+        for reason in ("sudo asks ubuntu for a password", "there is no Docker Engine", "forbids forwarding"):
+            assert reason in output
         assert one.statuses("lab")[good.address] == "idle"
         assert "hello done" in one.apply(one.task("hello", "echo hello", "lab"))
         for host in (cautious, bare, shut):
             as_it_was(host, before[host.name])
 
         cautious.write("/etc/sudoers.d/dstack", "ubuntu ALL=(ALL) NOPASSWD:ALL\n", 0o440)
-        said = one.apply(one.fleet("lab", one.site.workers), check=False)
-        assert one.statuses("lab")[cautious.address] == "idle", f"mended, and applied again: {said}"
+        output = one.apply(one.fleet("lab", one.site.workers), check=False)
+        assert one.statuses("lab")[cautious.address] == "idle", f"mended, and applied again: {output}"

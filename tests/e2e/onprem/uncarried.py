@@ -18,8 +18,8 @@ class Uncarried(EmbeddedRoot):
         """Nobody."""
 
 
-def main(words: list[str]) -> int:
-    options = dict(zip(words[::2], words[1::2], strict=True))
+def main(arguments: list[str]) -> int:
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     settings = server_settings(
         host=options["--host"],
         port=int(options["--port"]),
@@ -31,4 +31,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main([word for word in sys.argv[2:] if word != "--no-local-fleet"]))
+    sys.exit(main([argument for argument in sys.argv[2:] if argument != "--no-local-fleet"]))

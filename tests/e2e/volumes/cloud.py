@@ -24,19 +24,19 @@ class HostLauncher:
         self._place = place
 
     def launch(self, boot: Boot) -> None:
-        self._ask({"do": "launch", "machine": boot.machine_id, "user_data": boot.user_data})
+        self._order({"do": "launch", "machine": boot.machine_id, "user_data": boot.user_data})
 
     def kill(self, machine_id: str) -> None:
-        self._ask({"do": "kill", "machine": machine_id})
+        self._order({"do": "kill", "machine": machine_id})
 
-    def _ask(self, call: dict[str, str]) -> None:
+    def _order(self, call: dict[str, str]) -> None:
         with socket.socket(socket.AF_UNIX) as line:
             line.settimeout(PATIENCE)
             line.connect(self._place)
             line.sendall(json.dumps(call).encode() + b"\n")
-            said = json.loads(line.makefile().readline())["error"]
-        if said:
-            raise Transient(f"the provider can't {call['do']} {call['machine']}: {said}")
+            error = json.loads(line.makefile().readline())["error"]
+        if error:
+            raise Transient(f"the provider can't {call['do']} {call['machine']}: {error}")
 
 
 class OnHosts(EmbeddedRoot):
@@ -46,8 +46,8 @@ class OnHosts(EmbeddedRoot):
         return simulated_cloud(settings.data_dir / "fake-cloud", launcher, settings.fake_cloud_name)
 
 
-def main(words: list[str]) -> int:
-    options = dict(zip(words[::2], words[1::2], strict=True))
+def main(arguments: list[str]) -> int:
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     settings = server_settings(
         host=options["--host"],
         port=int(options["--port"]),

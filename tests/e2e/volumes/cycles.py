@@ -16,7 +16,7 @@ from tests.e2e.volumes.lab import Clouds, clouds
 from tests.harness.server import until
 
 # What happened stays for a time: `docs/reference/retention.md` says how long.
-KEPT = ("run/", "job/", "jobs/", "log/", "volume/* status", "project/* volume-name/", "project/* run-name/")
+RETAINED = ("run/", "job/", "jobs/", "log/", "volume/* status", "project/* volume-name/", "project/* run-name/")
 LOCK = "/run/dstack-volumes/locks/"  # empty files, which stay until the machine restarts or the agent leaves
 SETTLING = 120.0  # seconds at most
 
@@ -35,10 +35,10 @@ def cycle(lab: Clouds, number: int, *, image: bool) -> float:
     return seconds
 
 
-def settled(look: Callable[[], list[str]]) -> list[str]:
+def settled(left_now: Callable[[], list[str]]) -> list[str]:
     """What is left, once the last processes and logins have had their time."""
     end = time.monotonic() + SETTLING
-    while (left := look()) and time.monotonic() < end:
+    while (left := left_now()) and time.monotonic() < end:
         time.sleep(1.0)
     return left
 
@@ -69,5 +69,5 @@ def measured(folder: Path, cycles: int, *, image: bool = True) -> dict[str, Any]
             "start_s": {"median": round(statistics.median(starts), 2), "most": round(max(starts), 2)},
             "seconds_each": round(seconds, 2),
             "left": [*changes, *lab.left(), *map(str, (files(lab) - at_first).items())],
-            "records": {name: more for name, more in grew.items() if not name.startswith(KEPT)},
+            "records": {name: more for name, more in grew.items() if not name.startswith(RETAINED)},
         }

@@ -46,8 +46,8 @@ class Case:
         lab.behave()
         if ended != "done" and self.step == "mounted":
             lab.ran(f"again-{volume}", WRITES % 0, "one", volume, image=self.image)
-        said = lab.ran(f"r-{volume}", "cat /volume/file", "two", volume, image=self.image)
-        assert said.split()[-1] == "precious", said
+        output = lab.ran(f"r-{volume}", "cat /volume/file", "two", volume, image=self.image)
+        assert output.split()[-1] == "precious", output
         lab.given_back(volume)
         assert identity(image) == made != b"", "formatted twice"
         lab.drop(volume)

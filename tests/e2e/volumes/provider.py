@@ -73,14 +73,14 @@ class _Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 class _Call(socketserver.StreamRequestHandler):
     def handle(self) -> None:
-        asked: dict[str, Any] = json.loads(self.rfile.readline())
+        order: dict[str, Any] = json.loads(self.rfile.readline())
         provider: Provider = self.server.provider  # type: ignore[attr-defined]
-        said = ""
+        error = ""
         try:
-            getattr(provider, asked.pop("do"))(**asked)
+            getattr(provider, order.pop("do"))(**order)
         except (AssertionError, IndexError, OSError) as problem:
-            said = f"{type(problem).__name__}: {problem}"
-        self.wfile.write(json.dumps({"error": said}).encode() + b"\n")
+            error = f"{type(problem).__name__}: {problem}"
+        self.wfile.write(json.dumps({"error": error}).encode() + b"\n")
 
 
 def _show_drives(host: Host) -> None:

@@ -24,7 +24,7 @@ def main(argv):
     options = parsed(argv)
     for query in QUERIES:
         if query in options:
-            return ask(table["rows"], options[query].split(","), options)
+            return print_query(table["rows"], options[query].split(","), options)
     line = " ".join(argv)
     fitting = [key for key in table["answers"] if (line + " ").startswith(key + " ") or key == ""]
     if not fitting:
@@ -37,13 +37,13 @@ def main(argv):
 def parsed(argv):
     """Options by name, whether their value follows `=` or stands by itself."""
     options = {}
-    for number, word in enumerate(argv):
-        name, equals, value = word.partition("=")
+    for number, argument in enumerate(argv):
+        name, equals, value = argument.partition("=")
         options[name] = value if equals else (argv[number + 1] if number + 1 < len(argv) else "")
     return options
 
 
-def ask(rows, fields, options):
+def print_query(rows, fields, options):
     how = next((options[one] for one in FORMATS if one in options), "").split(",")
     if "-i" in options or "--id" in options:
         rows = [rows[int(options.get("-i") or options["--id"])]]
