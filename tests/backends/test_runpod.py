@@ -53,7 +53,4 @@ class TestRunpod(OnRunpod, BackendConformance):
 class TestFaults(PlantedFaults, OnRunpod):
     sound, sound_broken = OnRunpod.backend, OnRunpod.broken
     pairs = EACH_CASE_ONCE
-    unnoticed: ClassVar = {
-        "IgnoresTheZones": "its offers have no zones",
-        "NamesNoInternalAddress": "only the agent in a pod knows it",
-    }
+    unnoticed: ClassVar = {"IgnoresTheZones": "its offers have no zones"}

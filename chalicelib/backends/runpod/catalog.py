@@ -177,6 +177,7 @@ def _fits(offer: Offer, request: OfferRequest) -> bool:
     return (
         wanted.cpu.count.holds(has.cpus)
         and wanted.memory.holds(has.memory_mib / GIB)
+        and (wanted.disk is None or (wanted.disk.size.min or 0) <= offer.most_disk)
         and (request.max_price is None or offer.price <= request.max_price)
         and (request.instance_types is None or offer.instance.name.lower() in request.instance_types)
         and (wanted.gpu is None or not has.gpus or _is_card(has.gpus[0], wanted.gpu))

@@ -20,5 +20,6 @@ FACTS = BackendFacts(
     describes=1000,
     spot=False,
     tags=False,
+    machines=False,
     containers=True,
 )
