@@ -43,7 +43,7 @@ from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import job_of
 from tests.api.uploads import multipart, send, tar, upload
 from tests.engine.test_erase_fleets import end, end_fleet
-from tests.engine.test_erase_unused import archive, closed, ended, later, settle
+from tests.engine.test_erase_unused import archive, closed, ended, pass_days, settle
 from tests.engine.test_stray_blobs import dated, release
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
@@ -205,7 +205,7 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     root = deployed(stack.root, policed, "erase_unused")
     for _ in range(4):
         dated(rig)
-        later(rig, 31)
+        pass_days(rig, 31)
         erase_unused.handler(scheduled_event("erase"), None, root)
     assert spare(policed, "erase_unused") == set()
 
@@ -224,7 +224,7 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     def sweep(looks: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
         for _ in range(looks):
-            later(stack.rig, (confirmation_delay(FACTS) + SECOND) / DAY)
+            pass_days(stack.rig, (confirmation_delay(FACTS) + SECOND) / DAY)
             sweep_orphans.handler(stack.fires("sweep"), None, root["sweep_orphans"])
             [done] = stack.perform(root["provider_clouds"])
         return done
