@@ -51,12 +51,13 @@ class Catalog:
             return error
 
     def _search(self, region: str, request: OfferRequest) -> Search:
-        level = self._level(region)
-        grants = (*(("privileged",) if level in UNRESTRICTED else ()), *EVERYWHERE)
+        context = self._clusters.cluster(region).context
+        privileged = context.privileged and self._level(region) in UNRESTRICTED
+        grants = (*(("privileged",) if privileged else ()), *EVERYWHERE)
         search = Search(region, request, grants)
         nodes = list(self._clusters.listed(region, NODES))
         pods = self._clusters.listed(region, PODS, fieldSelector=RUNNING)
-        search.add(nodes_of(nodes, pods, self._clusters.cluster(region).context))
+        search.add(nodes_of(nodes, pods, context))
         return search
 
 

@@ -116,6 +116,10 @@ class KubernetesContext(Spec):
     accelerators: tuple[KubernetesAccelerator, ...] = Field(
         default=(), description="Devices that no label of their nodes describes."
     )
+    privileged: bool = Field(
+        default=False,
+        description="Whether jobs may be privileged, where the namespace allows it. Such a job can take over its node.",
+    )
     priority_class_name: Text | None = Field(default=None, description="The pods' priority class.")
     runtime_class_name: Text | None = Field(default=None, description="The pods' runtime class.")
     service_account_name: Text | None = Field(

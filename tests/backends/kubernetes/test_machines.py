@@ -170,7 +170,7 @@ def test_the_login_is_in_no_error(home: Cluster, backend: KubernetesBackend, ask
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
 def test_a_namespace_that_demands_more_gets_it(home: Cluster, clock: Clock, level: str) -> None:
     home.add_namespace("strict", **{LEVEL: level})
-    config = config_of([home], namespace="strict")
+    config = config_of([home], namespace="strict", privileged=True)
     found = KubernetesBackend(config, now=clock.now)
     offer = cpu_offer(found)
     assert offer.grants is not None and "privileged" not in offer.grants
@@ -186,9 +186,13 @@ def test_a_namespace_that_demands_more_gets_it(home: Cluster, clock: Clock, leve
     found.close()
 
 
-def test_a_namespace_that_demands_nothing_may_have_privileged_pods(backend: KubernetesBackend) -> None:
-    grants = cpu_offer(backend).grants
-    assert grants is not None and "privileged" in grants
+@pytest.mark.parametrize("privileged", [True, False])
+def test_jobs_are_privileged_only_where_an_admin_allows_it(home: Cluster, clock: Clock, privileged: bool) -> None:
+    """One could take over its node, and all that others run there."""
+    found = KubernetesBackend(config_of([home], privileged=privileged), now=clock.now)
+    grants = cpu_offer(found).grants
+    assert grants is not None and ("privileged" in grants) is privileged
+    found.close()
 
 
 def test_a_namespace_that_is_gone_is_named(home: Cluster, clock: Clock) -> None:
