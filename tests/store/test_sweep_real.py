@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from chalicelib.store.dynamo import DynamoStore
-from tests.engine.test_sweep import Scene, two_looks
+from tests.engine.test_sweep import Scene, sweep_twice
 from tests.store.conftest import TABLE
 
 
 def test_two_sweeps_agree_on_dynamodb(table: str) -> None:
     assert table == TABLE
     store = DynamoStore(TABLE)
-    two_looks(Scene(store=store))
+    sweep_twice(Scene(store=store))
     store.close()
