@@ -117,7 +117,7 @@ def test_the_readmes_tour(bin_folder: Path, tmp_path: Path) -> None:
 
 def test_what_needs_an_sdk_says_which_extra_brings_it(bin_folder: Path, tmp_path: Path) -> None:
     """From the command line and over the API; and the server goes on."""
-    user = Server(tmp_path / "home", flags=("--no-local-fleet",), command=(str(bin_folder / "dstack"),))
+    user = Server(tmp_path / "home", flags=("--no-local-fleet",), command=(str(bin_folder / "dstack"),), fork=False)
     user.home.mkdir()
     aws = {"type": "aws", "creds": {"type": "access_key", "access_key": "AKIA", "secret_key": "x"}}
     try:

@@ -1,10 +1,14 @@
 """Processes of `dstack` that begin as copies of one that has imported what they need.
 
-    python -m tests.harness.fork_server DESCRIPTOR PADDING
+    python -m tests.harness.fork_server DESCRIPTOR PADDING [PROGRAM]
+
+`PROGRAM`: `dstack` as pip installed it, if it isn't this checkout's; by the Python of its environment, which finds
+nothing of the checkout but this file.
 
 Of a server's start three quarters, and of most other commands nearly all, is Python that imports the same modules once
-more. Each message on the socket asks for one process, `{"argv", "cwd", "env", "session", "seconds"}`, and brings its
-standard input, its output, and a socket that is told its number and, at its end, its status and its seconds of CPU.
+more. Each message on the socket asks for one process, `{"argv", "cwd", "env", "session", "seconds", "network"}`, and
+brings its standard input, its output, its errors, and a socket that is told its number and, at its end, its status and
+its seconds of CPU.
 Everything else about a process is its own: its session, its signals, its environment, what `/proc` shows of it, and its
 end, at which Python cleans up as always.
 """
@@ -17,6 +21,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import sys
@@ -26,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 1 << 17  # bytes of a message
+CLONE_NEWNET = 0x40000000
+PROGRAM = sys.argv[3:]
 ARGUMENTS, ENVIRONMENT = 45, 47  # where the fields of /proc/self/stat begin that say where in memory both are
 LATER = (  # what a server imports once it starts
     "chalicelib.backends.simulated.local",
@@ -55,7 +62,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for the processes aren't waited for
     control = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, LARGEST, 3)
+        message, descriptors, _, _ = socket.recv_fds(control, LARGEST, 4)
         if not message:
             return 0
         if os.fork() == 0:
@@ -65,13 +72,13 @@ def main() -> int:
             os.close(descriptor)
 
 
-def become(job: dict[str, Any], source: int, sink: int, report: int) -> int:
+def become(job: dict[str, Any], source: int, sink: int, errors: int, report: int) -> int:
     """In the copy that waits for the process, and in the process itself."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child:
-        os.close(source)
-        os.close(sink)
+        for descriptor in (source, sink, errors):
+            os.close(descriptor)
         with socket.socket(fileno=report) as there:
             there.sendall(b"%d\n" % child)
             _, status, used = os.wait4(child, 0)
@@ -80,26 +87,38 @@ def become(job: dict[str, Any], source: int, sink: int, report: int) -> int:
     os.close(report)
     if job["session"]:
         os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever starts the suite in the background ignores it
     signal.alarm(job["seconds"])
-    _connect(source, sink)
-    _show(ARGUMENTS, [sys.executable, "-m", "cli.main", *job["argv"]])
+    if job["network"]:
+        _enter(job["network"])
+    _connect(source, sink, errors)
+    _show(ARGUMENTS, [sys.executable, *(PROGRAM or ["-m", "cli.main"]), *job["argv"]])
     os.environ.clear()
     os.environ.update(job["env"])
     _show(ENVIRONMENT, [f"{name}={value}" for name, value in job["env"].items()])
     time.tzset()
     tempfile.tempdir = None
     os.chdir(job["cwd"])
+    if PROGRAM:
+        sys.argv = [*PROGRAM, *job["argv"]]
+        runpy.run_path(PROGRAM[0], run_name="__main__")
+        return 0
     cli = importlib.import_module("cli.main")
     sys.argv = [str(Path(str(cli.__file__))), *job["argv"]]
     cli.main()
     return 0
 
 
-def _connect(source: int, sink: int) -> None:
-    for descriptor, number in ((source, 0), (sink, 1), (sink, 2)):
+def _enter(network: str) -> None:
+    with Path(network).open("rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"can't enter {network}")
+
+
+def _connect(source: int, sink: int, errors: int) -> None:
+    for descriptor, number in ((source, 0), (sink, 1), (errors, 2)):
         os.dup2(descriptor, number)
-    os.close(source)
-    os.close(sink)
+        os.close(descriptor)
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, errors="backslashreplace", closefd=False)  # type: ignore[misc] # noqa: SIM115

@@ -14,9 +14,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
+MODULE, SERVER = "tests.harness.fork_server", str(ROOT / "tests" / "harness" / "fork_server.py")
+AT_START = {"PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS"}
 PADDING = "x" * 4000  # room for the command lines and the environments of copies
 
 
@@ -33,31 +35,33 @@ class _Origin:
     spent: float = 0.0  # seconds of CPU
 
 
-_ORIGINS: dict[int, _Origin] = {}  # by the number of the process that started it: it doesn't survive a fork
+# By the number of the process that started it, for it doesn't survive a fork, and the installed program, if it has one.
+_ORIGINS: dict[tuple[int, Path | None], _Origin] = {}
 _STARTING = threading.Lock()
 
 
 def spent() -> float:
     """The CPU of the copies that have ended, in seconds: they aren't children of this process."""
-    origin = _ORIGINS.get(os.getpid())
-    return origin.spent if origin else 0.0
+    return sum(origin.spent for (starter, _), origin in _ORIGINS.items() if starter == os.getpid())
 
 
-def _origin() -> _Origin:
+def _origin(program: Path | None) -> _Origin:
+    """Of this checkout, or of what is installed, by the Python that it is installed for."""
+    python = [str(program.parent / "python"), "-P", SERVER] if program else [sys.executable, "-m", MODULE]
     with _STARTING:
-        if os.getpid() not in _ORIGINS:
+        if (os.getpid(), program) not in _ORIGINS:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.harness.fork_server", str(theirs.fileno()), PADDING],
-                    cwd=ROOT,
+                    [*python, str(theirs.fileno()), PADDING, *([str(program)] if program else [])],
+                    cwd="/" if program else ROOT,
                     env={**{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}, "_": PADDING},
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
-            _ORIGINS[os.getpid()] = _Origin(ours, process)
-        return _ORIGINS[os.getpid()]
+            _ORIGINS[os.getpid(), program] = _Origin(ours, process)
+        return _ORIGINS[os.getpid(), program]
 
 
 @dataclass
@@ -99,39 +103,73 @@ class Fork:
         self.send_signal(signal.SIGTERM)
 
 
-def fork(argv: list[str], cwd: Path, env: Mapping[str, str], *, session: bool = False, seconds: int = 0) -> Fork:
+@dataclass(frozen=True)
+class Place:
+    """What a command is of, and where it runs."""
+
+    program: Path | None = None  # as pip installed it; without one, this checkout's
+    network: Path | None = None  # a namespace; without one, that of the tests
+
+
+HERE = Place()
+
+
+def fork(
+    argv: list[str], cwd: Path, env: Mapping[str, str], place: Place = HERE, *, session: bool = False, seconds: int = 0
+) -> Fork:
     """`dstack` with these arguments; its output and its errors in one pipe. `seconds`: until a signal ends it."""
-    return _forked(argv, cwd, env, None, session, seconds)
+    with Path(os.devnull).open("rb") as nothing:
+        return _forked(argv, cwd, env, place, nothing, None, session, seconds)
 
 
 def run(
-    argv: list[str], cwd: Path, env: Mapping[str, str], *, input: str | None = None, seconds: int
+    argv: list[str], cwd: Path, env: Mapping[str, str], place: Place = HERE, *, input: str | None = None, seconds: int
 ) -> tuple[int, str]:
-    """Status and output of `dstack` with these arguments."""
+    """Status and output of `dstack` with these arguments; its errors are among the output."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as typed:
         typed.write(input or "")
         typed.seek(0)
-        done = _forked(argv, cwd, env, typed if input is not None else None, False, seconds)
-        with done.stdout as said:
-            text = said.read()
-        return done.wait(), text
+        return _read(_forked(argv, cwd, env, place, typed, None, False, seconds))
+
+
+def streams(
+    argv: list[str], cwd: Path, env: Mapping[str, str], place: Place = HERE, *, seconds: int
+) -> tuple[int, str, str]:
+    """Status, output and errors."""
+    with Path(os.devnull).open("rb") as nothing, tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        status, text = _read(_forked(argv, cwd, env, place, nothing, errors, False, seconds))
+        errors.seek(0)
+        return status, text, errors.read()
+
+
+def _read(done: Fork) -> tuple[int, str]:
+    with done.stdout as said:
+        text = said.read()
+    return done.wait(), text
 
 
 def _forked(
-    argv: list[str], cwd: Path, env: Mapping[str, str], typed: IO[str] | None, session: bool, seconds: int
+    argv: list[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    place: Place,
+    typed: IO[Any],
+    errors: IO[str] | None,
+    session: bool,
+    seconds: int,
 ) -> Fork:
-    origin = _origin()
+    assert AT_START.isdisjoint(env), f"only a real start heeds {AT_START & set(env)}"
+    origin = _origin(place.program)
     job = {"argv": argv, "cwd": str(cwd), "env": dict(env), "session": session, "seconds": seconds}
+    job["network"] = str(place.network or "")
     ours, theirs = socket.socketpair()
     source, sink = os.pipe()
-    nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        given = nothing if typed is None else typed.fileno()
-        socket.send_fds(origin.control, [json.dumps(job).encode()], [given, sink, theirs.fileno()])
+        given = [typed.fileno(), sink, errors.fileno() if errors else sink, theirs.fileno()]
+        socket.send_fds(origin.control, [json.dumps(job).encode()], given)
     finally:
         theirs.close()
         os.close(sink)
-        os.close(nothing)
     with ours:
         report = ours.makefile("r", encoding="ascii")
     said = report.readline()

@@ -47,8 +47,9 @@ class Server:
     flags: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     token: str = TOKEN
-    prefix: tuple[str, ...] = ()  # a command that runs the server somewhere else, and the opener that calls it there
+    network: Path | None = None  # the namespace that its processes are in, and the opener that calls it there
     opener: urllib.request.OpenerDirector | None = None
+    before: tuple[str, ...] = ()  # a command that runs them in yet another place
     program: str = "cli.main"  # the module that runs it,
     command: tuple[str, ...] = ()  # or what runs it instead, from its own home
     url: str = ""
@@ -59,6 +60,20 @@ class Server:
     @property
     def data(self) -> Path:
         return self.home / "server"
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """What to put before a command to run it where the server runs."""
+        return (*(("nsenter", f"--net={self.network}", "--") if self.network else ()), *self.before)
+
+    @property
+    def forked(self) -> bool:
+        """Whether the commands of its users are forks."""
+        return self.fork and not self.before
+
+    def place(self, command: tuple[str, ...] = ()) -> forks.Place:
+        """For a fork of this checkout, or of what is installed as this command."""
+        return forks.Place(Path(*command) if command else None, self.network)
 
     def environment(self) -> dict[str, str]:
         """The environment of a user of this server, isolated from ours in both directions."""
@@ -75,12 +90,13 @@ class Server:
 
     def start(self, *flags: str, port: int = 0) -> Server:
         words = ["server", "--port", str(port), "--data-dir", str(self.data), *self.flags, *flags]
-        if self.fork and not self.prefix and not self.command and self.program == "cli.main":
-            self.process = forks.fork(words, ROOT, self.environment(), session=True)
+        where = self.home if self.command else ROOT
+        if self.forked and self.program == "cli.main":
+            self.process = forks.fork(words, where, self.environment(), self.place(self.command), session=True)
         else:
             self.process = subprocess.Popen(
                 [*self.prefix, *(self.command or (sys.executable, "-m", self.program)), *words],
-                cwd=self.home if self.command else ROOT,
+                cwd=where,
                 env=self.environment(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -161,8 +177,8 @@ class Server:
     def cli(self, *args: str, check: bool = True, input: str | None = None, cwd: Path | None = None) -> str:
         """Our own CLI as this server's user; stdout and stderr together."""
         where, env = cwd or self.home, {**self.environment(), "PYTHONPATH": str(ROOT)}
-        if self.fork and not self.prefix:
-            status, said = forks.run([*args], where, env, input=input, seconds=int(2 * PATIENCE))
+        if self.forked:
+            status, said = forks.run([*args], where, env, self.place(), input=input, seconds=int(2 * PATIENCE))
         else:
             done = subprocess.run(
                 [*self.prefix, sys.executable, "-m", "cli.main", *args],

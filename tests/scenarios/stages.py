@@ -106,23 +106,29 @@ class Real:
         return {**self.server.environment(), "HOME": str(self.home), **found, **self.exported}
 
     def dstack(self, words: list[str]) -> tuple[str, int]:
-        """Of the checkout by a fork; an installed program, or one in a network of its own, is started anew."""
-        if self.server.fork and not self.server.prefix and not self.server.command:
-            env = {**self.environment, "COLUMNS": "120"}
-            status, shown = forks.run(words, self.home, env, seconds=int(2 * PATIENCE))
+        if self.server.forked:
+            place = self.server.place(self.server.command)
+            status, shown = forks.run(words, self.home, self._seen, place, seconds=int(2 * PATIENCE))
             return shown, status
         done = self._run(words, subprocess.STDOUT)
         return done.stdout, done.returncode
 
     def streams(self, words: list[str]) -> tuple[str, str]:
+        if self.server.forked:
+            place = self.server.place(self.server.command)
+            return forks.streams(words, self.home, self._seen, place, seconds=int(2 * PATIENCE))[1:]
         done = self._run(words, subprocess.PIPE)
         return done.stdout, done.stderr
+
+    @property
+    def _seen(self) -> dict[str, str]:
+        return {**self.environment, "COLUMNS": "120"}
 
     def _run(self, words: list[str], errors: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self.server.prefix, *self.command, *words],
             cwd=self.home,
-            env={**self.environment, "COLUMNS": "120"},
+            env=self._seen,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -46,7 +46,7 @@ def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
     one = Server(
         tmp_path_factory.mktemp("containers") / "home",
         env={ENGINE: docker_engine.socket},
-        prefix=place.prefix,
+        network=place.path,
         opener=place.opener(),
         program="tests.e2e.containers.cloud",
     )

@@ -134,7 +134,7 @@ class Site:
 
     def server(self, home: Path, **more: Any) -> Server:
         """The product's server, to be started at control; hosts that have a way to it reach it at CONTROL."""
-        return Server(home, prefix=self.control.prefix, opener=self.control.opener(), **more)
+        return Server(home, network=self.control.path, opener=self.control.opener(), **more)
 
     @property
     def ssh_config(self) -> Path:

@@ -57,7 +57,7 @@ def kubeconfig(
 @pytest.fixture(scope="module")
 def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("kubernetes") / "home"
-    one = Server(home, prefix=place.prefix, opener=place.opener(), program="tests.e2e.kubernetes.plane")
+    one = Server(home, network=place.path, opener=place.opener(), program="tests.e2e.kubernetes.plane")
     home.mkdir()
     backend = {
         "type": "kubernetes",

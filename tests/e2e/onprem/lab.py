@@ -80,13 +80,13 @@ class Lab:
 def lab(
     folder: Path,
     workers: Sequence[HostSpec],
-    prefix: Sequence[str] = (),
+    before: Sequence[str] = (),
     *,
     carries: bool = True,
     command: tuple[str, ...] = (),
     **more: Any,
 ) -> Iterator[Lab]:
-    """`prefix`: what the server and its users are started with, in control. `carries`: the calls of agents that can't
+    """`before`: what the server and its users are started with, in control. `carries`: the calls of agents that can't
     reach it; else it listens where the head reaches it. `command`: the program, if it isn't this checkout's."""
     with or_skipped(workers, **more) as site:
         for host in site.workers:
@@ -97,9 +97,10 @@ def lab(
         server = Server(
             folder,
             flags=("--no-local-fleet", *listens),
-            prefix=(*control.prefix, *prefix),
+            network=control.path,
             opener=control.opener(),
             program="cli.main" if carries else "tests.e2e.onprem.uncarried",
+            before=tuple(before),
             command=command,
         )
         try:

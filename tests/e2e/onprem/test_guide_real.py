@@ -27,7 +27,7 @@ def stage(folder: Path) -> Iterator[Installed]:
     names = folder / "hosts"
     names.write_text(f"127.0.0.1 localhost\n{HEAD} login.lab.example\n")
     named = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_NAMES, str(names))
-    with lab(folder, specs, prefix=named, command=(str(program()),)) as one:
+    with lab(folder, specs, before=named, command=(str(program()),)) as one:
         known = "".join(f"{host.address} {host.name}\n" for host in one.site.workers)
         one.site.head.run("sh", "-c", "cat >> /etc/hosts", input=known)
         for host in one.site.workers:

@@ -149,7 +149,7 @@ def clouds(folder: Path, workers: Sequence[HostSpec]) -> Iterator[Clouds]:
             folder,
             flags=("--host", CONTROL),
             env={SOCKET: str(provider.place)},
-            prefix=site.control.prefix,
+            network=site.control.path,
             opener=site.control.opener(),
             program="tests.e2e.volumes.cloud",
         )
