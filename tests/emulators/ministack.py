@@ -27,6 +27,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venvs" / "ministack"
+SITE = Path(__file__).with_name("functions")  # what all its Pythons begin with
 LOCK = Path(__file__).with_name("ministack.lock")
 REGION = "us-east-1"
 _PATIENCE = 120.0  # seconds to wait for the first answer: two busy cores are slow
@@ -112,6 +113,7 @@ def _wait(emulator: Emulator) -> str:
 
 def _started(environment: Mapping[str, str]) -> Emulator:
     state = Path(tempfile.mkdtemp(prefix="ministack-"))
+    (state / "compiled").mkdir()
     port = free_port()
     settings = {
         "PATH": os.environ.get("PATH", ""),
@@ -125,6 +127,8 @@ def _started(environment: Mapping[str, str]) -> Emulator:
         "S3_DATA_DIR": str(state / "s3"),
         "MINISTACK_REGION": REGION,
         "LOG_LEVEL": "WARNING",
+        "PYTHONPATH": str(SITE),
+        "COMPILED_FUNCTIONS": str(state / "compiled"),
         **environment,
     }
     with (state / "log").open("wb") as log:
