@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import File, HostLogin, Ran
-from chalicelib.hosts.inspection import OWNER, RELAYING, SHORT, HostReport
+from chalicelib.hosts.inspection import HOME, OWNER, RELAYING, SHORT, HostReport
 
 KEY = "ssh-ed25519 AAAAHOST"
 
@@ -128,7 +128,7 @@ class FakeConnection:
             host.running = False
             host.files.pop(install.UNIT_FILE, None)
         if "clear --data" in script:
-            host.files = {path: data for path, data in host.files.items() if not path.startswith(install.HOME)}
+            host.files = {path: data for path, data in host.files.items() if not path.startswith(HOME)}
 
 
 def _units(script: str) -> list[str]:

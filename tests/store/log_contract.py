@@ -147,7 +147,7 @@ class LogContract(Conformance):
         assert (page.records, page.next_token) == ((), None)
 
     @pytest.mark.parametrize("page", [{"limit": 0}, {"max_bytes": 0}])
-    def test_a_page_has_room_for_something(self, logs: LogStore, page: dict[str, int]) -> None:
+    def test_a_page_has_room_for_something(self, logs: LogStore, page: dict[str, Any]) -> None:
         with pytest.raises(Invalid, match="Ask for at least one"):
             logs.read(P, J, LogQuery(**page))
 
