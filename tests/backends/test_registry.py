@@ -89,6 +89,7 @@ def joined() -> set[str]:
     return names
 
 
+@pytest.mark.slow
 def test_every_backend_joins_the_suite() -> None:
     assert built() | {FakeCloud.facts.name} <= joined()
 

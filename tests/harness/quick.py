@@ -7,6 +7,7 @@ quick test that starts a Python fails, wherever it runs.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
 import sys
@@ -37,8 +38,10 @@ def slow(item: pytest.Item) -> bool:
 @functools.cache
 def elsewhere(path: Path) -> bool:
     """Does all of this file or folder belong to `make test` alone?"""
-    inside = any(path.is_relative_to(ROOT / "tests" / folder) for folder in ELSEWHERE)
-    return inside or any(path.match(pattern) for pattern in FILES)
+    name, inside = str(path), f"{ROOT}/tests/"
+    if f"{name}/".startswith(tuple(f"{inside}{folder}/" for folder in ELSEWHERE)):
+        return True
+    return path.suffix == ".py" and any(fnmatch.fnmatchcase(name, f"*/{pattern}") for pattern in FILES)
 
 
 def begins(nodeid: str) -> None:

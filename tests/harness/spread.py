@@ -1,8 +1,8 @@
 """Which tests go to the same worker, and which start first, when the suite is spread over the cores.
 
 Tests of one file stay together, because they share their fixtures. Files that share something expensive (an engine, an
-emulator) stay together too, so that it is started only once. Long tests that share nothing go one by one. The longest
-start first, so that no core waits for the others at the end.
+emulator, the import of Kubernetes' client) stay together too, so that it is started only once. Long tests that share
+nothing go one by one. The longest start first, so that no core waits for the others at the end.
 """
 
 from __future__ import annotations
@@ -55,6 +55,16 @@ TOGETHER = {
     "tests/e2e/kubernetes/test_kubernetes_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
     "tests/e2e/test_genuine_volume_runs_real.py": "engine",
+    "tests/backends/test_kubernetes.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_admission.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_objects.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_pods.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_scheduling.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_streams.py": "kubernetes",
+    "tests/backends/kubernetes/test_fake_watches.py": "kubernetes",
+    "tests/backends/kubernetes/test_machines.py": "kubernetes",
+    "tests/backends/kubernetes/test_permissions.py": "kubernetes",
+    "tests/backends/kubernetes/test_volumes.py": "kubernetes",
 }
 APART = ("tests/simulation/",)
 LONGEST = (

@@ -74,6 +74,7 @@ def opted_out(kind: type, suite: type) -> list[str]:
     return [*replaced, *excused]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
 def test_nobody_opts_out(suite: type) -> None:
     assert issubclass(suite, Conformance) and members(suite)

@@ -40,7 +40,7 @@ TOO = {  # about files by other names
     "tests/agent/sessions/test_container_sessions_real.py": ("agent/sessions/container_session.py",),
     "tests/agent/kernel/test_namespaces_real.py": ("agent/sessions/container_session.py",),
     "tests/agent/gateway/test_role_real.py": ("agent/gateway/nginx.py", "agent/gateway/program.py"),
-    "tests/agent/sessions/test_logins_served.py": ("agent/kernel/namespaces.py", "agent/sessions/login_connections.py"),
+    "tests/agent/sessions/test_logins_real.py": ("agent/kernel/namespaces.py", "agent/sessions/login_connections.py"),
     "tests/agent/runtimes/test_own_users_real.py": (
         "agent/runtimes/users.py",
         "agent/runtimes/accounts.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import signal
 import time
@@ -59,14 +58,20 @@ def execute(task: dict[str, Any], folder: Path, typed: bytes = b"", **env: str) 
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "xterm", **env}
     environment.update(steps.variable(task, str(place)))
     argv = task["commands"]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        try:
-            os.chdir(folder)
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts tests in the background ignores it
-            os.execve(argv[0], argv, environment)
-        finally:
-            os._exit(126)
+    terminal, far = os.openpty()
+    # No copy of this large process is made. Whoever leads a session and opens a terminal has it as its own.
+    pid = os.posix_spawn(
+        "/usr/bin/env",
+        ["env", "-C", str(folder), *argv],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.ttyname(far), os.O_RDWR, 0),
+            *((os.POSIX_SPAWN_DUP2, 0, number) for number in (1, 2)),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGINT],  # whoever starts tests in the background ignores it
+    )
+    os.close(far)
     os.write(terminal, typed)
     output = _read(pid, terminal).decode().replace("\r\n", "\n")
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -70,7 +70,7 @@ def _document(config: KubernetesBackendConfig) -> Mapping[str, Any]:
 
     text = config.kubeconfig.data or _file(str(config.kubeconfig.filename))
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""

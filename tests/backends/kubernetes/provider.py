@@ -7,8 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import yaml
-
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
 from chalicelib.backends.spi import Backend, Container, ContainerMount, RegistryLogin
@@ -71,7 +69,7 @@ def config_of(clusters: Iterable[Cluster], **context: Any) -> KubernetesBackendC
             merged[part] += one[part]
     raw = {
         "type": "kubernetes",
-        "kubeconfig": {"data": yaml.safe_dump(merged)},
+        "kubeconfig": {"data": json.dumps(merged)},
         "contexts": [{"name": name, **context} for name in names],
     }
     return KubernetesBackendConfig.model_validate(raw)

@@ -13,7 +13,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from chalicelib.domain.instants import Micros
 from tests.backends.fakes.script import Call
@@ -210,14 +213,8 @@ class Cluster:
 
     def misshapen(self) -> list[str]:
         """What in the objects that the cluster has shown isn't as the server's document has it."""
-        found = []
-        for change in self.store.since(0):
-            of, reading = resources()[change.plural], Reading()
-            if change.new is not None:
-                decoded(of.schema, change.new, reading)
-            named = [f"unknown {each}" for each in reading.unknown] + [f"missing {each}" for each in reading.missing]
-            found += [f"{of.kind}: {each}" for each in (*named, *map(str, reading.unsupported))]
-        return found
+        shown = [change for change in self.store.since(0) if change.new is not None]
+        return [each for change in shown for each in _misshapen(change.plural, orjson.dumps(change.new))]
 
     # --- serving -----------------------------------------------------------------------------------------------------
 
@@ -251,6 +248,14 @@ class Cluster:
             "contexts": [{"name": self.name, "context": context}],
             "current-context": self.name,
         }
+
+
+@lru_cache(maxsize=1_000)  # one cluster after the other begins with the same objects
+def _misshapen(plural: str, content: bytes) -> list[str]:
+    of, reading = resources()[plural], Reading()
+    decoded(of.schema, orjson.loads(content), reading)
+    named = [f"unknown {each}" for each in reading.unknown] + [f"missing {each}" for each in reading.missing]
+    return [f"{of.kind}: {each}" for each in (*named, *map(str, reading.unsupported))]
 
 
 def _node_info(architecture: str) -> dict[str, str]:

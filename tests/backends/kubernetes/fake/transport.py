@@ -61,12 +61,22 @@ class Server:
     def __init__(self, api: Api, port: int = 0) -> None:
         self.wrong: list[Exception] = []
         self._server = _Server(("127.0.0.1", port), _handler(api, self.wrong))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._closing = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         self.url = f"https://127.0.0.1:{self._server.server_port}"
 
+    def _serve(self) -> None:
+        """Not `serve_forever`, which sees only with its next poll that it is to end."""
+        while not self._closing:
+            try:
+                self._server.process_request(*self._server.get_request())
+            except OSError:  # the server was closed, or a client has left
+                continue
+
     def close(self) -> None:
-        self._server.shutdown()
+        self._closing = True
+        self._server.socket.shutdown(socket.SHUT_RDWR)  # ends the wait for a connection
         self._thread.join()
         self._server.server_close()
 
