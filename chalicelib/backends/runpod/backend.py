@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.runpod.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, Machine, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.runpod.client import Client
     from chalicelib.backends.runpod.config import RunpodBackendConfig
     from chalicelib.domain.offer_requests import OfferRequest
+    from chalicelib.domain.volumes import ProviderDisk
 
 
 class RunpodBackend:
@@ -37,10 +38,12 @@ class RunpodBackend:
         from chalicelib.backends.runpod.catalog import RunpodCatalog
         from chalicelib.backends.runpod.client import Client
         from chalicelib.backends.runpod.machines import RunpodPods
+        from chalicelib.backends.runpod.volumes import NetworkVolumes
 
         self._config = config
         self._client = client or Client(config.creds.api_key, now)
         self._pods = RunpodPods(self._client, now)
+        self._volumes = NetworkVolumes(self._client)
         self._catalog = RunpodCatalog(self._client, now, config.regions, community=config.community_cloud)
 
     def check(self) -> None:
@@ -77,6 +80,27 @@ class RunpodBackend:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         return self._pods.list_owned(instance_id, region)
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._volumes.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return self._volumes.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
+        return self._volumes.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._volumes.attach(handle, machine)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._volumes.detach(handle)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._volumes.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._client.close()

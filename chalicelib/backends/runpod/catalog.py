@@ -201,5 +201,9 @@ def _offer(name: str, region: str, has: Resources, price: float, most_disk: int,
         price=round(price, 6),
         availability=Availability.available,
         instance_runtime=CONTAINER,
-        terms=OfferTerms(disk=DiskTerms(most_gib=most_disk, gib_hour=0.0), order=order),
+        terms=OfferTerms(
+            disk=DiskTerms(most_gib=most_disk, gib_hour=0.0),
+            order=order,
+            grants=() if region == COMMUNITY else ("volumes",),
+        ),
     )

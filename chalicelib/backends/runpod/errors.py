@@ -12,7 +12,7 @@ from typing import Any
 
 from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure
 from chalicelib.backends.kit.rest import failure_by_status
-from chalicelib.errors import InsufficientCapacity
+from chalicelib.errors import InsufficientCapacity, InUse
 
 NO_CAPACITY = "no-capacity"
 _SCARCE = re.compile(
@@ -20,7 +20,11 @@ _SCARCE = re.compile(
     r"|out of (stock|capacity)|no capacity|(have|has) the resources|SUPPLY_CONSTRAINT",
     re.IGNORECASE,
 )
-TABLE = ErrorTable("Runpod", ((InsufficientCapacity, NO_CAPACITY),))
+TABLE = ErrorTable(
+    "Runpod",
+    ((InsufficientCapacity, NO_CAPACITY),),
+    ((InUse, r"remove this network volume from all pods"),),
+)
 
 
 def failure_of(status: int, data: Any) -> ProviderFailure | None:

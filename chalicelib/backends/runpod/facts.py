@@ -22,4 +22,6 @@ FACTS = BackendFacts(
     tags=False,
     machines=False,
     containers=True,
+    multi_attach=True,
+    largest_volume=4096,
 )

@@ -8,7 +8,7 @@ import orjson
 
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.spi import Container, CreateRequest
-from chalicelib.errors import Bug
+from chalicelib.errors import Bug, Unfit
 
 GIB = 1024
 
@@ -44,4 +44,15 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
         "startJupyter": False,
         **size,
         **({"registry": registry} if registry else {}),
+        **_mounts(container),
     }
+
+
+def _mounts(container: Container) -> dict[str, Any]:
+    mounts = container.mounts
+    if len(mounts) > 1:
+        raise Unfit(f"A pod of Runpod mounts one network volume, and the job has {len(mounts)}.")
+    if any(each.read_only for each in mounts):
+        raise Unfit("Runpod can't mount a network volume so that nothing can write it.")
+    network = [{"volumeId": each.volume.id, "path": each.path} for each in mounts]
+    return {"mounts": {"network": network}} if network else {}

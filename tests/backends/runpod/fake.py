@@ -165,6 +165,7 @@ class Runpod(Fake):
         login = body.get("registry")
         if login and self.books.find("registry", login) is None:
             raise _problem(404, f"registry {login} not found")
+        self._check_mounts(body)
         kind, price = self._price(body)
         cost = round(price * 10_000)
         if self.books.over({CREDIT: cost}, self.script.limits):
@@ -186,6 +187,14 @@ class Runpod(Fake):
             name=body["name"],
         )
         return Answer(201, self._pod(made))
+
+    def _check_mounts(self, body: Any) -> None:
+        for each in body.get("mounts", {}).get("network", ()):
+            volume = self.books.find("volume", each["volumeId"])
+            if volume is None or body.get("dataCenterIds") != [volume.facts["dataCenter"]]:
+                raise _problem(400, f"network volume {each['volumeId']} isn't in this data center")
+            if body.get("cloud") == "COMMUNITY":
+                raise _problem(400, "network volumes are in the secure cloud")
 
     def _price(self, body: Any) -> tuple[str, float]:
         community = body.get("cloud") == "COMMUNITY"

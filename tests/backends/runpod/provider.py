@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
-from chalicelib.backends.spi import Backend, Container, RegistryLogin
+from chalicelib.backends.spi import Backend, Container, ContainerMount, RegistryLogin
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from tests.backends.clock import Clock
@@ -101,7 +101,9 @@ class RunpodProvider(ScriptedProvider):
             found = self.fake.books.find("registry", body["registry"])
             assert found is not None
             login = RegistryLogin(found.facts["username"], found.facts["password"])
-        return Container(body["image"], (*args["entrypoint"], *args["cmd"]), body["env"], login)
+        network = body.get("mounts", {}).get("network", ())
+        mounts = tuple(ContainerMount(Handle(kind="volume", id=each["volumeId"]), each["path"]) for each in network)
+        return Container(body["image"], (*args["entrypoint"], *args["cmd"]), body["env"], login, mounts=mounts)
 
     def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:
         pod, now = self.machine(handles), self.fake.now()

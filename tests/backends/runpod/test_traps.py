@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.kit.rest import RestCall
+from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.runpod.backend import RunpodBackend
-from chalicelib.backends.runpod.client import LISTEN, _listened
+from chalicelib.backends.runpod.client import LISTEN, Client, _listened
 from chalicelib.backends.runpod.errors import TABLE, failure_of
-from chalicelib.backends.spi import CreateRequest, RegistryLogin
+from chalicelib.backends.spi import ContainerMount, CreateRequest, RegistryLogin
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
@@ -31,9 +31,11 @@ from chalicelib.errors import (
     Unfit,
 )
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.requests import request_for, volume_request
+from tests.backends.conformance.suite import ANYTHING
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate
-from tests.backends.runpod.fake import Runpod, stock
+from tests.backends.fakes.transport import sender
+from tests.backends.runpod.fake import KEY, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -180,6 +182,44 @@ def test_a_login_ends_after_its_pod(
     assert not list(fake.books.existing())
 
 
+def test_a_pod_mounts_one_volume_that_can_be_written_in_the_secure_cloud(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest
+) -> None:
+    one, other = (
+        ContainerMount(backend.create_volume(volume_request(request_one.offer.region, name)), f"/{name}")
+        for name in ("one", "other")
+    )
+    assert request_one.container is not None
+    for mounts, text in (((one, other), "has 2"), ((replace(one, read_only=True),), "nothing can write")):
+        with pytest.raises(Unfit, match=text):
+            list(backend.create(replace(request_one, container=replace(request_one.container, mounts=mounts))))
+    config = CONFIG.with_(community_cloud=True)
+    both = RunpodBackend(config, Client(KEY, send=sender(fake), burst=100)).offers_for(ANYTHING)
+    assert {(each.region == "COMMUNITY", each.terms.grants) for each in both} == {(True, ()), (False, ("volumes",))}
+
+
+def test_a_volume_has_at_least_its_size_and_is_found_where_it_is(backend: RunpodBackend, fake: Runpod) -> None:
+    made = backend.create_volume(replace(volume_request("US-KS-2"), size_gib=3))
+    assert backend.describe_volume(made).size_gib == 10
+    large = backend.create_volume(replace(volume_request("US-KS-2", "large"), size_gib=2000))
+    assert backend.describe_volume(large).price == 120.0
+    with pytest.raises(Gone, match="is in US-KS-2"):
+        backend.register_volume(made.id, "EU-SE-1", "")
+    with pytest.raises(Unfit):
+        backend.create_volume(volume_request("us-ks-2", "lower"))
+
+
+def test_a_volume_that_a_pod_took_meanwhile_is_in_use(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest
+) -> None:
+    made = backend.create_volume(volume_request(request_one.offer.region))
+    text = "You must remove this network volume from all pods before deleting it."
+    for status in (400, 409):
+        fake.script.faults.append(Fault("deleteNetworkVolume", Answer(status, {"title": "", "detail": text})))
+        with pytest.raises(InUse):
+            backend.delete_volume(made)
+
+
 # --- what becomes of it -----------------------------------------------------------------------------------------------
 
 
@@ -282,9 +322,6 @@ def test_a_pod_that_stands_still_is_no_machine_and_is_still_listed(
     ],
 )
 def test_lists_are_followed_however_they_go_on(clock: Clock, more: Any, second: Any) -> None:
-    from chalicelib.backends.kit.rest import RestAnswer
-    from chalicelib.backends.runpod.client import Client
-
     calls: list[dict[str, str]] = []
 
     def send(call: RestCall, deadline: float) -> RestAnswer:
