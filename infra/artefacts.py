@@ -28,6 +28,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from chalicelib.backends import registry
@@ -91,9 +92,10 @@ def build(
     """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
     built: dict[str, Artefact] = {}
     with build_lock(folder / "packages", say):
+        installed = packages(KINDS, python, folder, say)
         for name, kind in KINDS.items():
             sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
-            built[name] = pack(name, dict(sources), packages(kind, python, folder, say), folder)
+            built[name] = pack(name, dict(sources), installed[name], folder)
             check(built[name], kind)
     return built
 
@@ -157,21 +159,43 @@ def check(artefact: Artefact, kind: ArtefactKind) -> None:
 
 
 def packages(
-    kind: ArtefactKind, python: str = PYTHON, folder: Path = BUILD, say: Callable[[str], None] = print
-) -> Path:
-    """A folder with the packages of one kind. They are installed once for each version of their part of the lock."""
-    lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages, python)
-    wanted = "\n".join([lock, python, *PLATFORMS, *sorted(SERVICES)])
-    place = folder / "packages" / hashlib.sha256(wanted.encode()).hexdigest()[:20]
-    if place.exists():
-        return place
-    say(f"Installing {', '.join(kind.packages)} for Lambda, Python {python} …")
-    with tempfile.TemporaryDirectory(dir=place.parent) as draft:
-        into = Path(draft) / "packages"
-        _install(lock, python, Path(draft) / "lock", into)
-        strip(into)
-        into.replace(place)
-    return place
+    kinds: Mapping[str, ArtefactKind], python: str, folder: Path, say: Callable[[str], None]
+) -> dict[str, Path]:
+    """A folder with the packages of each kind. They are installed once for each version of their part of the lock; what
+    several kinds need, by one call of pip for all."""
+    lock = (ROOT / "requirements-dev.lock").read_text()
+    parts = {name: requirements.pinned(lock, kind.packages, python) for name, kind in kinds.items()}
+    places = {name: folder / "packages" / _named(part, python) for name, part in parts.items()}
+    missing = [name for name in kinds if not places[name].exists()]
+    if not missing:
+        return places
+    wanted = tuple(sorted({package for name in missing for package in kinds[name].packages}))
+    say(f"Installing {', '.join(wanted)} for Lambda, Python {python} …")
+    with tempfile.TemporaryDirectory(dir=folder / "packages") as draft:
+        every = Path(draft) / "every"
+        _install(requirements.pinned(lock, wanted, python), python, Path(draft) / "lock", every)
+        for name in missing:
+            into = Path(draft) / name
+            link(every, requirements.names(parts[name]), into)
+            strip(into)
+            if not places[name].exists():  # two kinds may need the same
+                into.replace(places[name])
+    return places
+
+
+def _named(part: str, python: str) -> str:
+    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES)])
+    return hashlib.sha256(wanted.encode()).hexdigest()[:20]
+
+
+def link(installed: Path, wanted: frozenset[str], into: Path) -> None:
+    """These packages alone, without their commands."""
+    for found in distributions(path=[str(installed)]):
+        if requirements.plain(found.metadata["Name"]) in wanted:
+            for file in found.files or ():
+                if ".." not in file.parts and not (into / file).exists():
+                    (into / file).parent.mkdir(parents=True, exist_ok=True)
+                    (into / file).hardlink_to(installed / file)
 
 
 def _install(lock: str, python: str, file: Path, into: Path) -> None:

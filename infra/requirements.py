@@ -43,7 +43,7 @@ def of_extra(name: str) -> tuple[str, ...]:
     if not name:
         return ()
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    return tuple(_plain(Requirement(line).name) for line in known[name])
+    return tuple(plain(Requirement(line).name) for line in known[name])
 
 
 def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:
@@ -57,6 +57,11 @@ def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:
         if name.split("==")[0] in wanted and (not marker or Marker(marker).evaluate(there)):
             found.append(f"{name.strip()} \\\n{hashes}")
     return "".join(found)
+
+
+def names(part: str) -> frozenset[str]:
+    """The packages of a part of a lock."""
+    return frozenset(re.findall(r"^([a-z0-9._-]+)==", part, re.MULTILINE))
 
 
 def in_lambda(python: str) -> dict[str, str]:
@@ -83,11 +88,11 @@ def _with_needs(roots: tuple[str, ...], there: Mapping[str, str]) -> set[str]:
             continue
         found.add(name)
         needs = [Requirement(line) for line in requires(name) or ()]
-        todo += [_plain(need.name) for need in needs if need.marker is None or need.marker.evaluate(dict(there))]
+        todo += [plain(need.name) for need in needs if need.marker is None or need.marker.evaluate(dict(there))]
     return found
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.errors import Invalid
 from infra import artefacts, requirements
-from infra.artefacts import KINDS, PYTHON, Artefact, build_lock, check, pack, strip
+from infra.artefacts import KINDS, PYTHON, Artefact, build_lock, check, link, pack, strip
 from infra.functions import FUNCTIONS
 from infra.requirements import ROOT
 
@@ -47,6 +47,26 @@ def test_what_no_function_reads_is_left_out(tmp_path: Path) -> None:
             "six-1.17.0.dist-info/METADATA",
             "six.py",
         ]
+
+
+def test_of_packages_that_are_installed_once_each_kind_has_its_own(tmp_path: Path) -> None:
+    """By the names of the lock, whatever a package calls itself."""
+    installed = tmp_path / "installed"
+    for name, version, files in (
+        ("PyYAML", "6.0", ("yaml/__init__.py", "_yaml.so", "../../bin/yaml")),
+        ("six", "1.17", ("six.py",)),
+    ):
+        info = f"{name}-{version}.dist-info"
+        record = "".join(f"{file},,\n" for file in (*files, f"{info}/METADATA", f"{info}/RECORD"))
+        texts = {f"{info}/METADATA": f"Name: {name}\nVersion: {version}\n", f"{info}/RECORD": record}
+        for file, text in {**dict.fromkeys(files, "code"), **texts}.items():
+            if not file.startswith(".."):
+                (installed / file).parent.mkdir(parents=True, exist_ok=True)
+                (installed / file).write_text(text)
+    link(installed, requirements.names("pyyaml==6.0 \\\n    --hash=sha256:0\n"), tmp_path / "own")
+    found = sorted(str(path.relative_to(tmp_path / "own")) for path in (tmp_path / "own").rglob("*") if path.is_file())
+    info = "PyYAML-6.0.dist-info"
+    assert found == [f"{info}/METADATA", f"{info}/RECORD", "_yaml.so", "yaml/__init__.py"]
 
 
 def test_the_same_input_makes_the_same_bytes_and_is_built_once(tmp_path: Path) -> None:
