@@ -33,8 +33,8 @@ def installed(folder: Path, uv: str = "", fails: int = 0) -> tuple[int, list[str
     command = [sys.executable, ROOT / ".ci" / "venv.py", "venv", "lock"]
     environment = {"PATH": str(folder / "programs")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    asked = (folder / "asked").read_text().splitlines()
-    return done.returncode, done.stdout.splitlines(), [line.split()[0] for line in asked]
+    programs = (folder / "asked").read_text().splitlines()
+    return done.returncode, done.stdout.splitlines(), [line.split()[0] for line in programs]
 
 
 BEGUN = "Installing the 2 packages of lock into venv …"
@@ -47,15 +47,15 @@ def test_pip_has_a_line_for_each_package(tmp_path: Path) -> None:
 
 def test_uv_installs_where_there_is_one(tmp_path: Path) -> None:
     assert installed(tmp_path, "echo its own progress") == (0, [BEGUN, "its own progress"], ["uv"])
-    asked = (tmp_path / "asked").read_text()
-    assert "--require-hashes" in asked and "--no-deps" in asked and asked.endswith(" -r lock\n")
+    arguments = (tmp_path / "asked").read_text()
+    assert "--require-hashes" in arguments and "--no-deps" in arguments and arguments.endswith(" -r lock\n")
 
 
 def test_pip_is_tried_where_uv_fails(tmp_path: Path) -> None:
-    said = [BEGUN, "uv can't install them; trying pip …", *BY_PIP]
-    assert installed(tmp_path, "exit 2") == (0, said, ["uv", "pip"])
+    lines = [BEGUN, "uv can't install them; trying pip …", *BY_PIP]
+    assert installed(tmp_path, "exit 2") == (0, lines, ["uv", "pip"])
 
 
 def test_all_that_pip_said_is_shown_if_it_fails(tmp_path: Path) -> None:
-    status, said, _ = installed(tmp_path, fails=3)
-    assert status == 1 and "  Downloading a-1.whl" in said
+    status, output, _ = installed(tmp_path, fails=3)
+    assert status == 1 and "  Downloading a-1.whl" in output

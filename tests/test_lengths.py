@@ -44,7 +44,7 @@ AMOUNT = re.compile(
     rf"|(?P<word>{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?:-|\s+))"
     rf"(?P<unit>{'|'.join(UNITS)})s?\b(?:<!-- =(?P<source>[^ ]*) -->)?"
 )
-ABOUT = 0.1  # how far off is what a page calls "about" something
+TOLERANCE = 0.1  # how far off is what a page calls "about" something
 PROBE = _filled(ProbeConfig(type="http"))
 
 
@@ -125,10 +125,10 @@ def wrong(text: str) -> Iterator[str]:
     for found in lengths(text):
         source = found["source"]
         around = " ".join(text[max(0, found.start() - 40) : found.end() + 30].split())
-        about = text[: found.start()].split()[-1:] == ["about"]
+        approximate = text[: found.start()].split()[-1:] == ["about"]
         if source is None and (found["figures"] or found["word"] not in RATES):
             yield f"a marker says what it repeats: {around}"
-        elif source and amount(found) != pytest.approx(value(source), rel=ABOUT if about else 1e-9):
+        elif source and amount(found) != pytest.approx(value(source), rel=TOLERANCE if approximate else 1e-9):
             yield f"{source} is {value(source):g}: {around}"
 
 

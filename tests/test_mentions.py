@@ -37,7 +37,7 @@ class Text(NamedTuple):
 
     path: str
     line: int
-    words: str
+    text: str
 
 
 def texts(path: str, source: str) -> Iterator[Text]:
@@ -54,15 +54,15 @@ class Names:
         code = {path: COMMENT.sub("", DOCSTRING.sub("", source)) for path, source in sources.items()}
         self.of_module = {dotted(path): set(re.findall(r"\w+", text)) for path, text in code.items()}
         self.packages = {package for module in self.of_module for package in packages(module)}
-        ours = re.findall(r"^\s*class (\w+)", "\n".join(code.values()), re.MULTILINE)
-        self.classes = {*ours, *dir(builtins)}
+        defined = re.findall(r"^\s*class (\w+)", "\n".join(code.values()), re.MULTILINE)
+        self.classes = {*defined, *dir(builtins)}
         files = [path.split("/") for path in (*sources, *others)]
         self.all = {part.partition(".")[0] for file in files for part in file}.union(*self.of_module.values())
         folders = [file[:end] for file in files for end in range(1, len(file) + 1)]
         self.tails = {"/".join(folder[at:]) for folder in folders for at in range(len(folder))}
 
     def missing(self, text: Text) -> Iterator[str]:
-        for word in WORD.findall(text.words):
+        for word in WORD.findall(text.text):
             path = word.rstrip("./").removeprefix("./")
             if PLACEHOLDER.search(path):
                 continue
@@ -73,12 +73,12 @@ class Names:
 
     def _missing_in_code(self, text: Text) -> Iterator[str]:
         imported = self.of_module[dotted(text.path)]
-        for raised in RAISES.findall(text.words):
+        for raised in RAISES.findall(text.text):
             yield from (name for name in re.findall(r"\b[A-Z]\w+", raised) if name not in self.classes | imported)
-        for name in DOTTED.findall(text.words):
+        for name in DOTTED.findall(text.text):
             if name.partition(".")[0] in self._rooms() and name not in self.tails and not self._found(name, text):
                 yield name
-        yield from (name for name in PLAIN.findall(text.words) if name not in self.all)
+        yield from (name for name in PLAIN.findall(text.text) if name not in self.all)
 
     def _rooms(self) -> set[str]:
         return {package.split(".")[-1] for package in self.packages if package.count(".") < 2} - OBJECTS
@@ -168,4 +168,4 @@ def test_a_name_that_nothing_has_is_found(good: str, bad: str) -> None:
 
 def test_docstrings_and_comments_are_found() -> None:
     source = '"""One."""\n\ndef a() -> None:  # two\n    """Three\n    lines."""\n    b = "four"  # `five`\n'
-    assert [text.words.strip() for text in texts("a.py", source)] == ["One.", "Three\n    lines.", "# two", "# `five`"]
+    assert [text.text.strip() for text in texts("a.py", source)] == ["One.", "Three\n    lines.", "# two", "# `five`"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import chalicelib
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("chalicelib", "cli", "functions", "infra")
+PRODUCT = ("chalicelib", "cli", "functions", "infra")
 
 
 def package(path: str) -> str:
@@ -29,7 +29,7 @@ def duplicates(sources: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list
 
 
 def test_no_two_classes_of_a_package_share_a_name() -> None:
-    found = [(str(path.relative_to(ROOT)), path.read_text()) for top in OURS for path in (ROOT / top).rglob("*.py")]
+    found = [(str(path.relative_to(ROOT)), path.read_text()) for top in PRODUCT for path in (ROOT / top).rglob("*.py")]
     assert len(found) > 300, "not all of the code was read"
     assert duplicates(found) == {}, "give them names that tell them apart"
 

@@ -26,10 +26,10 @@ def texts() -> Iterator[tuple[str, str]]:
                 yield name, path.read_text()
 
 
-def sources(*words: str) -> Iterator[tuple[str, ast.Module]]:
+def sources(*expected: str) -> Iterator[tuple[str, ast.Module]]:
     """The files that have all of the words."""
     for name, text in texts():
-        if all(word in text for word in words):
+        if all(part in text for part in expected):
             yield name, parsed(text)
 
 

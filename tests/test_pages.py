@@ -70,10 +70,10 @@ def test_what_stands_beside_the_peer_was_measured() -> None:
         "`dstack --help`, CPU": ("help_cpu_ms", 0.001, "s"),
     }
     for name, (key, scale, unit) in rows.items():
-        ours, theirs = (
+        own, peers = (
             two_digits(figures[each][key]["median"] * scale) for each in ("dstack-serverless", "dstack 0.22.5")
         )
-        assert f"| {name} | {ours} {unit} | {theirs} {unit} | `make bench-peer` |" in README.read_text()
+        assert f"| {name} | {own} {unit} | {peers} {unit} | `make bench-peer` |" in README.read_text()
     assert README.read_text().count("| `make bench-peer` |") == len(rows)
 
 

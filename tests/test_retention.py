@@ -114,8 +114,8 @@ def test_every_line_says_how_long_and_by_what(row: list[str]) -> None:
 
 
 def test_no_line_is_about_what_is_not_there() -> None:
-    spoken = {name for name in LISTED if " " in name}
-    assert spoken == set(FAMILIES)
+    families = {name for name in LISTED if " " in name}
+    assert families == set(FAMILIES)
 
 
 def test_every_folder_of_blobs_is_listed() -> None:

@@ -157,8 +157,8 @@ def test_botocore_lets_a_handler_answer_a_call() -> None:
 
     given: dict[str, Any] = {}
 
-    def answer(**words: Any) -> Any:
-        given.update(words)
+    def answer(**params: Any) -> Any:
+        given.update(params)
         return AWSResponse("", 200, {}, None), {"Item": {"pk": {"S": "a"}}}
 
     session = Session()

@@ -35,11 +35,11 @@ def test_it_is_one_sentence_and_one_command(row: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("command", sorted({row[1].strip("`") for row in ROWS}))
 def test_its_command_exists(command: str) -> None:
-    program, *words = shlex.split(command)
+    program, *args = shlex.split(command)
     if program == "make":
-        assert words[0] in TARGETS
+        assert args[0] in TARGETS
     elif program == "python":
-        assert words[0] == "-m" and find_spec(words[1])
+        assert args[0] == "-m" and find_spec(args[1])
     else:
         assert program == "pytest"
         assert [path for path in paths_of(command) if not (ROOT / path).exists()] == []
@@ -54,10 +54,10 @@ def test_each_selection_finds_tests_in_each_of_its_paths() -> None:
     done = subprocess.run(collect, cwd=ROOT, capture_output=True, text=True, check=True)
     found = done.stdout.lower().splitlines()
     for command in selecting:
-        words = set(re.findall(r"\w+", command.partition(" -k ")[2].lower())) - {"or"}
+        terms = set(re.findall(r"\w+", command.partition(" -k ")[2].lower())) - {"or"}
         for path in paths_of(command):
             here = [line for line in found if line.startswith(path)]
-            assert any(word in line.removeprefix("tests/") for line in here for word in words), f"{command}: {path}"
+            assert any(term in line.removeprefix("tests/") for line in here for term in terms), f"{command}: {path}"
 
 
 def paths_of(command: str) -> list[str]:

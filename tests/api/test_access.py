@@ -104,10 +104,10 @@ def body(route: Route, town: Town, project: str) -> bytes:
     usual |= {name: things[name] for name in ("projects_names", "secrets_names")}
     plain = route.path.replace("{project_name}/", "")
     chosen = [found for ending, found in bodies.items() if plain.endswith(ending)]
-    return orjson.dumps(chosen[0] if chosen else {"username": user} if "/users/" in plain else asked(plain, usual))
+    return orjson.dumps(chosen[0] if chosen else {"username": user} if "/users/" in plain else named(plain, usual))
 
 
-def asked(path: str, usual: dict[str, Any]) -> dict[str, Any]:
+def named(path: str, usual: dict[str, Any]) -> dict[str, Any]:
     """The usual names, where they mean something: lists take none."""
     return {} if path.endswith("/list") else usual
 
@@ -162,8 +162,8 @@ def test_who_may_not_call_learns_nothing_from_a_body(town: Town, route: Route) -
     known = {caller.name: caller for caller in town.callers}
     outside = [known[name.format(PRIVATE)].token for letter, name in COLUMNS.items() if letter in "nfd"]
     for token in outside if route.access not in (Access.public, Access.agent) else []:
-        asked = replace(request(route, town, PRIVATE, token), body=b"{ not json")
-        assert town.send(asked).status == 403
+        sent = replace(request(route, town, PRIVATE, token), body=b"{ not json")
+        assert town.send(sent).status == 403
 
 
 def test_a_route_within_a_project_asks_for_a_place_in_it() -> None:

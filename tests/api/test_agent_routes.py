@@ -42,7 +42,7 @@ class Host:
         rig.save(Instance(id=instance_id, project_id=rig.project.id, offer=OFFER, **values, **at))
         self.credential = bootstrap_token(rig.world.plane.install_key, instance_id, 0)
 
-    def say(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    def sync(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
         reply = self.send(*tasks, **parts)
         assert reply.status == 200, reply.body
         self.credential = reply.json.get("credential", self.credential)
@@ -76,17 +76,17 @@ class Host:
 def host(rig: Rig) -> Host:
     rig.ok("P/fleets/apply", {"plan": {"spec": fleet()}, "force": False})
     made = Host(rig)
-    made.say(facts=FACTS)
+    made.sync(facts=FACTS)
     return made
 
 
 def test_a_run_goes_all_the_way_over_http(rig: Rig, host: Host) -> None:
     job = host.place(submit(rig, task(env={"GREETING": "hi"})))
-    (wanted,) = host.say()["tasks"]
+    (wanted,) = host.sync()["tasks"]
     assert (wanted["id"], wanted["want"]) == (job.id, "run")
     assert wanted["spec"]["env"]["GREETING"] == "hi" and wanted["spec"]["env"]["DSTACK_RUN_NAME"] == "hello"
     log = {"task": job.id, "offset": 0, "records": [[NOW, "aGVsbG8K"]]}
-    host.say({"id": job.id, "state": "exited", "exit_status": 0, "log_end": 6}, logs=[log])
+    host.sync({"id": job.id, "state": "exited", "exit_status": 0, "log_end": 6}, logs=[log])
     submission = rig.ok("P/runs/get", {"run_name": "hello"})["latest_job_submission"]
     assert (submission["status"], submission["exit_status"]) == ("done", 0)
     page = rig.ok("P/logs/poll", {"run_name": "hello", "job_submission_id": job.id})
@@ -113,26 +113,26 @@ def test_nonsense_is_refused_for_good(rig: Rig, body: bytes) -> None:
 
 def test_an_agent_fetches_the_archives_of_its_own_jobs_only(rig: Rig, host: Host) -> None:
     content = tar(("data/a.txt", b"hello"))
-    mine = upload(rig, "/api/files/upload_archive", multipart(content)).json
+    archive = upload(rig, "/api/files/upload_archive", multipart(content)).json
     other = upload(rig, "/api/files/upload_archive", multipart(tar(("b", b"other")))).json
     spec = task(files=[{"local_path": "data", "path": "/data"}])
-    host.place(submit(rig, {**spec, "file_archives": [{"id": mine["id"], "path": "/data"}]}))
-    (file,) = host.say()["tasks"][0]["spec"]["files"]
+    host.place(submit(rig, {**spec, "file_archives": [{"id": archive["id"], "path": "/data"}]}))
+    (file,) = host.sync()["tasks"][0]["spec"]["files"]
     got = host.fetch(file["url"])
     assert (got.status, got.body) == (200, content)
     assert host.fetch(f"/agent/files/{other['id']}").status == 400
     assert host.fetch("/agent/files/..%2f..%2fetc").status == 400
     second = Host(rig, rig.world.plane.random_id())
-    second.say(facts=FACTS)
+    second.sync(facts=FACTS)
     assert second.fetch(file["url"]).status == 400
 
 
 def test_a_finished_jobs_archives_are_out_of_reach(rig: Rig, host: Host) -> None:
-    mine = upload(rig, "/api/files/upload_archive", multipart(tar(("a", b"1")))).json
-    job = host.place(submit(rig, {**task(), "file_archives": [{"id": mine["id"], "path": "/a"}]}))
-    assert host.fetch(f"/agent/files/{mine['id']}").status == 200
-    host.say({"id": job.id, "state": "exited", "exit_status": 0})
-    assert host.fetch(f"/agent/files/{mine['id']}").status == 400
+    archive = upload(rig, "/api/files/upload_archive", multipart(tar(("a", b"1")))).json
+    job = host.place(submit(rig, {**task(), "file_archives": [{"id": archive["id"], "path": "/a"}]}))
+    assert host.fetch(f"/agent/files/{archive['id']}").status == 200
+    host.sync({"id": job.id, "state": "exited", "exit_status": 0})
+    assert host.fetch(f"/agent/files/{archive['id']}").status == 400
 
 
 def test_code_of_a_repo_arrives_as_the_content_of_the_working_folder(rig: Rig, host: Host) -> None:
@@ -146,13 +146,13 @@ def test_code_of_a_repo_arrives_as_the_content_of_the_working_folder(rig: Rig, h
         if record is not None
     ]
     host.place(submit(rig, {**task(), "repo_id": "vr", "repo_code_hash": archive.hash}))
-    (file,) = host.say()["tasks"][0]["spec"]["files"]
+    (file,) = host.sync()["tasks"][0]["spec"]["files"]
     assert file["path"] == "." and b"./a.py" in host.fetch(file["url"]).body
 
 
 def test_code_that_was_never_uploaded_ends_the_job_with_the_reason(rig: Rig, host: Host) -> None:
     host.place(submit(rig, {**task(), "repo_code_hash": "0" * 64}))
-    assert host.say()["tasks"] == []
+    assert host.sync()["tasks"] == []
     last = rig.ok("P/runs/get", {"run_name": "hello"})["latest_job_submission"]
     assert last["status"] == "terminated" and "never uploaded" in last["termination_reason_message"]
 
@@ -223,9 +223,9 @@ def test_the_agents_own_link_gets_the_bytes_through_the_gateway(rig: Rig, host: 
             return through_the_gateway(rig, method, path, headers)
 
     content = tar(("data/a.bin", bytes(range(256)) * 20))
-    mine = upload(rig, "/api/files/upload_archive", multipart(content)).json
-    host.place(submit(rig, {**task(), "file_archives": [{"id": mine["id"], "path": "/a"}]}))
-    (file,) = host.say()["tasks"][0]["spec"]["files"]
+    archive = upload(rig, "/api/files/upload_archive", multipart(content)).json
+    host.place(submit(rig, {**task(), "file_archives": [{"id": archive["id"], "path": "/a"}]}))
+    (file,) = host.sync()["tasks"][0]["spec"]["files"]
     got = io.BytesIO()
     Wired().fetch("http://plane", file["url"], host.credential, got)
     assert got.getvalue() == content

@@ -117,18 +117,18 @@ def test_threads_do_not_see_each_others_requests(rig: Rig, call: Call) -> None:
 
 
 def test_the_plane_is_not_asked_for_before_the_first_request(rig: Rig) -> None:
-    asked: list[int] = []
+    opened: list[int] = []
 
     def plane() -> Any:
-        asked.append(1)
+        opened.append(1)
         return rig.world.plane
 
     call = caller(ControlPlane(plane))
-    assert asked == []
+    assert opened == []
     assert call(event("/nope"))[0] == 404
-    assert asked == []
+    assert opened == []
     assert call(event("/api/runs/list")) == (200, [])
-    assert asked == [1]
+    assert opened == [1]
 
 
 def test_two_planes_in_one_process_do_not_meet(rig: Rig, tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_a_backends_life(desk: Desk) -> None:
     assert desk.ok("/api/backends/list_types") == ["aws"]
     assert "already" in desk.refused("P/backends/create", config())
     assert desk.ok("P/backends/delete", {"backends_names": ["aws"]}) is None
-    said = [each["message"] for each in desk.ok("/api/events/list", {})]
-    assert {"backend configured: aws", "backend deleted: aws"} <= set(said), said
+    messages = [each["message"] for each in desk.ok("/api/events/list", {})]
+    assert {"backend configured: aws", "backend deleted: aws"} <= set(messages), messages
     assert desk.ok("P/backends/list") == [] and desk.ok("/api/projects/main/get")["backends"] == []
     assert "no backend 'aws'" in desk.refused("P/backends/aws/config_info")
     assert "no backend 'aws'" in desk.refused("P/backends/delete", {"backends_names": ["aws"]})
@@ -125,8 +125,8 @@ def test_yaml_goes_in_and_comes_back_without_secrets(desk: Desk) -> None:
     assert desk.ok("P/backends/update_yaml", {"config_yaml": changed}) is None
     assert desk.ok("P/backends/aws/config_info")["regions"] == ["us-east-1"]
     assert desk.accounts.of(desk.project.id, "aws") is desk.clouds.made[-1] and desk.clouds.made[-1].key == SECRETS[0]
-    said = desk.refused("P/backends/update_yaml", {"config_yaml": "type: aws\ncreds: hush-hush\nregion: x\n"})
-    assert "creds: expected a mapping" in said and "did you mean `regions`?" in said and "hush" not in said
+    error = desk.refused("P/backends/update_yaml", {"config_yaml": "type: aws\ncreds: hush-hush\nregion: x\n"})
+    assert "creds: expected a mapping" in error and "did you mean `regions`?" in error and "hush" not in error
 
 
 def test_an_sdk_that_is_missing_is_a_refusal_with_the_extra_in_every_call(desk: Desk) -> None:
@@ -143,8 +143,8 @@ def test_an_sdk_that_is_missing_is_a_refusal_with_the_extra_in_every_call(desk: 
     ):
         if call == "create":
             desk.ok("P/backends/delete", {"backends_names": ["aws"]})
-        said = desk.refused(f"P/backends/{call}", body)
-        assert "no_such_sdk" in said and "pip install 'dstack-serverless[aws]'" in said, call
+        error = desk.refused(f"P/backends/{call}", body)
+        assert "no_such_sdk" in error and "pip install 'dstack-serverless[aws]'" in error, call
     assert desk.ok("P/backends/list") == []
 
 
@@ -163,21 +163,21 @@ def test_so_is_every_call_of_the_engine(desk: Desk) -> None:
             call()
 
 
-@pytest.mark.parametrize(("key", "said"), [("bad", "doesn't know these keys"), ("poor", "lack ec2:RunInstances")])
-def test_what_the_provider_refuses_is_not_stored(desk: Desk, key: str, said: str) -> None:
+@pytest.mark.parametrize(("key", "message"), [("bad", "doesn't know these keys"), ("poor", "lack ec2:RunInstances")])
+def test_what_the_provider_refuses_is_not_stored(desk: Desk, key: str, message: str) -> None:
     reply = desk.call("/api/project/main/backends/create", config(key))
     [entry] = reply.json["detail"]
-    assert reply.status == 400 and said in entry["msg"] and entry["fields"] == ["creds"]
+    assert reply.status == 400 and message in entry["msg"] and entry["fields"] == ["creds"]
     assert desk.ok("P/backends/list") == []
     desk.add()
-    assert said in desk.refused("P/backends/update", config(key))
+    assert message in desk.refused("P/backends/update", config(key))
     assert desk.accounts.of(desk.project.id, "aws").key == SECRETS[0]
     assert all(cloud.closed for cloud in desk.clouds.made if cloud.key == key)
 
 
 def test_a_field_that_is_wrong_is_named_and_no_secret_repeated(desk: Desk) -> None:
-    said = desk.refused("P/backends/create", {**config(), "creds": {"type": "access_key", "secret_key": ["hush"]}})
-    assert "creds.access_key" in said and "creds.secret_key" in said and "hush" not in said
+    error = desk.refused("P/backends/create", {**config(), "creds": {"type": "access_key", "secret_key": ["hush"]}})
+    assert "creds.access_key" in error and "creds.secret_key" in error and "hush" not in error
     assert "`aws`" in desk.refused("P/backends/create", {"type": "awz"})
     assert "isn't built yet" in desk.refused(
         "P/backends/create", {"type": "lambda", "creds": {"type": "api_key", "api_key": "k"}}
@@ -243,8 +243,8 @@ def test_secrets_are_nowhere_at_rest_and_in_no_event(desk: Desk) -> None:
     stored = b"".join(path.read_bytes() for path in desk.world.folder.rglob("*") if path.is_file())
     assert all(secret.encode() not in stored for secret in SECRETS)
     events = desk.ok("/api/events/list", {"target_projects": [desk.project.id]})
-    told = [(event["message"], event["actor_user"]) for event in events]
-    assert told[:2] == [("backend changed: aws", "admin"), ("backend configured: aws", "admin")]
+    changes = [(event["message"], event["actor_user"]) for event in events]
+    assert changes[:2] == [("backend changed: aws", "admin"), ("backend configured: aws", "admin")]
     assert not any(secret in repr(events) for secret in SECRETS)
     assert all({t["type"] for t in event["targets"]} <= {"project", "user"} for event in events)
 
@@ -269,9 +269,9 @@ def test_settings_that_this_version_no_longer_takes_make_only_their_backend_unus
     raw = {**json.loads(known.config), "tags": {f"tag-{number}": "hush" for number in range(40)}}
     desk.save(known.with_(config=json.dumps(raw)))
     away = StoredAccounts(desk.world.store, Sealer(b"k" * 32), desk.world.clock, desk.clouds.providers)
-    with pytest.raises(InvalidCredentials, match=r"aws.*refuses tags: configure it again") as told:
+    with pytest.raises(InvalidCredentials, match=r"aws.*refuses tags: configure it again") as raised:
         away.of(desk.project.id, "aws").check()
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(raised.value)
 
 
 def test_the_accounts_follow_the_store(desk: Desk) -> None:
@@ -343,8 +343,8 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def query(self, index: str, *asked: Any, **more: Any) -> Page:
-        return self._store.query(index, *asked, **more) if index == "main" else Page((), None)
+    def query(self, index: str, *args: Any, **more: Any) -> Page:
+        return self._store.query(index, *args, **more) if index == "main" else Page((), None)
 
 
 class Elsewhere:
@@ -417,8 +417,8 @@ def test_a_volume_keeps_its_backend(desk: Desk) -> None:
 def test_new_credentials_keep_the_machines_and_those_of_another_account_are_refused(desk: Desk) -> None:
     desk.add()
     desk.clouds.owned.append(desk.machine())
-    said = desk.refused("P/backends/update", config("other-account"))
-    assert "pool-0 can't be seen" in said
+    error = desk.refused("P/backends/update", config("other-account"))
+    assert "pool-0 can't be seen" in error
     assert desk.accounts.of(desk.project.id, "aws").key == SECRETS[0]
     desk.ok("P/backends/update", config("rotated"))
     assert desk.accounts.of(desk.project.id, "aws").key == "rotated"
@@ -462,17 +462,17 @@ def test_a_configuration_is_checked_where_the_sdk_is_and_travels_sealed(desk: De
     sent: list[ConfigurationCheck] = []
 
     class Elsewhere(NoAccountWork):
-        def check(self, asked: ConfigurationCheck) -> None:
-            sent.append(asked)
+        def check(self, configuration_check: ConfigurationCheck) -> None:
+            sent.append(configuration_check)
             raise Throttled("too many calls", retry_after=7)
 
     object.__setattr__(desk.world.plane, "account_work", Elsewhere())
     reply = desk.call("/api/project/main/backends/create", config())
     assert reply.status == 400 and reply.json["detail"][0]["fields"] == ["creds"]
     assert desk.stored() is None and desk.clouds.made == [], "and made nowhere else"
-    [asked] = sent
-    assert asked.account == f"aws-{desk.project.id}" and "hush-hush" not in asked.config
-    assert orjson.loads(asked.config)["creds"]["secret_key"].startswith("sealed.")
+    [configuration_check] = sent
+    assert configuration_check.account == f"aws-{desk.project.id}" and "hush-hush" not in configuration_check.config
+    assert orjson.loads(configuration_check.config)["creds"]["secret_key"].startswith("sealed.")
 
 
 def test_a_check_asks_the_provider_with_what_is_stored(desk: Desk) -> None:

@@ -14,8 +14,8 @@ from tests.api.rig import ADMIN, Rig, task
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-LATER = ("agent", "backends", "catalog", "configuration", "domain.specs", "machines", "planning", "usecases.runs")
-LOOK = """
+UNLOADED = ("agent", "backends", "catalog", "configuration", "domain.specs", "machines", "planning", "usecases.runs")
+REPORT = """
 import json, sys
 def look():
     from pydantic import BaseModel
@@ -25,7 +25,7 @@ def look():
     built = [kind.__name__ for kind in kinds[1:] if kind.__pydantic_complete__]
     print(json.dumps({"modules": sorted(sys.modules), "built": sorted(set(built))}))
 """
-ASK = """
+CALL = """
 from pathlib import Path
 from chalicelib.api import dispatch
 from tests.world.plane import World
@@ -45,7 +45,7 @@ def ask(path, body=b""):
 
 def seen(script: str, *arguments: str) -> tuple[set[str], set[str]]:
     """The modules that a fresh process has loaded after `script`, and the models it has built."""
-    command = [sys.executable, "-c", f"{LOOK}{script}\nlook()", *arguments]
+    command = [sys.executable, "-c", f"{REPORT}{script}\nlook()", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     return set(found["modules"]), set(found["built"])
@@ -58,7 +58,7 @@ def loaded(modules: set[str], names: tuple[str, ...]) -> list[str]:
 def test_importing_the_app_builds_no_model_and_leaves_handlers_alone() -> None:
     modules, built = seen("import app")
     assert built == set()
-    assert loaded(modules, LATER) == []
+    assert loaded(modules, UNLOADED) == []
     handlers = {m for m in modules if m.startswith("chalicelib.api.routes.")}
     assert handlers == {"chalicelib.api.routes.refused"}
 
@@ -75,15 +75,15 @@ def test_importing_the_app_or_a_function_loads_nobodys_sdk() -> None:
 
 def test_a_first_answer_loads_its_own_noun_and_no_other(rig: Rig) -> None:
     folder = str(rig.world.folder)
-    modules, built = seen(f"{ASK}ask('/api/projects/list')", folder, ADMIN)
+    modules, built = seen(f"{CALL}ask('/api/projects/list')", folder, ADMIN)
     assert loaded(modules, ("domain.specs", "planning", "configuration.problems", "api.routes.runs")) == []
     assert {"User", "Project"} <= built and not built & {"Run", "Job", "Instance"}
 
 
 def test_a_first_plan_of_a_task_reads_no_configuration_file_and_words_no_problem(rig: Rig) -> None:
     body = json.dumps({"run_spec": task()})
-    ask = f"{ASK}ask('/api/project/main/runs/get_plan', {body.encode()!r})"
-    modules, built = seen(ask, str(rig.world.folder), ADMIN)
+    script = f"{CALL}ask('/api/project/main/runs/get_plan', {body.encode()!r})"
+    modules, built = seen(script, str(rig.world.folder), ADMIN)
     assert "RunSpec" in built
     assert loaded(modules, ("configuration.parse", "configuration.problems", "domain.specs.volumes")) == []
     assert not modules & {"yaml", "difflib", "cryptography.fernet"}

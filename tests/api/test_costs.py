@@ -41,8 +41,8 @@ def test_runs_on_several_nodes_add_their_nodes_and_their_starts(tmp_path: Path) 
     found = rig.ok("/api/server/get_cost")
     added = {"a run": 3, "a further node of a run": 4, "a start on several nodes": 2}
     assert found["counts"] == {"the schedules": 1, "an account": 1, "an instance": 0, **added}
-    (told,) = (line for line in found["lines"] if line["what"] == "state transitions")
-    assert told["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
+    (transitions,) = (line for line in found["lines"] if line["what"] == "state transitions")
+    assert transitions["amount"] == 2 * RATES["a start on several nodes"]["state transitions"]
     rig.world.plane.store.close()
 
 
@@ -88,8 +88,8 @@ def test_what_a_bus_costs_is_part_of_it_where_there_is_one(tmp_path: Path) -> No
     found = announcing.ok("/api/server/get_cost")
     assert found["counts"] == {**without["counts"], "a state change": CHANGES["a run"]}
     assert [line for line in found["lines"] if line["driver"] != "a state change"] == without["lines"]
-    (told,) = (line for line in found["lines"] if line["what"] == "bus events")
-    assert (told["price"], told["dollars"]) == (1.0, round(CHANGES["a run"] / 1e6, 4))
+    (bus_events,) = (line for line in found["lines"] if line["what"] == "bus events")
+    assert (bus_events["price"], bus_events["dollars"]) == (1.0, round(CHANGES["a run"] / 1e6, 4))
     rig.world.plane.store.close()
 
 

@@ -218,8 +218,8 @@ def test_a_run_of_many_submissions_keeps_the_latest() -> None:
         "latest_job_submission": submissions[-1],
     }
     text = encode(one, 50_000)
-    kept = orjson.loads(text)["jobs"][0]["job_submissions"]
-    assert len(text) <= 50_000 and kept == submissions[-len(kept) :]
+    latest = orjson.loads(text)["jobs"][0]["job_submissions"]
+    assert len(text) <= 50_000 and latest == submissions[-len(latest) :]
 
 
 def test_what_no_cut_makes_small_enough_is_refused_with_the_way_out(rig: Rig) -> None:

@@ -158,7 +158,7 @@ def test_only_global_admins_share_with_everybody(center: Center) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({"name": "Bad Name"}, "can't be the name of an export"),
         ({"exported_fleets": ["nothing"]}, "no fleet 'nothing' in project lab"),
@@ -167,22 +167,22 @@ def test_only_global_admins_share_with_everybody(center: Center) -> None:
         ({"exported_gateways": ["gate"]}, "Gateways can't be shared"),
     ],
 )
-def test_what_cant_be_shared_is_refused(center: Center, body: dict[str, Any], said: str) -> None:
+def test_what_cant_be_shared_is_refused(center: Center, body: dict[str, Any], message: str) -> None:
     center.rig.ok(f"{LAB}/fleets/apply", {"plan": {"spec": fleet("cloud")}, "force": False})
     refused = center.share(**body)
-    assert refused.status == 400 and said in refused.body.decode()
+    assert refused.status == 400 and message in refused.body.decode()
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({"remove_importer_projects": ["man"]}, "has no importer 'man'. Its importers are main."),
         ({"remove_exported_fleets": ["gpu"]}, "has no fleet 'gpu'. Its fleets are gpus."),
     ],
 )
-def test_what_isnt_shared_cant_be_taken_back(center: Center, body: dict[str, Any], said: str) -> None:
+def test_what_isnt_shared_cant_be_taken_back(center: Center, body: dict[str, Any], message: str) -> None:
     center.share()
-    assert said in center.rig.refused(f"{LAB}/exports/update", {"name": "hosts", **body})
+    assert message in center.rig.refused(f"{LAB}/exports/update", {"name": "hosts", **body})
     assert names(center.rig.ok("P/imports/list")[0]["export"]["exported_fleets"]) == ["gpus"]
 
 
@@ -229,12 +229,12 @@ def test_the_fleet_is_shown_as_its_own_project_knows_it(center: Center) -> None:
     assert names(center.rig.ok("P/fleets/list")) == ["own"]
     found = center.rig.ok("P/fleets/list", {"include_imported": True}, token="main-user-token")
     assert [(each["project_name"], each["name"]) for each in found] == [("main", "own"), ("lab", "gpus")]
-    asked = {"project_name": "main", "include_imported": True}
-    for path, more in (("/api/fleets/list", asked), ("/api/instances/list", {"project_names": ["main"], **asked})):
+    body = {"project_name": "main", "include_imported": True}
+    for path, more in (("/api/fleets/list", body), ("/api/instances/list", {"project_names": ["main"], **body})):
         assert "lab" in names(center.rig.ok(path, more, token="main-user-token"), "project_name")
     assert center.rig.ok("P/fleets/get", {"name": GPUS}, token="main-user-token")["project_name"] == "lab"
     for ascending in (False, True):
-        page = {**asked, "ascending": ascending, "limit": 1}
+        page = {**body, "ascending": ascending, "limit": 1}
         seen: list[str] = []
         for _ in range(3):
             for row in center.rig.ok("/api/fleets/list", page, token="main-user-token"):
@@ -266,15 +266,15 @@ def test_who_imports_hosts_neither_changes_nor_deletes_nor_shares_them(center: C
 
 
 @pytest.mark.parametrize(
-    ("asks", "why"),
+    ("privileges", "why"),
     [
         ({"privileged": True, "image": "ubuntu"}, "takes no run with `privileged` or `docker`"),
         ({"volumes": [{"instance_path": "/data", "path": "/data"}]}, "takes no run with folders of its hosts"),
     ],
 )
-def test_jobs_of_others_get_no_privileges(center: Center, asks: dict[str, Any], why: str) -> None:
+def test_jobs_of_others_get_no_privileges(center: Center, privileges: dict[str, Any], why: str) -> None:
     center.share()
-    notes = center.rig.ok("P/runs/get_plan", {"run_spec": task("train", fleets=[GPUS], **asks)})["notes"]
+    notes = center.rig.ok("P/runs/get_plan", {"run_spec": task("train", fleets=[GPUS], **privileges)})["notes"]
     assert [(note["subject"], why in note["text"]) for note in notes] == [(f"fleet `{GPUS}`", True)]
 
 
@@ -297,8 +297,8 @@ def test_not_even_folders_of_hosts_that_a_job_could_do_without(
 def test_no_job_is_a_user_of_another_projects_host(center: Center) -> None:
     center.fleet(center.lab, "plain", runtimes=("process",), isolation="user")
     center.share(exported_fleets=["plain"])
-    asked = task("train", fleets=["lab/plain"], user="ann")
-    plan = center.rig.ok("P/runs/get_plan", {"run_spec": asked})
+    run_spec = task("train", fleets=["lab/plain"], user="ann")
+    plan = center.rig.ok("P/runs/get_plan", {"run_spec": run_spec})
     assert plan["job_plans"][0]["total_offers"] == 0
     assert "takes no run with `user`, because it has hosts that run plain processes" in str(plan["notes"])
     job = center.submit("other", fleets=["lab/plain"])
@@ -378,13 +378,13 @@ def test_an_import_counts_towards_the_quota_of_who_uses_it(center: Center) -> No
 def test_either_side_reads_in_its_events_what_happened(center: Center) -> None:
     center.share()
     end_by_export(center)
-    said = {event["message"] for event in center.rig.ok("/api/events/list", {"limit": 100})}
+    messages = {event["message"] for event in center.rig.ok("/api/events/list", {"limit": 100})}
     assert {
         "changed: export hosts created",
         "changed: import lab/hosts created",
         "changed: export hosts ended",
         "changed: import lab/hosts ended",
-    } <= said
+    } <= messages
 
 
 def test_an_import_from_a_project_that_is_gone_isnt_ended_again(center: Center) -> None:

@@ -28,8 +28,8 @@ def test_an_archive_is_kept_once_and_found_by_its_hash(rig: Rig) -> None:
 def test_archives_are_everybodys_own(rig: Rig) -> None:
     token = rig.user("ann")
     body = multipart(tar(("a", b"1")))
-    mine, hers = upload(rig, FILES, body).json, upload(rig, FILES, body, token=token).json
-    assert mine["hash"] == hers["hash"] and mine["id"] != hers["id"]
+    own, anns = upload(rig, FILES, body).json, upload(rig, FILES, body, token=token).json
+    assert own["hash"] == anns["hash"] and own["id"] != anns["id"]
     other = upload(rig, FILES, multipart(tar(("b", b"2")))).json
     reply = rig.call("/api/files/get_archive_by_hash", {"hash": other["hash"]}, token=token)
     assert reply.json["detail"][0]["code"] == "resource_not_exists"
@@ -37,15 +37,15 @@ def test_archives_are_everybodys_own(rig: Rig) -> None:
 
 def test_a_run_brings_its_users_own_archives(rig: Rig) -> None:
     """Ids are in every run that a member can read, so knowing one must not be enough."""
-    mine = upload(rig, FILES, multipart(tar(("a", b"1")))).json["id"]
-    hers = upload(rig, FILES, multipart(tar(("a", b"1"))), token=rig.user("ann")).json["id"]
+    own = upload(rig, FILES, multipart(tar(("a", b"1")))).json["id"]
+    anns = upload(rig, FILES, multipart(tar(("a", b"1"))), token=rig.user("ann")).json["id"]
     spec = task(files=[{"local_path": "a", "path": "/a"}])
-    for sent, field in (([], "files"), ([mine, hers], "run_spec.file_archives.1.id"), (["x" * 5000], "archives.0")):
+    for sent, field in (([], "files"), ([own, anns], "run_spec.file_archives.1.id"), (["x" * 5000], "archives.0")):
         raw = {**spec, "file_archives": [{"id": id_, "path": "/a"} for id_ in sent]}
         for path, body in (("get_plan", {"run_spec": raw}), ("apply", {"plan": {"run_spec": raw}, "force": False})):
             reply = rig.call(f"/api/project/main/runs/{path}", body)
             assert reply.status == 400 and field in reply.json["detail"][0]["msg"], (path, reply.json)
-    rig.ok("P/runs/get_plan", {"run_spec": {**spec, "file_archives": [{"id": mine, "path": "/a"}]}})
+    rig.ok("P/runs/get_plan", {"run_spec": {**spec, "file_archives": [{"id": own, "path": "/a"}]}})
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_what_would_leave_its_folder_is_refused(rig: Rig, content: bytes) -> Non
 
 @pytest.mark.parametrize("what", ALL_HOSTILE)
 def test_a_hostile_archive_is_refused_with_its_entry_and_the_reason(tmp_path: Path, what: str) -> None:
-    content, name, word = HOSTILE[what]
+    content, name, reason = HOSTILE[what]
     rig = Rig.at(tmp_path, limits=SizeLimits(upload=len(content), body=2 * len(content)))
     code = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
     rig.ok("P/repos/init", code)
     for path, query in ((FILES, {}), ("P/repos/upload_code", {"repo_id": "none"})):
         text = message(upload(rig, path, multipart(content), query=query))
-        assert word in text and name in text and len(text) < 500
+        assert reason in text and name in text and len(text) < 500
     assert not (rig.world.folder / "blobs").exists()
 
 
@@ -86,9 +86,9 @@ def test_a_harmless_archive_is_taken(rig: Rig, what: str) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 2000, 97))
 def test_a_damaged_archive_is_the_callers_fault(rig: Rig, cut: int) -> None:
-    whole = bytearray(HARMLESS["links"])
-    whole[cut : cut + 40] = b"\xff" * 40
-    assert upload(rig, FILES, multipart(bytes(whole))).status in (200, 400)
+    archive = bytearray(HARMLESS["links"])
+    archive[cut : cut + 40] = b"\xff" * 40
+    assert upload(rig, FILES, multipart(bytes(archive))).status in (200, 400)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_stays_in_its_folder_is_taken(rig: Rig, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         (multipart(b"not a tar at all" * 100), "isn't a tar"),
         (multipart(tar(("a", b"1")), name="0" * 64), "doesn't have the hash"),
@@ -112,8 +112,8 @@ def test_what_stays_in_its_folder_is_taken(rig: Rig, content: bytes) -> None:
         (f"--{BOUNDARY}--\r\n".encode(), "truncated"),
     ],
 )
-def test_an_upload_that_is_not_whole_is_refused(rig: Rig, body: bytes, told: str) -> None:
-    assert told in message(upload(rig, FILES, body))
+def test_an_upload_that_is_not_whole_is_refused(rig: Rig, body: bytes, expected: str) -> None:
+    assert expected in message(upload(rig, FILES, body))
 
 
 @pytest.mark.parametrize("kind", ["", "application/json", "multipart/form-data", "multipart/form-data; boundary="])
@@ -191,20 +191,20 @@ def test_a_repo_is_known_after_init(rig: Rig) -> None:
 def test_credentials_of_a_repo_are_their_givers_and_sealed(rig: Rig) -> None:
     token = rig.user("ann", ProjectRole.user)
     rig.ok("P/repos/init", REMOTE)
-    asked = {"repo_id": "r-1", "include_creds": True}
-    assert rig.ok("P/repos/get", asked)["repo_creds"] == CREDS
-    assert rig.ok("P/repos/get", asked, token=token)["repo_creds"] is None
+    body = {"repo_id": "r-1", "include_creds": True}
+    assert rig.ok("P/repos/get", body)["repo_creds"] == CREDS
+    assert rig.ok("P/repos/get", body, token=token)["repo_creds"] is None
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": {"clone_url": "https://hers"}}, token=token)
-    assert rig.ok("P/repos/get", asked, token=token)["repo_creds"]["clone_url"] == "https://hers"
-    assert rig.ok("P/repos/get", asked)["repo_creds"] == CREDS
+    assert rig.ok("P/repos/get", body, token=token)["repo_creds"]["clone_url"] == "https://hers"
+    assert rig.ok("P/repos/get", body)["repo_creds"] == CREDS
     stored = b"".join(path.read_bytes() for path in rig.world.folder.rglob("*") if path.is_file())
     assert b"gho_secret" not in stored
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": None})
-    assert rig.ok("P/repos/get", asked)["repo_creds"] is None
+    assert rig.ok("P/repos/get", body)["repo_creds"] is None
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"repo_id": "a/b"}, "repo_id"),
         ({"repo_id": ""}, "repo_id"),
@@ -213,8 +213,8 @@ def test_credentials_of_a_repo_are_their_givers_and_sealed(rig: Rig) -> None:
         ({"repo_creds": {"clone_url": "u", "private_key": "k" * 20_000}}, "repo_creds"),
     ],
 )
-def test_a_bad_repo_is_refused_by_field(rig: Rig, fields: dict, told: str) -> None:
-    assert told in rig.refused("P/repos/init", {**REMOTE, **fields})
+def test_a_bad_repo_is_refused_by_field(rig: Rig, fields: dict, message: str) -> None:
+    assert message in rig.refused("P/repos/init", {**REMOTE, **fields})
 
 
 def test_repos_are_listed_and_deleted(rig: Rig) -> None:

@@ -214,19 +214,19 @@ def test_a_fleet_in_use_is_not_deleted_and_the_run_is_named(rig: Rig) -> None:
 def test_of_several_instances_none_is_deleted_if_one_is_in_use(rig: Rig) -> None:
     made, run = create(rig, fleet()), submit(rig, task())
     free, _ = add_instance(rig, made, 0), add_instance(rig, made, 1, claim(run["id"]), status=InstanceStatus.busy)
-    asked = {"name": "pool", "instance_nums": [0, 1]}
-    assert "The instance pool-1 is in use" in rig.refused("P/fleets/delete_instances", asked)
+    body = {"name": "pool", "instance_nums": [0, 1]}
+    assert "The instance pool-1 is in use" in rig.refused("P/fleets/delete_instances", body)
     assert instance_of(rig, free.id).status is InstanceStatus.idle
 
 
-@pytest.mark.parametrize(("count", "told"), [(5, "by the runs r0, r1, r2, r3, r4."), (7, "r3, r4 and 2 more.")])
-def test_the_first_runs_that_use_a_fleet_are_named(rig: Rig, count: int, told: str) -> None:
+@pytest.mark.parametrize(("count", "expected"), [(5, "by the runs r0, r1, r2, r3, r4."), (7, "r3, r4 and 2 more.")])
+def test_the_first_runs_that_use_a_fleet_are_named(rig: Rig, count: int, expected: str) -> None:
     made = create(rig, fleet(nodes={"min": 0, "target": 0, "max": 9}))
     for number in range(count):
         run = submit(rig, task(f"r{number}"))
         add_instance(rig, made, number, claim(run["id"]), status=InstanceStatus.busy)
     message = rig.refused("P/fleets/delete", {"names": ["pool"]})
-    assert told in message and "dstack stop r0" in message
+    assert expected in message and "dstack stop r0" in message
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -303,8 +303,8 @@ def test_one_projects_fleets_come_whole_or_in_pages(rig: Rig) -> None:
     for number in range(5):
         rig.world.clock.pass_(number % 2)
         create(rig, fleet(f"pool-{number}"))
-    whole = rig.ok("P/fleets/list")
-    assert [row["created_at"] for row in whole] == sorted(row["created_at"] for row in whole) and len(whole) == 5
+    listed = rig.ok("P/fleets/list")
+    assert [row["created_at"] for row in listed] == sorted(row["created_at"] for row in listed) and len(listed) == 5
     seen: list[Any] = []
     while page := rig.ok(
         "P/fleets/list",
@@ -312,7 +312,7 @@ def test_one_projects_fleets_come_whole_or_in_pages(rig: Rig) -> None:
     ):
         assert len(page) <= 2
         seen += page
-    assert seen == whole
+    assert seen == listed
     assert "limit" in rig.refused("P/fleets/list", {"limit": 0})
 
 
@@ -387,8 +387,8 @@ def test_whole_machines_are_grouped_when_full_offers_are_asked_for(rig: Rig) -> 
 def test_offers_show_whole_machines_when_asked_and_plans_never_do(rig: Rig) -> None:
     spec = a_shared_machine(rig)
     for full, blocks, price in ((False, 1, 2.5), (True, 8, 20.0)):
-        asked = {"run_spec": spec, "for_offers_only": True, "full_offers": full}
-        there = rig.ok("P/runs/get_plan", asked)["job_plans"][0]["offers"][0]
+        body = {"run_spec": spec, "for_offers_only": True, "full_offers": full}
+        there = rig.ok("P/runs/get_plan", body)["job_plans"][0]["offers"][0]
         assert (there["availability"], there["blocks"], there["total_blocks"]) == ("idle", blocks, 8)
         assert (there["price"], len(there["instance"]["resources"]["gpus"])) == (price, blocks)
     assert "share" in rig.refused("P/runs/get_plan", {"run_spec": spec, "full_offers": True})

@@ -30,20 +30,20 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def configured(name: str | None = "door", **fields: Any) -> dict[str, Any]:
-    asked = {"type": "gateway", "name": name, "fleet": "edge", "domain": "example.com", **fields}
-    return {key: value for key, value in asked.items() if value != ""}
+    configuration = {"type": "gateway", "name": name, "fleet": "edge", "domain": "example.com", **fields}
+    return {key: value for key, value in configuration.items() if value != ""}
 
 
-def asked(name: str | None = "door", /, **fields: Any) -> dict[str, Any]:
+def apply_body(name: str | None = "door", /, **fields: Any) -> dict[str, Any]:
     return {"plan": {"spec": {"configuration": configured(name, **fields)}, "current_resource": None}, "force": False}
 
 
 def made(rig: Rig, name: str | None = "door", /, **fields: Any) -> Any:
-    return rig.ok("P/gateways/apply", asked(name, **fields))
+    return rig.ok("P/gateways/apply", apply_body(name, **fields))
 
 
 def refused(rig: Rig, **fields: Any) -> str:
-    return rig.refused("P/gateways/apply", asked(fields.pop("name", "door"), **fields))
+    return rig.refused("P/gateways/apply", apply_body(fields.pop("name", "door"), **fields))
 
 
 def stored(rig: Rig, shown: Any) -> Gateway:
@@ -116,13 +116,13 @@ def test_a_plan_says_what_would_happen(rig: Rig) -> None:
 
 
 def test_the_plan_says_of_one_without_a_certificate_what_it_is_good_for(rig: Rig) -> None:
-    for certificate, said in (({"type": "lets-encrypt"}, []), (None, ["Without a `certificate`"])):
-        asked = {"configuration": configured(certificate=certificate)}
+    for certificate, remarked in (({"type": "lets-encrypt"}, []), (None, ["Without a `certificate`"])):
+        spec = {"configuration": configured(certificate=certificate)}
         for _ in ("before it is there", "and then"):
-            remarks = rig.ok("P/gateways/get_plan", {"spec": asked})["remarks"]
-            assert [each.partition(",")[0] for each in remarks] == said
-            made(rig, f"door-{len(said)}", certificate=certificate)
-            asked["configuration"]["name"] = f"door-{len(said)}"
+            remarks = rig.ok("P/gateways/get_plan", {"spec": spec})["remarks"]
+            assert [each.partition(",")[0] for each in remarks] == remarked
+            made(rig, f"door-{len(remarked)}", certificate=certificate)
+            spec["configuration"]["name"] = f"door-{len(remarked)}"
 
 
 def test_the_path_of_its_file_comes_back_with_the_plan(rig: Rig) -> None:
@@ -154,12 +154,12 @@ CASES: dict[str, tuple[dict[str, Any], Check, Any]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_field(rig: Rig, name: str) -> None:
-    fields, says, expected = CASES[name]
+    fields, shows, expected = CASES[name]
     shown = rig.ok("P/gateways/create", {"configuration": configured(**fields)})
-    assert says(stored(rig, shown), shown) == expected
+    assert shows(stored(rig, shown), shown) == expected
     if name not in ("type", "fleet"):
         other = Rig.ok(rig, "P/gateways/create", {"configuration": configured("plain", default=True)})
-        assert says(stored(rig, other), other) != expected
+        assert shows(stored(rig, other), other) != expected
 
 
 def test_the_fleet_can_be_written_as_older_clients_can_say_it(rig: Rig) -> None:
@@ -198,8 +198,8 @@ def test_there_is_one_default(rig: Rig) -> None:
     assert defaults(rig) == ["two"]
     made(rig, "two", domain="example.org", default=False)
     assert defaults(rig) == []
-    said = rig.refused("P/gateways/set_default", {"name": "two", "gateway_project": "other"})
-    assert "serves its own project only" in said
+    error = rig.refused("P/gateways/set_default", {"name": "two", "gateway_project": "other"})
+    assert "serves its own project only" in error
 
 
 def test_a_default_that_is_being_deleted_isnt_one(rig: Rig) -> None:
@@ -228,21 +228,21 @@ def test_the_domain_and_the_replicas_change_in_place(rig: Rig) -> None:
     assert (by_flag["wildcard_domain"], by_flag["configuration"]["domain"]) == ("example.net", "*.example.net")
     rig.ok("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "*.example.net"})
     rig.world.clock.pass_(1)
-    said = [each["message"] for each in rig.ok("/api/events/list", {"target_gateways": [after["id"]]})]
-    assert sorted(said) == ["changed: domain", "changed: domain, replicas", "created"]
+    messages = [each["message"] for each in rig.ok("/api/events/list", {"target_gateways": [after["id"]]})]
+    assert sorted(messages) == ["changed: domain", "changed: domain, replicas", "created"]
 
 
-@pytest.mark.parametrize(("status", "said"), [(GatewayStatus.running, None), (GatewayStatus.failed, "no nginx")])
-def test_what_a_change_may_have_settled_is_said_no_more(rig: Rig, status: GatewayStatus, said: str | None) -> None:
+@pytest.mark.parametrize(("status", "expected"), [(GatewayStatus.running, None), (GatewayStatus.failed, "no nginx")])
+def test_what_a_change_may_have_settled_is_said_no_more(rig: Rig, status: GatewayStatus, expected: str | None) -> None:
     of = stored(rig, made(rig, replicas=2))
     rig.save(of.with_(status=status, message="no nginx"))
-    assert made(rig, replicas=1)["status_message"] == said
+    assert made(rig, replicas=1)["status_message"] == expected
 
 
 def test_anything_else_needs_a_new_one(rig: Rig) -> None:
     made(rig)
-    said = refused(rig, http_port=8080, certificate=None)
-    assert said == (
+    error = refused(rig, http_port=8080, certificate=None)
+    assert error == (
         "There is a gateway door already, and this can't be changed in place: certificate, http_port. "
         "Delete it first (dstack gateway delete door) or choose another name."
     )
@@ -266,7 +266,7 @@ def test_a_plan_that_is_out_of_date_is_refused(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"fleet": "nowhere"}, "fleet: there is no fleet `nowhere` in this project"),
         ({"fleet": "other/edge"}, "fleet: `other/edge` is a fleet of another project"),
@@ -294,10 +294,10 @@ def test_a_plan_that_is_out_of_date_is_refused(rig: Rig) -> None:
         ({**AWS, "public_ip": False, "certificate": None}, "public_ip: `public_ip` isn't supported yet"),
     ],
 )
-def test_what_cant_be_is_refused_with_the_way_out(rig: Rig, fields: dict[str, Any], said: str) -> None:
+def test_what_cant_be_is_refused_with_the_way_out(rig: Rig, fields: dict[str, Any], message: str) -> None:
     create(rig, fleet("pool"))
     found = refused(rig, **fields)
-    assert said in found, found
+    assert message in found, found
     assert listed(rig) == {}
 
 
@@ -395,9 +395,9 @@ def test_a_host_that_carries_a_gateway_stays_in_its_fleet(rig: Rig) -> None:
     edge = rig.ok("P/fleets/get", {"name": "edge"})
     host = add_instance(rig, edge)
     rig.save(g.seated(stored(rig, shown), host.with_(version=1, due_at=1)))
-    said = "in use by the gateway door. Delete the gateway first: dstack gateway delete door"
-    assert said in rig.refused("P/fleets/delete", {"names": ["edge"]})
-    assert said in rig.refused("P/fleets/delete_instances", {"name": "edge", "instance_nums": [0]})
+    message = "in use by the gateway door. Delete the gateway first: dstack gateway delete door"
+    assert message in rig.refused("P/fleets/delete", {"names": ["edge"]})
+    assert message in rig.refused("P/fleets/delete_instances", {"name": "edge", "instance_nums": [0]})
     away = nouns.find(rig.world.store, Instance, keys.instance(host.id))
     assert away is not None
     rig.save(away.with_(unreachable=True))

@@ -81,11 +81,11 @@ def test_only_admins_name_users_of_hosts(tmp_path: Path, user: str, allowed: boo
     rig, tokens = rig_with(tmp_path, OWN_USERS, allow_non_admins_run_privileged=allowed)
     for role, token in tokens.items():
         body = {"run_spec": task(f"of-{role}", user=user)}
-        for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+        for verb, sent in (("get_plan", body), ("apply", {"plan": body})):
             if not allowed and role not in ("global", "admin"):
-                assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_NAMES
+                assert rig.refused(f"P/runs/{verb}", sent, token=token) == NO_NAMES
                 continue
-            done = rig.ok(f"P/runs/{verb}", asked, token=token)
+            done = rig.ok(f"P/runs/{verb}", sent, token=token)
             if verb == "get_plan":
                 assert done["isolation"] == [
                     f"Fleet local runs jobs as plain processes, this one as the user {user} of its host."
@@ -97,8 +97,8 @@ def test_only_admins_name_users_of_hosts(tmp_path: Path, user: str, allowed: boo
 def test_nobody_is_root_on_a_host(tmp_path: Path) -> None:
     rig, tokens = rig_with(tmp_path, OWN_USERS)
     for token in (tokens["admin"], tokens["global"]):
-        said = rig.refused("P/runs/get_plan", {"run_spec": task(user="root")}, token=token)
-        assert said.startswith(
+        error = rig.refused("P/runs/get_plan", {"run_spec": task(user="root")}, token=token)
+        assert error.startswith(
             "local-0 runs plain processes, which can't be root or another of the host's system users."
         )
 

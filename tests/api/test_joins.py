@@ -83,16 +83,16 @@ def lab(rig: Rig) -> Rig:
 
 def test_a_machine_gets_an_instance_and_its_agents_token(lab: Rig) -> None:
     made = command(lab)
-    word, instance_id, token, name = machine_joins(lab, made).split()
+    verdict, instance_id, token, name = machine_joins(lab, made).split()
     (instance,) = instances(lab)
-    assert (word, instance_id, name) == ("join", instance.id, "lab-0")
+    assert (verdict, instance_id, name) == ("join", instance.id, "lab-0")
     assert token == bootstrap_token(lab.world.plane.install_key, instance.id, 0)
     assert instance.host is not None and instance.host.joined and instance.hostname == "laptop"
     (listed,) = lab.ok("P/fleets/list_joins", {"name": "lab"})
     assert (listed["status"], listed["instance_name"], listed["created_by"]) == ("used", "lab-0", "admin")
     assert "command" not in listed, "the token is shown once"
-    kept = nouns.find(lab.world.store, Join, keys.join(made["id"]))
-    assert kept is not None and token_of(made).partition(".")[2] not in kept.model_dump_json()
+    join = nouns.find(lab.world.store, Join, keys.join(made["id"]))
+    assert join is not None and token_of(made).partition(".")[2] not in join.model_dump_json()
 
 
 def test_a_command_of_another_fleet_is_unknown_to_this_one(lab: Rig) -> None:
@@ -154,8 +154,8 @@ def test_commands_that_are_spent_are_kept_in_bounded_numbers(lab: Rig, monkeypat
 def test_what_it_lacks_is_named_together_and_leaves_the_command_unused(lab: Rig) -> None:
     made = command(lab)
     poor = FINE.replace("docker=24.0\ndocker_client=yes\n", "").replace("docker=24.0", "").replace("3.11", "3.6")
-    word, *lacks = machine_joins(lab, made, inspection=poor + "clock=1\n").split("\n")
-    assert word == "lacks" and len(lacks) == 3
+    verdict, *lacks = machine_joins(lab, made, inspection=poor + "clock=1\n").split("\n")
+    assert verdict == "lacks" and len(lacks) == 3
     assert "Python is 3.6" in lacks[0] and "Docker" in lacks[1] and "minutes behind the server's" in lacks[2]
     assert machine_joins(lab, made, inspection="uid=0\n").startswith("lacks\ninspecting it was cut short")
     assert machine_joins(lab, made).startswith("join ")
@@ -163,8 +163,8 @@ def test_what_it_lacks_is_named_together_and_leaves_the_command_unused(lab: Rig)
 
 def test_a_host_of_another_fleet_is_told_whose_it_is(lab: Rig) -> None:
     _, instance_id, *_ = machine_joins(lab, command(lab)).split()
-    theirs = FINE.replace("owner=", f"owner={lab.world.plane.install_id}/{instance_id}")
-    assert "it belongs to fleet lab (instance lab-0)" in machine_joins(lab, command(lab), inspection=theirs)
+    inspection = FINE.replace("owner=", f"owner={lab.world.plane.install_id}/{instance_id}")
+    assert "it belongs to fleet lab (instance lab-0)" in machine_joins(lab, command(lab), inspection=inspection)
 
 
 @pytest.mark.parametrize("body", [b"", b"one line", b"a\nb\nc", b"x" * 20_000, b"\n" * 20_000])
@@ -212,12 +212,12 @@ def test_a_command_of_a_global_admin_is_good_without_a_membership_and_nobody_els
     ann = lab.user("ann", ProjectRole.admin)
     spec = {**BY_THEMSELVES, "configuration": {**BY_THEMSELVES["configuration"], "name": "hers"}}
     lab.ok("P/fleets/apply", {"plan": {"spec": spec}, "force": False}, token=ann)
-    hers = lab.ok("P/fleets/create_join", {"name": "hers"}, token=ann)
+    anns = lab.ok("P/fleets/create_join", {"name": "hers"}, token=ann)
     lab.user("bob")
     lab.ok("/api/projects/main/add_members", {"members": [{"username": "bob", "project_role": "admin"}]})
     lab.ok("/api/projects/main/remove_members", {"usernames": ["admin", "ann"]})
     assert machine_joins(lab, made).startswith("join ")
-    assert "is ann's, who may no longer change the fleet" in machine_joins(lab, hers), "though she made it"
+    assert "is ann's, who may no longer change the fleet" in machine_joins(lab, anns), "though she made it"
 
 
 def test_bought_machines_dont_join_and_nobody_joins_what_ends(rig: Rig) -> None:
@@ -247,7 +247,7 @@ def reported(rig: Rig) -> tuple[Instance, str]:
     facts = {"cpus": 4, "memory_mib": 8192, "disk_mib": 50_000, "arch": "x86", "runtimes": ["docker"]}
     answer = sync(rig, instance_id, token, 1, facts=facts)
     assert answer["credential"]
-    looked(rig, instance_id)
+    take_pass(rig, instance_id)
     return one(rig, instance_id), answer["credential"]
 
 
@@ -263,7 +263,7 @@ def one(rig: Rig, instance_id: str) -> Instance:
     return found
 
 
-def looked(rig: Rig, instance_id: str) -> None:
+def take_pass(rig: Rig, instance_id: str) -> None:
     """One look of the engine at the instance."""
     instance = one(rig, instance_id)
     presence = nouns.find(rig.world.store, Presence, keys.presence(instance_id))
@@ -278,11 +278,11 @@ def test_its_agent_hears_that_it_is_out_and_says_when_the_host_is_cleared(lab: R
     assert instance.status == "idle"
     assert sync(lab, instance.id, credential, 2).get("error") is None
     lab.ok("P/fleets/delete_instances", {"name": "lab", "instance_nums": [0]})
-    looked(lab, instance.id)
+    take_pass(lab, instance.id)
     assert one(lab, instance.id).status == "terminating", "not gone before the host is cleared"
     assert sync(lab, instance.id, credential, 3)["error"] == "gone"
     lab.ok("/agent/left", {"instance": instance.id}, token=credential)
-    looked(lab, instance.id)
+    take_pass(lab, instance.id)
     assert one(lab, instance.id).status == "terminated"
     lab.ok("/agent/left", {"instance": instance.id}, token=credential)  # again: harmless
 
@@ -290,7 +290,7 @@ def test_its_agent_hears_that_it_is_out_and_says_when_the_host_is_cleared(lab: R
 def test_a_machine_that_is_away_can_be_forgotten_and_hears_it_when_it_is_back(lab: Rig) -> None:
     instance, credential = reported(lab)
     lab.ok("P/fleets/delete_instances", {"name": "lab", "instance_nums": [0], "force": True})
-    looked(lab, instance.id)
+    take_pass(lab, instance.id)
     assert one(lab, instance.id).status == "terminated"
     assert sync(lab, instance.id, credential, 9)["error"] == "gone"
 
@@ -300,7 +300,7 @@ def test_a_machine_leaves_by_itself(lab: Rig) -> None:
     lab.ok("/agent/left", {"instance": instance.id}, token=credential)
     left = one(lab, instance.id)
     assert (left.status, left.reason, left.message) == ("terminating", "terminated_by_user", "its host left the fleet")
-    looked(lab, instance.id)
+    take_pass(lab, instance.id)
     assert one(lab, instance.id).status == "terminated"
 
 
@@ -315,10 +315,10 @@ def test_a_machine_whose_record_was_erased_meanwhile_may_leave(lab: Rig) -> None
 
 def test_nobody_else_takes_a_machine_out(lab: Rig) -> None:
     first, _ = reported(lab)
-    other, theirs = reported(lab)
-    assert lab.call("/agent/left", {"instance": first.id}, token=theirs).status == 403
+    other, other_token = reported(lab)
+    assert lab.call("/agent/left", {"instance": first.id}, token=other_token).status == 403
     assert lab.call("/agent/left", {"instance": first.id}, token=ADMIN).status == 403
-    assert lab.call("/agent/left", {"instance": lab.project.id}, token=theirs).status == 403
+    assert lab.call("/agent/left", {"instance": lab.project.id}, token=other_token).status == 403
     assert one(lab, first.id).status == one(lab, other.id).status == "idle"
 
 
@@ -326,14 +326,14 @@ def test_an_apply_leaves_machines_that_joined_in_the_fleet(lab: Rig) -> None:
     instance, _ = reported(lab)
     row = lab.ok("P/fleets/apply", {"plan": {"spec": BY_THEMSELVES}, "force": True})
     assert [each["id"] for each in row["instances"]] == [instance.id]
-    looked(lab, instance.id)
+    take_pass(lab, instance.id)
     assert one(lab, instance.id).status == "idle"
 
 
 def test_one_whose_agent_never_reports_is_let_go(lab: Rig) -> None:
     _, instance_id, *_ = machine_joins(lab, command(lab)).split()
     lab.world.clock.pass_(5 * 60)
-    looked(lab, instance_id)
+    take_pass(lab, instance_id)
     late = one(lab, instance_id)
     assert (late.status, late.reason) == ("terminated", "provisioning_timeout")
     assert "its agent didn't report within 5 minutes" in late.message

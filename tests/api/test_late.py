@@ -17,7 +17,7 @@ from chalicelib.usecases.runs import files
 from chalicelib.usecases.runs.files import UPLOAD_TRIES
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import create
-from tests.api.test_gateways import asked
+from tests.api.test_gateways import apply_body
 from tests.api.test_joins import BY_THEMSELVES, command, machine_joins, reported
 from tests.api.test_races import Before, contended, found_run
 from tests.api.test_volumes import CLOUDS, volume
@@ -28,7 +28,7 @@ CALLS: dict[str, Any] = {
     "P/fleets/apply": {"plan": {"spec": fleet("another")}, "force": False},
     "P/fleets/delete": {"names": ["pool"]},
     "P/fleets/delete_instances": {"name": "lab", "instance_nums": [0]},
-    "P/gateways/apply": asked("another", fleet="lab"),
+    "P/gateways/apply": apply_body("another", fleet="lab"),
     "P/gateways/delete": {"names": ["door"]},
     "P/gateways/set_wildcard_domain": {"name": "door", "wildcard_domain": "example.org"},
     "P/runs/apply": {"plan": {"run_spec": task("another")}, "force": False},
@@ -49,7 +49,7 @@ def rig(tmp_path: Path) -> Rig:
     create(rig, fleet("pool"))
     create(rig, BY_THEMSELVES)
     machine_joins(rig, command(rig))
-    rig.ok("P/gateways/apply", asked(fleet="lab"))
+    rig.ok("P/gateways/apply", apply_body(fleet="lab"))
     submit(rig, task("live"))
     rig.save(found_run(rig.world.store, submit(rig, task("over"))["id"]).with_(status=RunStatus.done))
     rig.ok("P/volumes/create", volume())
@@ -62,8 +62,8 @@ def rig(tmp_path: Path) -> Rig:
 @pytest.mark.parametrize("path", CALLS)
 def test_who_is_late_four_times_is_served_and_who_is_late_five_times_may_try_again(rig: Rig, path: str) -> None:
     rig.world.plane = contended(rig, 5)
-    said = rig.refused(path, CALLS[path])
-    assert ("keeps changing" in said or "many projects at once" in said) and "Try again" in said
+    error = rig.refused(path, CALLS[path])
+    assert ("keeps changing" in error or "many projects at once" in error) and "Try again" in error
     rig.world.plane = contended(rig, 4)
     rig.ok(path, CALLS[path])
 

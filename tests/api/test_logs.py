@@ -152,8 +152,8 @@ def measured(rig: Rig, job: Job, *points: tuple[int, int], gpus: list[Any] | Non
 
 
 def metrics(rig: Rig, **query: Any) -> dict[str, list[Any]]:
-    asked = {name: str(value) for name, value in query.items()}
-    reply = send(rig, "GET", "P/metrics/job/hello", query=asked)
+    params = {name: str(value) for name, value in query.items()}
+    reply = send(rig, "GET", "P/metrics/job/hello", query=params)
     assert reply.status == 200, reply.body
     return {series["name"]: series["values"] for series in reply.json["metrics"]}
 
@@ -192,7 +192,7 @@ def test_a_restarted_counter_is_not_a_negative_load(rig: Rig, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "expected"),
     [
         ({"limit": "0"}, "limit"),
         ({"job_num": "x"}, "job_num"),
@@ -200,8 +200,8 @@ def test_a_restarted_counter_is_not_a_negative_load(rig: Rig, job: Job) -> None:
         ({"job_num": "3"}, "job 3"),
     ],
 )
-def test_bad_questions_are_refused(rig: Rig, job: Job, query: dict[str, str], told: str) -> None:
-    assert told in message(send(rig, "GET", "P/metrics/job/hello", query=query))
+def test_bad_questions_are_refused(rig: Rig, job: Job, query: dict[str, str], expected: str) -> None:
+    assert expected in message(send(rig, "GET", "P/metrics/job/hello", query=query))
 
 
 def test_metrics_of_another_projects_run_are_out_of_reach(rig: Rig, job: Job) -> None:
@@ -301,7 +301,7 @@ class Counted:
         return page
 
 
-def asked(rig: Rig, **fields: Any) -> tuple[list[Event], int]:
+def listed_with_reads(rig: Rig, **fields: Any) -> tuple[list[Event], int]:
     """The page that a global admin gets, and how many records were read for it."""
     store = Counted(rig.world.plane.store)
     (admin,) = rig.ok("/api/users/list", {})
@@ -316,20 +316,22 @@ def test_a_filter_that_matches_little_answers_what_it_has_and_goes_on_from_there
     rig.ok("P/secrets/create_or_update", {"name": "new", "value": "v"})
     (me,) = {event["actor_user_id"] for event in listed(rig, limit=1)}
     wanted = {"actors": frozenset({me, rare})}
-    first, read = asked(rig, **wanted)
+    first, read = listed_with_reads(rig, **wanted)
     assert [event.targets[0].name for event in first] == ["new"]
     assert read <= events.SCANNED + 2 * events.PAGE  # though a whole page was asked for
-    second, _ = asked(rig, **wanted, prev_at=first[-1].at, prev_id=first[-1].id)
+    second, _ = listed_with_reads(rig, **wanted, prev_at=first[-1].at, prev_id=first[-1].id)
     assert [event.actor_name for event in second] == ["rare"]  # 2,499 others later
 
 
 @pytest.mark.slow
 def test_a_filter_that_matches_nothing_reads_so_many_records_and_no_more(rig: Rig) -> None:
     happened(rig, events.MOST + 500, actor_id=(rare := derive("test", "rare")), actor_name="rare")
-    found, read = asked(rig, actors=frozenset({derive("test", "nobody")}))
+    found, read = listed_with_reads(rig, actors=frozenset({derive("test", "nobody")}))
     assert found == [] and read <= events.MOST + 2 * events.PAGE
-    assert asked(rig, actors=frozenset({rare}))[0] == []  # beyond the reach
-    assert [event.actor_name for event in asked(rig, actors=frozenset({rare}), ascending=True)[0]] == ["rare"]
+    assert listed_with_reads(rig, actors=frozenset({rare}))[0] == []  # beyond the reach
+    assert [event.actor_name for event in listed_with_reads(rig, actors=frozenset({rare}), ascending=True)[0]] == [
+        "rare"
+    ]
 
 
 def test_many_projects_are_begun_with_small_pages(rig: Rig) -> None:

@@ -43,7 +43,7 @@ def test_a_megabyte_of_boundaries_isnt_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "message"),
     [
         (b"", "begin with its boundary"),
         (FILE, "truncated"),
@@ -51,6 +51,6 @@ def test_a_megabyte_of_boundaries_isnt_read_to_its_end() -> None:
         (part("other", b"x") + b"--b--", "no part called `file`"),
     ],
 )
-def test_what_is_wrong_is_said(body: bytes, words: str) -> None:
-    with pytest.raises(Invalid, match=words):
+def test_what_is_wrong_is_said(body: bytes, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         uploaded_file(TYPE, body)

@@ -204,15 +204,15 @@ def test_a_node_whose_host_is_silent_says_so_while_it_counts_as_running(rig: Rig
     since = rig.world.plane.clock.now()
     rig.save(silent.with_(status=JobStatus.running, disconnected_at=since), other.with_(status=JobStatus.running))
 
-    def told() -> list[tuple[str, str | None]]:
+    def shown() -> list[tuple[str, str | None]]:
         listed = [job["job_submissions"][-1] for job in rig.ok("P/runs/get", {"run_name": "mn"})["jobs"]]
         return [(each["status"], each["termination_reason_message"]) for each in listed]
 
-    told_so = f"its host hasn't reported since {iso(since)}"
-    assert told() == [("running", told_so), ("running", None)]
-    kept = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
-    rig.save(kept.with_(message="other nodes can't reach it"))
-    assert told()[0] == ("running", f"{told_so}; other nodes can't reach it")
-    kept = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
-    rig.save(kept.with_(status=JobStatus.failed, reason=JobReason.instance_unreachable, message="it was lost"))
-    assert told()[0] == ("failed", "it was lost")
+    silence = f"its host hasn't reported since {iso(since)}"
+    assert shown() == [("running", silence), ("running", None)]
+    first_job = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
+    rig.save(first_job.with_(message="other nodes can't reach it"))
+    assert shown()[0] == ("running", f"{silence}; other nodes can't reach it")
+    first_job = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
+    rig.save(first_job.with_(status=JobStatus.failed, reason=JobReason.instance_unreachable, message="it was lost"))
+    assert shown()[0] == ("failed", "it was lost")

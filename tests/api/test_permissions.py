@@ -35,8 +35,10 @@ def test_creating_projects(tmp_path: Path, allowed: bool) -> None:
             rig.ok("/api/projects/create", {"project_name": f"of-{role}"}, token=token)
         else:
             assert "global admins" in rig.refused("/api/projects/create", {"project_name": "mine"}, token=token)
-    said = {user["username"]: user["permissions"]["can_create_projects"] for user in rig.ok("/api/users/list", {})}
-    assert said == {"admin": True, "the-admin": allowed, "the-manager": allowed, "the-user": allowed}
+    allowances = {
+        user["username"]: user["permissions"]["can_create_projects"] for user in rig.ok("/api/users/list", {})
+    }
+    assert allowances == {"admin": True, "the-admin": allowed, "the-manager": allowed, "the-user": allowed}
 
 
 def members(rig: Rig, field: str) -> set[str]:
@@ -82,11 +84,11 @@ def test_privileged_containers(tmp_path: Path, allowed: bool) -> None:
     rig, tokens = rig_with(tmp_path, allow_non_admins_run_privileged=allowed)
     for role, token in tokens.items():
         body = {"run_spec": task(role, image="i", privileged=True)}
-        for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+        for verb, sent in (("get_plan", body), ("apply", {"plan": body})):
             if allowed or role in ("global", "admin"):
-                rig.ok(f"P/runs/{verb}", asked, token=token)
+                rig.ok(f"P/runs/{verb}", sent, token=token)
             else:
-                assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_PRIVILEGES
+                assert rig.refused(f"P/runs/{verb}", sent, token=token) == NO_PRIVILEGES
         rig.ok("P/runs/apply", {"plan": {"run_spec": task(f"plain-{role}", image="i")}}, token=token)
 
 
@@ -113,11 +115,11 @@ def test_folders_of_hosts(tmp_path: Path, allowed: bool) -> None:
         for optional in (False, True):
             mount = {"instance_path": "/var/lib", "path": "/data", "optional": optional}
             body = {"run_spec": task(f"{role}-{optional}".lower(), image="i", volumes=[mount])}
-            for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+            for verb, sent in (("get_plan", body), ("apply", {"plan": body})):
                 if allowed or role in ("global", "admin"):
-                    rig.ok(f"P/runs/{verb}", asked, token=token)
+                    rig.ok(f"P/runs/{verb}", sent, token=token)
                 else:
-                    assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_FOLDERS
+                    assert rig.refused(f"P/runs/{verb}", sent, token=token) == NO_FOLDERS
 
 
 def ssh_fleet(rig: Rig, name: str, creator: str = "") -> None:
@@ -148,12 +150,12 @@ def test_managing_ssh_fleets(tmp_path: Path, allowed: bool) -> None:
     trusted = set(tokens) if allowed else {"global", "admin"}
     for role, token in tokens.items():
         ssh_fleet(rig, f"of-{role}", id_of(rig, role))
-        told = rig.call("/api/project/main/fleets/apply", {"plan": {"spec": SSH}}, token=token)
+        added = rig.call("/api/project/main/fleets/apply", {"plan": {"spec": SSH}}, token=token)
         ended = rig.call(
             "/api/project/main/fleets/delete_instances", {"name": f"of-{role}", "instance_nums": []}, token=token
         )
         gone = rig.call("/api/project/main/fleets/delete", {"names": [f"of-{role}"]}, token=token)
-        for reply in (told, ended, gone):
+        for reply in (added, ended, gone):
             assert (ONLY_ADMINS in reply.body.decode()) == (role not in trusted), (role, reply.body)
         assert gone.status == (200 if role in trusted else 400)
     assert members(rig, "can_manage_ssh_fleets") == trusted - {"global"}
@@ -181,10 +183,10 @@ def test_hosts_that_nobody_bought_are_ended_by_admins_and_managers_or_who_added_
 ) -> None:
     rig, tokens = rig_with(tmp_path)
     rig.user("the-other")
-    theirs = "" if creator == "the server" else id_of(rig, "other")
+    adder = "" if creator == "the server" else id_of(rig, "other")
     for role, token in tokens.items():
         name = f"by-{role}"
-        ssh_fleet(rig, name, theirs)
+        ssh_fleet(rig, name, adder)
         host = instance_of(rig, name)
         ended = rig.call("/api/project/main/fleets/delete_instances", {"name": name, "instance_nums": [0]}, token=token)
         assert (rig.world.again(host).status == "terminating") == (role != "user"), ended.body

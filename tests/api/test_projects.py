@@ -47,12 +47,12 @@ def test_a_project_of_others_is_answered_as_one_that_doesnt_exist(both: tuple[Ri
     """Or anybody with a token could try out names."""
     rig, token = both
 
-    def asked(name: str) -> tuple[int, bytes]:
+    def answer(name: str) -> tuple[int, bytes]:
         path = re.sub(r"{\w+}", "x", route.path.replace("{project_name}", name))
         reply = rig.call(path, {}, token=token, method=route.method)
         return reply.status, reply.body.replace(name.encode(), b"NAME")
 
-    assert asked("main") == asked("nope") and asked("main")[0] == 403
+    assert answer("main") == answer("nope") and answer("main")[0] == 403
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, str]:
 
 def test_deleting_tells_nothing_about_the_projects_of_others(both: tuple[Rig, str]) -> None:
     rig, token = both
-    mine, nobodys = (
+    own, nobodys = (
         rig.refused("/api/projects/delete", {"projects_names": [name]}, token=token) for name in ("main", "nope")
     )
-    assert mine.replace("main", "nope") == nobodys
+    assert own.replace("main", "nope") == nobodys
 
 
 @pytest.mark.parametrize("role", [None, ProjectRole.user])
@@ -157,8 +157,8 @@ def test_the_newest_project_is_listed_first(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["", "with space", "x" * 51, "ü"])
 def test_a_bad_name_is_refused(rig: Rig, name: str) -> None:
-    said = "project_name: a name has 1 to 50 letters, digits, - and _"
-    assert rig.refused("/api/projects/create", {"project_name": name}) == said
+    message = "project_name: a name has 1 to 50 letters, digits, - and _"
+    assert rig.refused("/api/projects/create", {"project_name": name}) == message
 
 
 def test_a_name_is_taken_once(rig: Rig) -> None:

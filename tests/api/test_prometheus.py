@@ -178,11 +178,11 @@ def test_nothing_at_all_is_an_exposition() -> None:
 def test_the_dashboard_asks_for_what_there_is() -> None:
     """Every metric of its queries is one of ours, with labels that it has."""
     board: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-    asked += [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
-    named = {name for text in asked for name in re.findall(r"dstack_[a-z_]+", text)}
+    queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    queries += [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    named = {name for text in queries for name in re.findall(r"dstack_[a-z_]+", text)}
     labels = {f"dstack_{name}" for name in (*JOB, *INSTANCE, "status", "gpu_num")}
-    assert len(asked) > 10 and named - labels and named - labels <= set(FAMILIES)
+    assert len(queries) > 10 and named - labels and named - labels <= set(FAMILIES)
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids) and all(panel["title"] for panel in board["panels"])
 

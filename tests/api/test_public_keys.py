@@ -30,11 +30,11 @@ def test_a_key_is_added_listed_and_deleted(rig: Rig) -> None:
 
 
 def test_everybody_has_only_their_own(rig: Rig) -> None:
-    mine = rig.ok(ADD, {"key": ONE})
+    key = rig.ok(ADD, {"key": ONE})
     ann = rig.user("ann")
     assert rig.ok(LIST, token=ann) == [] and rig.ok(ADD, {"key": ONE}, token=ann)["name"] == "key of ann"
-    assert "no public key" in rig.refused(DELETE, {"ids": [mine["id"]]}, token=ann)
-    assert rig.ok(LIST) == [mine]
+    assert "no public key" in rig.refused(DELETE, {"ids": [key["id"]]}, token=ann)
+    assert rig.ok(LIST) == [key]
 
 
 def test_none_is_deleted_if_one_is_unknown(rig: Rig) -> None:
@@ -61,8 +61,8 @@ def test_none_is_deleted_if_one_is_unknown(rig: Rig) -> None:
     ],
 )
 def test_what_sshd_wouldnt_take_is_refused_with_what_to_do(rig: Rig, key: str, why: str) -> None:
-    said = rig.refused(ADD, {"key": key})
-    assert said.startswith("key: ") and why in said and rig.ok(LIST) == []
+    error = rig.refused(ADD, {"key": key})
+    assert error.startswith("key: ") and why in error and rig.ok(LIST) == []
 
 
 def test_the_same_key_twice_and_too_many_are_refused(rig: Rig) -> None:

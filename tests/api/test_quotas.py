@@ -48,8 +48,8 @@ def test_limits_are_set_one_by_one_and_lifted_by_null(rig: Rig) -> None:
     ]
     assert set_(rig, username="bob", gpus=None)["users"] == []
     assert rig.ok(f"{P}/get")["quota"] == rig.ok(f"{P}/get_quota")
-    said = {event["message"] for event in rig.ok("/api/events/list", {})}
-    assert {"changed: quota: gpus 12, money 7.5", "changed: quota of bob: gpus unlimited"} <= said
+    messages = {event["message"] for event in rig.ok("/api/events/list", {})}
+    assert {"changed: quota: gpus 12, money 7.5", "changed: quota of bob: gpus unlimited"} <= messages
 
 
 def test_a_projects_own_admin_limits_its_users_only(rig: Rig) -> None:
@@ -73,7 +73,7 @@ def test_users_see_the_quota_and_visitors_dont(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "This sets no limit."),
         ({"username": "admin", "each_user": True, "jobs": 1}, "exclude each other"),
@@ -82,10 +82,10 @@ def test_users_see_the_quota_and_visitors_dont(rig: Rig) -> None:
         ({"username": "nobody", "gpus": 1}, "nobody"),
     ],
 )
-def test_nonsense_is_refused(rig: Rig, body: dict[str, Any], said: str) -> None:
+def test_nonsense_is_refused(rig: Rig, body: dict[str, Any], message: str) -> None:
     reply = rig.call(f"{P}/set_quota", body)
     assert reply.status in (400, 422)
-    assert said in reply.body.decode()
+    assert message in reply.body.decode()
 
 
 def test_so_many_users_have_limits_of_their_own_and_no_more(rig: Rig) -> None:

@@ -15,7 +15,7 @@ SERVICE = {"run_name": "web", "configuration": {"type": "service", "port": 80, "
 POLICY = {"min_gpu_utilization": 10, "time_window": "10m"}
 
 
-def said(rig: Rig, spec: dict[str, Any]) -> str:
+def plan_text(rig: Rig, spec: dict[str, Any]) -> str:
     return str(rig.ok("P/runs/get_plan", {"run_spec": spec}))
 
 
@@ -27,16 +27,18 @@ def offers(rig: Rig) -> Rig:
 
 def test_a_service_of_several_replicas_is_proposed_retry(offers: Rig) -> None:
     text = "`retry: true`"
-    assert text in said(offers, SERVICE)
-    assert text not in said(offers, {"configuration": {**SERVICE["configuration"], "retry": True}, "run_name": "web"})
+    assert text in plan_text(offers, SERVICE)
+    assert text not in plan_text(
+        offers, {"configuration": {**SERVICE["configuration"], "retry": True}, "run_name": "web"}
+    )
 
 
 def test_a_policy_that_has_nothing_to_judge_by_is_remarked(offers: Rig) -> None:
-    assert "`utilization_policy` judges GPUs only" in said(offers, task(utilization_policy=POLICY))
-    assert "utilization_policy` judges" not in said(offers, task())
+    assert "`utilization_policy` judges GPUs only" in plan_text(offers, task(utilization_policy=POLICY))
+    assert "utilization_policy` judges" not in plan_text(offers, task())
 
 
 def test_a_host_with_a_smaller_disk_than_the_default_has_the_rule_beside_it(rig: Rig) -> None:
     has = b.resources(disk=Disk(size_mib=73 * 1024))
     add_instance(rig, create(rig, fleet()), 1, offer=b.offer("host", 0.0, backend="remote", region="", has=has))
-    assert "`disk: 100GB..`, the default, is asked only" in said(rig, task(resources={}))
+    assert "`disk: 100GB..`, the default, is asked only" in plan_text(rig, task(resources={}))

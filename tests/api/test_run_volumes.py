@@ -26,9 +26,9 @@ def rig(tmp_path: Path) -> Rig:
     return made
 
 
-def add(rig: Rig, name: str, **rest: Any) -> Volume:
+def add(rig: Rig, name: str, **fields: Any) -> Volume:
     """A volume in the project; in the region `fra` unless set."""
-    where = {"backend": "vultr", "region": "fra", **rest}
+    where = {"backend": "vultr", "region": "fra", **fields}
     made = volume(name, version=0, **where).with_(project_id=rig.project.id)
     rig.save(made)
     rig.world.plane.store.commit([nouns.pointer(keys.volume_name(rig.project.id, name), made.id)])
@@ -149,8 +149,8 @@ def test_a_service_with_a_disk_takes_no_new_version_beside_the_old_one(rig: Rig)
     old, new = ({"configuration": {**config, "commands": [command]}} for command in ("serve", "serve v2"))
     submit(rig, old)
     assert rig.ok("P/runs/get_plan", {"run_spec": new})["action"] == "create"
-    told = rig.refused("P/runs/apply", {"plan": {"run_spec": new}, "force": True})
-    assert "can't be changed while it runs: commands, its volume data can be used by one machine at a time" in told
+    error = rig.refused("P/runs/apply", {"plan": {"run_spec": new}, "force": True})
+    assert "can't be changed while it runs: commands, its volume data can be used by one machine at a time" in error
     same = {"configuration": {**old["configuration"], "priority": 7}}
     assert rig.ok("P/runs/get_plan", {"run_spec": same})["action"] == "update"
 
@@ -179,10 +179,10 @@ def test_a_waiting_job_says_for_whom_wherever_clients_look(rig: Rig) -> None:
     job = next(noun for noun in rig.world.plane.read.run_and_jobs(run_id)[1] if isinstance(noun, Job))
     rig.save(job.with_(message=f"waiting for volume `data`, {current_use(disk)}"))
     shown = rig.ok("P/runs/get", {"run_name": "train"})
-    (mine,) = shown["jobs"][0]["job_submissions"]
-    assert shown["latest_job_submission"] == mine and mine["status"] == "submitted"
-    assert mine["error"] == mine["termination_reason_message"]
-    assert mine["error"] == "waiting for volume `data`, which run `other` uses"
+    (submission,) = shown["jobs"][0]["job_submissions"]
+    assert shown["latest_job_submission"] == submission and submission["status"] == "submitted"
+    assert submission["error"] == submission["termination_reason_message"]
+    assert submission["error"] == "waiting for volume `data`, which run `other` uses"
 
 
 def test_a_job_shows_its_volumes(rig: Rig) -> None:

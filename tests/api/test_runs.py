@@ -117,9 +117,9 @@ def test_a_running_job_says_how_to_connect(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["Upper", "a", "1st", "x" * 42, "with space", "ünder", ""])
 def test_a_bad_name_is_refused_with_a_good_one(rig: Rig, name: str) -> None:
-    said = rig.refused("P/runs/apply", {"plan": {"run_spec": task(name)}, "force": False})
-    assert said.startswith(f"name: `{name}` can't be the name of a run")
-    assert "2 to 41" in said or "at most 41" in said
+    error = rig.refused("P/runs/apply", {"plan": {"run_spec": task(name)}, "force": False})
+    assert error.startswith(f"name: `{name}` can't be the name of a run")
+    assert "2 to 41" in error or "at most 41" in error
 
 
 def test_a_wrong_field_is_named_with_its_place(rig: Rig) -> None:
@@ -165,8 +165,8 @@ def test_a_submission_is_one_commit_with_all_its_parts(rig: Rig) -> None:
     stored = job_of(rig, made["id"])
     assert (stored.id, stored.priority) == (submission["id"], 7)
     assert rig.world.take_woken() == {f"queue/{rig.project.id}", f"run/{made['id']}"}
-    told = messages(rig)
-    assert told.index("submitted") < told.index("created; waiting for capacity")
+    written = messages(rig)
+    assert written.index("submitted") < written.index("created; waiting for capacity")
     queue = rig.world.plane.store.query("gsi1", keys.queue_of(rig.project.id))
     assert (stored.due_at, queue.records) == (None, ()), "it is in no index until it has to wait"
 
@@ -460,8 +460,8 @@ def test_only_finished_runs_are_deleted_and_their_name_is_free_then(rig: Rig) ->
 
 
 def test_a_name_that_isnt_allowed_is_one_problem_among_others(rig: Rig) -> None:
-    told = rig.refused("P/runs/get_plan", {"run_spec": task("My_Run", priority=101, user=":")})
-    assert [line.partition(": ")[0] for line in told.splitlines()] == ["name", "user", "priority"]
+    error = rig.refused("P/runs/get_plan", {"run_spec": task("My_Run", priority=101, user=":")})
+    assert [line.partition(": ")[0] for line in error.splitlines()] == ["name", "user", "priority"]
 
 
 @pytest.mark.parametrize(

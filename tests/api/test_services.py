@@ -54,8 +54,8 @@ def test_a_plan_has_one_part_a_group_however_many_replicas(rig: Rig) -> None:
 
 def test_every_replica_is_a_job_of_its_group(rig: Rig) -> None:
     made = submit(rig, service(groups=[group("big", 2), group("small", 1)]))
-    told = [(each["job_spec"]["job_name"], each["job_spec"]["replica_group"]) for each in made["jobs"]]
-    assert told == [("chat-0-0", "big"), ("chat-0-1", "big"), ("chat-0-2", "small")]
+    jobs = [(each["job_spec"]["job_name"], each["job_spec"]["replica_group"]) for each in made["jobs"]]
+    assert jobs == [("chat-0-0", "big"), ("chat-0-1", "big"), ("chat-0-2", "small")]
     assert [each["job_spec"]["commands"][-1] for each in made["jobs"]] == ["serve big", "serve big", "serve small"]
     stored = jobs_of(rig, made["id"])
     assert [(job.replica_num, job.replica_group) for job in stored] == [(0, "big"), (1, "big"), (2, "small")]
@@ -78,11 +78,11 @@ def test_clients_learn_where_it_is_and_what_model_it_serves(rig: Rig) -> None:
         "scales": [{"group": "0", "desired": 1, "why": None, "wanted": None, "stale": False}],
     }
     for model in (MODEL, "my-org/tiny"):
-        told = submit(rig, service(f"with-{type(model).__name__}", model=model))["service"]
+        shown = submit(rig, service(f"with-{type(model).__name__}", model=model))["service"]
         url = f"/proxy/services/main/with-{type(model).__name__}/"
-        assert told["url"] == url
-        assert told["model"] == {"name": "my-org/tiny", "base_url": f"{url}v1", "type": "chat"}
-        assert told["options"] == {"openai": {"model": MODEL}}
+        assert shown["url"] == url
+        assert shown["model"] == {"name": "my-org/tiny", "base_url": f"{url}v1", "type": "chat"}
+        assert shown["options"] == {"openai": {"model": MODEL}}
 
 
 def test_a_probes_streak_is_told_in_the_order_of_the_probes(rig: Rig) -> None:
@@ -91,9 +91,9 @@ def test_a_probes_streak_is_told_in_the_order_of_the_probes(rig: Rig) -> None:
     assert made["latest_job_submission"]["probes"] == []
     (job,) = jobs_of(rig, made["id"])
     rig.save(job.with_(status=JobStatus.running, probes=(4, 0)))
-    told = rig.ok("P/runs/get", {"run_name": "chat"})["jobs"][0]
-    assert told["job_submissions"][0]["probes"] == [{"success_streak": 4}, {"success_streak": 0}]
-    assert [probe["url"] for probe in told["job_spec"]["probes"]] == ["/a", "/b"]
+    shown = rig.ok("P/runs/get", {"run_name": "chat"})["jobs"][0]
+    assert shown["job_submissions"][0]["probes"] == [{"success_streak": 4}, {"success_streak": 0}]
+    assert [probe["url"] for probe in shown["job_spec"]["probes"]] == ["/a", "/b"]
 
 
 def test_a_replica_shows_the_spec_of_its_own_deployment(rig: Rig) -> None:
@@ -109,9 +109,9 @@ def test_a_replica_shows_the_spec_of_its_own_deployment(rig: Rig) -> None:
         old.with_(deployment_num=1, job_specs=texts, version=0),
         second.with_(deployment_num=1),
     )
-    told = rig.ok("P/runs/get", {"run_name": "chat"})
-    assert [each["job_spec"]["commands"][-1] for each in told["jobs"]] == ["serve", "serve v2"]
-    assert [each["job_spec"]["job_name"] for each in told["jobs"]] == ["chat-0-0", "chat-0-1"]
+    found = rig.ok("P/runs/get", {"run_name": "chat"})
+    assert [each["job_spec"]["commands"][-1] for each in found["jobs"]] == ["serve", "serve v2"]
+    assert [each["job_spec"]["job_name"] for each in found["jobs"]] == ["chat-0-0", "chat-0-1"]
     read = rig.world.plane.read
     assert [read.job_spec(job).commands[-1] for job in (first, second.with_(deployment_num=1))] == ["serve", "serve v2"]
 
@@ -122,8 +122,8 @@ def test_it_cannot_be_larger_than_one_answer(rig: Rig) -> None:
 
 
 def test_a_gateway_that_isnt_there_is_refused_by_name(rig: Rig) -> None:
-    told = rig.refused("P/runs/get_plan", {"run_spec": service(gateway="edge")})
-    assert told.startswith("gateway: there is no gateway edge in project main")
+    error = rig.refused("P/runs/get_plan", {"run_spec": service(gateway="edge")})
+    assert error.startswith("gateway: there is no gateway edge in project main")
 
 
 def test_one_that_may_have_none_is_planned_with_offers_and_begins_asleep(rig: Rig) -> None:
@@ -208,8 +208,8 @@ def test_everything_else_needs_a_new_run(rig: Rig, fields: dict[str, Any]) -> No
     fields = {"tags": {"a": "b"}} if "tags" in fields else fields
     submit(rig, service())
     assert rig.ok("P/runs/get_plan", {"run_spec": service(**fields)})["action"] == "create"
-    told = rig.refused("P/runs/apply", {"plan": {"run_spec": service(**fields)}, "force": True})
-    assert f"this can't be changed while it runs: {next(iter(fields))}" in told
+    error = rig.refused("P/runs/apply", {"plan": {"run_spec": service(**fields)}, "force": True})
+    assert f"this can't be changed while it runs: {next(iter(fields))}" in error
 
 
 def test_a_group_may_change_come_and_go_and_the_others_are_left_alone(rig: Rig) -> None:

@@ -48,7 +48,7 @@ class Corp:
     def device_account(self, device_code: str) -> Mapping[str, Any] | None:
         return self.codes["device"] if self.typed else None
 
-    def says(self, name: str = "ann", *groups: str, subject: str = "", email: str = "") -> None:
+    def set_identity(self, name: str = "ann", *groups: str, subject: str = "", email: str = "") -> None:
         address = {"email": email, "email_verified": True} if email else {}
         self.codes["code"] = {"sub": subject or name, "preferred_username": name, "groups": groups, **address}
         self.codes["device"] = self.codes["code"]
@@ -65,12 +65,12 @@ def corp() -> Corp:
 
 @pytest.fixture
 def desk(tmp_path: Path, corp: Corp) -> Rig:
-    corp.says()
+    corp.set_identity()
     return at(tmp_path, corp)
 
 
-def begun(rig: Rig, **asked: Any) -> dict[str, str]:
-    address = rig.ok("/api/auth/corp/authorize", asked or {"local_port": 4000})["authorization_url"]
+def begun(rig: Rig, **params: Any) -> dict[str, str]:
+    address = rig.ok("/api/auth/corp/authorize", params or {"local_port": 4000})["authorization_url"]
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
@@ -96,7 +96,7 @@ def test_who_names_another_is_told_what_there_is(tmp_path: Path, providers: list
 
 
 @pytest.mark.parametrize(
-    ("rules", "asked", "redirect"),
+    ("rules", "params", "redirect"),
     [
         ({}, {"local_port": 4000, "base_url": None}, "http://localhost:4000/auth/callback"),
         ({}, {"local_port": None, "base_url": "https://plane.example/"}, "https://plane.example/auth/corp/callback"),
@@ -105,9 +105,9 @@ def test_who_names_another_is_told_what_there_is(tmp_path: Path, providers: list
     ],
 )
 def test_the_browser_comes_back_to_where_it_was_sent_from(
-    tmp_path: Path, rules: dict[str, Any], asked: dict[str, Any], redirect: str
+    tmp_path: Path, rules: dict[str, Any], params: dict[str, Any], redirect: str
 ) -> None:
-    assert begun(at(tmp_path, Corp(**rules)), **asked)["redirect"] == redirect
+    assert begun(at(tmp_path, Corp(**rules)), **params)["redirect"] == redirect
 
 
 def test_nobody_is_sent_nowhere(desk: Rig) -> None:
@@ -150,9 +150,9 @@ def test_only_the_browser_that_began_can_finish(desk: Rig) -> None:
 
 def test_a_console_learns_where_to_send_the_browser_on(desk: Rig) -> None:
     local, own = begun(desk), begun(desk, base_url="https://plane.example")
-    ask = lambda state: desk.ok("/api/auth/get_next_redirect", {"code": "c/1", "state": state})["redirect_url"]  # noqa: E731
-    assert ask(local["state"]).startswith("http://localhost:4000/auth/callback?code=c%2F1&state=v1.")
-    assert ask(own["state"]) is None
+    next_url = lambda state: desk.ok("/api/auth/get_next_redirect", {"code": "c/1", "state": state})["redirect_url"]  # noqa: E731
+    assert next_url(local["state"]).startswith("http://localhost:4000/auth/callback?code=c%2F1&state=v1.")
+    assert next_url(own["state"]) is None
 
 
 def test_the_state_shows_nothing_and_lasts_ten_minutes(desk: Rig) -> None:
@@ -204,7 +204,7 @@ def test_each_sign_on_is_a_token_of_its_own_for_the_same_user(desk: Rig) -> None
 
 def test_it_lasts_as_long_as_the_provider_says(tmp_path: Path) -> None:
     corp = Corp(session="2d")
-    corp.says()
+    corp.set_identity()
     rig = at(tmp_path, corp)
     token = entered(rig)["creds"]["token"]
     rig.world.clock.pass_(2 * DAY - 5)
@@ -218,7 +218,7 @@ def test_it_lasts_as_long_as_the_provider_says(tmp_path: Path) -> None:
 
 def test_a_new_token_ends_all_sign_ons_and_no_other_users(desk: Rig, corp: Corp) -> None:
     tokens = [entered(desk)["creds"]["token"] for _ in range(2)]
-    corp.says("bob")
+    corp.set_identity("bob")
     other = entered(desk)["creds"]["token"]
     own = desk.ok("/api/users/refresh_token", {"username": "ann"}, token=tokens[0])["creds"]["token"]
     assert [desk.call("/api/users/get_my_user", token=each).status for each in (*tokens, own, other)] == [
@@ -232,7 +232,7 @@ def test_a_new_token_ends_all_sign_ons_and_no_other_users(desk: Rig, corp: Corp)
 def test_a_token_that_was_asked_for_with_a_sign_on_ends_with_it(tmp_path: Path) -> None:
     """Or a week at the provider would be for ever here."""
     corp = Corp(session="2d")
-    corp.says()
+    corp.set_identity()
     rig = at(tmp_path, corp)
     token = entered(rig)["creds"]["token"]
     rig.world.clock.pass_(DAY)
@@ -261,11 +261,11 @@ def test_an_admin_hands_out_a_token_that_lasts(desk: Rig) -> None:
 
 def test_a_sign_on_that_no_index_showed_ends_with_the_others(desk: Rig) -> None:
     token, store = entered(desk)["creds"]["token"], desk.world.store
-    kept = [record for record in store.scan() if record.key.pk == f"token/{hash_token(token)}"]
+    records = [record for record in store.scan() if record.key.pk == f"token/{hash_token(token)}"]
     desk.world.clock.pass_(1)
     desk.ok("/api/users/refresh_token", {"username": "ann"})
-    store.commit([Put(replace(record, version=1), expect=0) for record in kept])
-    assert len(kept) == 2 and desk.call("/api/users/get_my_user", token=token).status == 403
+    store.commit([Put(replace(record, version=1), expect=0) for record in records])
+    assert len(records) == 2 and desk.call("/api/users/get_my_user", token=token).status == 403
 
 
 def test_a_first_sign_on_makes_no_host_ask_for_keys(desk: Rig) -> None:
@@ -292,7 +292,7 @@ def test_only_a_hash_is_stored(desk: Rig) -> None:
 
 def test_an_account_never_becomes_a_user_who_was_there(desk: Rig, corp: Corp) -> None:
     desk.ok("/api/users/update", {"username": "admin", "global_role": "admin", "email": "admin@example.com"})
-    corp.says("admin", email="admin@example.com")
+    corp.set_identity("admin", email="admin@example.com")
     assert entered(desk)["username"] == "admin-2" and entered(desk)["global_role"] == "user"
 
 
@@ -300,25 +300,25 @@ def test_a_verified_address_takes_over_its_user_where_the_operator_wants_that(tm
     corp = Corp(existing_users="email")
     rig = at(tmp_path, corp)
     ann = rig.ok("/api/users/create", {"username": "ann", "global_role": "user", "email": "Ann@example.com"})
-    corp.says("a.nn", email="ann@example.com")
+    corp.set_identity("a.nn", email="ann@example.com")
     assert entered(rig)["id"] == ann["id"]
-    corp.says("a.nn")
+    corp.set_identity("a.nn")
     assert entered(rig)["id"] == ann["id"]  # from now on it is the account, whatever its address
     for name in ("bob", "bert"):
         rig.ok("/api/users/create", {"username": name, "global_role": "user", "email": "b@example.com"})
-    corp.says("b", email="b@example.com")
+    corp.set_identity("b", email="b@example.com")
     state = begun(rig)["state"]
     assert "Several users" in rig.refused("/api/auth/corp/callback", {"code": "code", "state": state})
-    corp.says("cleo")
+    corp.set_identity("cleo")
     assert entered(rig)["username"] == "cleo", "without an address it takes over nobody"
 
 
 def test_who_may_not_sign_on_becomes_no_user(tmp_path: Path) -> None:
     corp = Corp(email_domains=["example.com"])
     rig = at(tmp_path, corp)
-    corp.says("ann", email="ann@example.org")
-    said = rig.refused("/api/auth/corp/callback", {"code": "code", "state": begun(rig)["state"]})
-    assert said.startswith("Accounts of example.org may not sign on here.")
+    corp.set_identity("ann", email="ann@example.org")
+    error = rig.refused("/api/auth/corp/callback", {"code": "code", "state": begun(rig)["state"]})
+    assert error.startswith("Accounts of example.org may not sign on here.")
     assert [each["username"] for each in rig.ok("/api/users/list")] == ["admin"]
 
 
@@ -352,22 +352,22 @@ def test_groups_are_read_anew_with_every_sign_on(tmp_path: Path) -> None:
     corp = Corp(groups=GROUPS)
     rig = at(tmp_path, corp)
     for groups, role, within in ((["gpu"], "user", "user"), (["ops"], "admin", "admin"), ([], "user", None)):
-        corp.says("ann", *groups)
+        corp.set_identity("ann", *groups)
         entered(rig)
         assert (rig.ok("/api/users/get_user", {"username": "ann"})["global_role"], role_in(rig, "ann")) == (
             role,
             within,
         )
-    told = rig.ok("/api/events/list", {"include_target_types": ["user"]})
-    said = {each["message"]: each["actor_user"] for each in told if "groups at corp" in each["message"]}
-    assert said == {f"changed: {role}, as groups at corp say": "ann" for role in ("admin", "user")}
+    events = rig.ok("/api/events/list", {"include_target_types": ["user"]})
+    messages = {each["message"]: each["actor_user"] for each in events if "groups at corp" in each["message"]}
+    assert messages == {f"changed: {role}, as groups at corp say": "ann" for role in ("admin", "user")}
 
 
 def test_whoever_a_group_brings_comes_after_the_others(tmp_path: Path) -> None:
     corp = Corp(groups=GROUPS)
     rig = at(tmp_path, corp)
     for name in ("zoe", "eve", "bob", "ann"):
-        corp.says(name, "gpu")
+        corp.set_identity(name, "gpu")
         entered(rig)
     members = rig.ok("/api/projects/main/get")["members"]
     assert [each["user"]["username"] for each in members] == ["admin", "zoe", "eve", "bob", "ann"]
@@ -377,7 +377,7 @@ def test_a_group_may_bring_the_first_member(tmp_path: Path) -> None:
     corp = Corp(groups=[{"name": "ops", "projects": [{"name": "empty", "role": "admin"}]}])
     rig = at(tmp_path, corp)
     rig.another_project("empty")
-    corp.says("ann", "ops")
+    corp.set_identity("ann", "ops")
     entered(rig)
     assert [each["project_role"] for each in rig.ok("/api/projects/empty/get")["members"]] == ["admin"]
 
@@ -385,11 +385,11 @@ def test_a_group_may_bring_the_first_member(tmp_path: Path) -> None:
 def test_what_a_person_gave_is_left_alone(tmp_path: Path) -> None:
     corp = Corp(groups=GROUPS)
     rig = at(tmp_path, corp)
-    corp.says("ann", "gpu")
+    corp.set_identity("ann", "gpu")
     entered(rig)
     rig.ok("/api/projects/main/add_members", {"members": [{"username": "ann", "project_role": "manager"}]})
     for groups in (["gpu"], []):
-        corp.says("ann", *groups)
+        corp.set_identity("ann", *groups)
         entered(rig)
         assert role_in(rig, "ann") == "manager"
 
@@ -398,19 +398,19 @@ def test_groups_take_the_global_role_only_where_they_gave_it(tmp_path: Path) -> 
     corp = Corp(groups=GROUPS)
     rig = at(tmp_path, corp)
     role = lambda: rig.ok("/api/users/get_user", {"username": "ann"})["global_role"]  # noqa: E731
-    corp.says("ann")
+    corp.set_identity("ann")
     entered(rig)
     rig.ok("/api/users/update", {"username": "ann", "global_role": "admin"})
     for groups in ([], ["ops"], []):
-        corp.says("ann", *groups)
+        corp.set_identity("ann", *groups)
         entered(rig)
         assert role() == "admin", "a person gave it"
     rig.ok("/api/users/update", {"username": "ann", "global_role": "user"})
-    corp.says("ann", "ops")
+    corp.set_identity("ann", "ops")
     entered(rig)
     rig.ok("/api/users/update", {"username": "ann", "global_role": "admin", "email": "ann@example.com"})
     assert role() == "admin"
-    corp.says("ann")
+    corp.set_identity("ann")
     entered(rig)
     assert role() == "user", "groups gave it"
 
@@ -418,11 +418,11 @@ def test_groups_take_the_global_role_only_where_they_gave_it(tmp_path: Path) -> 
 def test_the_last_admins_stay(tmp_path: Path) -> None:
     corp = Corp(groups=GROUPS)
     rig = at(tmp_path, corp)
-    corp.says("ann", "ops")
+    corp.set_identity("ann", "ops")
     token = entered(rig)["creds"]["token"]
     rig.ok("/api/projects/main/remove_members", {"usernames": ["admin"]}, token=token)
     rig.ok("/api/users/update", {"username": "admin", "global_role": "user"}, token=token)
-    corp.says("ann")
+    corp.set_identity("ann")
     entered(rig)
     me = rig.ok("/api/users/get_my_user", token=token)
     assert (me["global_role"], role_in_as(rig, token)) == ("admin", "admin")
@@ -435,8 +435,8 @@ def role_in_as(rig: Rig, token: str) -> str:
 
 def test_a_sign_on_is_an_event(desk: Rig) -> None:
     entered(desk)
-    told = [event["message"] for event in desk.ok("/api/events/list", {}, token=ADMIN)]
-    assert "signed on with corp" in " ".join(told).lower()
+    messages = [event["message"] for event in desk.ok("/api/events/list", {}, token=ADMIN)]
+    assert "signed on with corp" in " ".join(messages).lower()
 
 
 def test_expired_sign_ons_go_by_themselves(desk: Rig) -> None:

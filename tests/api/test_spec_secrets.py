@@ -69,9 +69,9 @@ def test_nobody_is_shown_the_password_and_no_disk_has_it(rig: Rig) -> None:
 
 def test_the_agent_is_sent_the_password(rig: Rig) -> None:
     host = Host(rig)
-    host.say(facts=FACTS)
+    host.sync(facts=FACTS)
     host.place(submit(rig, private()))
-    (wanted,) = host.say()["tasks"]
+    (wanted,) = host.sync()["tasks"]
     assert wanted["spec"]["registry_auth"] == {"username": "me", "password": PASSWORD}
 
 
@@ -84,8 +84,8 @@ def test_an_unchanged_password_is_no_change_and_another_one_is(rig: Rig) -> None
     assert changed["run_spec"]["configuration"]["registry_auth"] == HIDDEN
     other = private("quite-another", priority=7)
     assert plan_of(rig, other)["action"] == "create"
-    said = rig.refused("P/runs/apply", {"plan": {"run_spec": other}})
-    assert "registry_auth" in said and "quite-another" not in said and PASSWORD not in said
+    error = rig.refused("P/runs/apply", {"plan": {"run_spec": other}})
+    assert "registry_auth" in error and "quite-another" not in error and PASSWORD not in error
     assert PASSWORD.encode() not in on_disk(rig)
     finish(rig, first["id"])
     assert run_of(rig, first["id"]).finished
@@ -104,8 +104,8 @@ def test_what_was_made_for_one_user_is_refused_from_another(rig: Rig) -> None:
     "wrong", [PASSWORD, [PASSWORD], {"username": "u", "password": [PASSWORD]}, {"password": PASSWORD}]
 )
 def test_what_stands_in_the_place_of_a_password_is_not_repeated(rig: Rig, wrong: Any) -> None:
-    said = rig.refused("P/runs/get_plan", {"run_spec": task(registry_auth=wrong)})
-    assert "registry_auth" in said and PASSWORD not in said
+    error = rig.refused("P/runs/get_plan", {"run_spec": task(registry_auth=wrong)})
+    assert "registry_auth" in error and PASSWORD not in error
 
 
 def test_a_plan_holds_no_password_that_could_be_logged(rig: Rig) -> None:
@@ -123,8 +123,8 @@ ENV = {"HF_TOKEN": "hf-hush", "EMPTY": "", "KEY": "${{ secrets.key }}", "MIXED":
 NAMES = {"HF_TOKEN": "(hidden)", "EMPTY": "", "KEY": "${{ secrets.key }}", "MIXED": "(hidden)"}
 
 
-def listed(rig: Rig, token: str, **asked: Any) -> Any:
-    (run,) = rig.ok("/api/runs/list", asked, token=token)
+def listed(rig: Rig, token: str, **filters: Any) -> Any:
+    (run,) = rig.ok("/api/runs/list", filters, token=token)
     return run
 
 
@@ -232,17 +232,17 @@ def test_a_refusal_repeats_no_key(rig: Rig, path: str) -> None:
     def refused(spec: dict[str, Any]) -> str:
         return rig.refused(path, {"spec": spec} if path.endswith("get_plan") else {"plan": {"spec": spec}})
 
-    said = refused(FLEET)
-    assert "ssh_config" in said and "BEGIN" not in said and "hush" not in said
+    error = refused(FLEET)
+    assert "ssh_config" in error and "BEGIN" not in error and "hush" not in error
     for wrong in ("hush", {"public": "p", "private": ["hush"]}, {"private": "hush"}):
-        said = refused({"configuration": {"type": "fleet", "ssh_config": {"hosts": ["a"], "ssh_key": wrong}}})
-        assert "ssh_key" in said and "hush" not in said
+        error = refused({"configuration": {"type": "fleet", "ssh_config": {"hosts": ["a"], "ssh_key": wrong}}})
+        assert "ssh_key" in error and "hush" not in error
 
 
 def test_events_of_a_fleet_repeat_no_key(rig: Rig) -> None:
     ssh_fleet(rig)
     rig.ok("P/fleets/delete", {"names": ["lab"]})
     page = rig.world.plane.store.query("main", f"events/{rig.project.id}")
-    told = [nouns.read(Event, record) for record in page.records]
-    assert any(target.name == "lab" for event in told for target in event.targets)
-    assert "hush" not in repr(told)
+    events = [nouns.read(Event, record) for record in page.records]
+    assert any(target.name == "lab" for event in events for target in event.targets)
+    assert "hush" not in repr(events)

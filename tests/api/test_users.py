@@ -100,9 +100,9 @@ def test_what_an_admin_makes_of_a_user_is_said(rig: Rig) -> None:
     for role, active in (("admin", True), ("user", False), ("user", False)):
         rig.world.clock.pass_(1)
         rig.ok("/api/users/update", {"username": "ann", "global_role": role, "active": active})
-    told = rig.ok("/api/events/list", {"include_target_types": ["user"], "ascending": True})
-    said = [event["message"] for event in told if event["targets"][0]["name"] == "ann"]
-    assert said[1:] == ["changed: admin, active", "changed: user, deactivated"]
+    events = rig.ok("/api/events/list", {"include_target_types": ["user"], "ascending": True})
+    messages = [event["message"] for event in events if event["targets"][0]["name"] == "ann"]
+    assert messages[1:] == ["changed: admin, active", "changed: user, deactivated"]
 
 
 def test_an_admin_can_not_lock_itself_out(rig: Rig) -> None:
@@ -132,8 +132,8 @@ def test_who_owns_a_project_is_not_deleted_and_neither_is_anybody_with_it(rig: R
 
 def test_what_happens_to_users_is_history_for_admins_and_for_themselves(rig: Rig) -> None:
     ann, bob = made(rig, "ann"), made(rig, "bob")
-    hers = rig.ok("/api/events/list", {}, token=ann)
-    assert [event["targets"][0]["name"] for event in hers] == ["ann"]
+    anns_events = rig.ok("/api/events/list", {}, token=ann)
+    assert [event["targets"][0]["name"] for event in anns_events] == ["ann"]
     assert rig.ok("/api/events/list", {}, token=bob)[0]["targets"][0]["name"] == "bob"
     both = rig.ok("/api/events/list", {"include_target_types": ["user"]})
     assert {event["targets"][0]["name"] for event in both} == {"admin", "ann", "bob"}

@@ -27,8 +27,8 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def volume(name: str | None = "data", **fields: Any) -> dict[str, Any]:
-    asked = {"type": "volume", "backend": "aws", "name": name, "region": "r1", "size": "100GB", **fields}
-    return {"configuration": {key: value for key, value in asked.items() if value != ""}}
+    configuration = {"type": "volume", "backend": "aws", "name": name, "region": "r1", "size": "100GB", **fields}
+    return {"configuration": {key: value for key, value in configuration.items() if value != ""}}
 
 
 def create(rig: Rig, name: str | None = "data", **fields: Any) -> Any:
@@ -124,11 +124,11 @@ def test_an_existing_volume_is_external(rig: Rig) -> None:
 def test_only_admins_register_what_is_there_already(rig: Rig, role: ProjectRole, field: str) -> None:
     token = rig.user("ann", role)
     backend = "kubernetes" if field == "claim_name" else "aws"
-    asked = volume("there", size="", backend=backend, **{field: "theirs"})
+    body = volume("there", size="", backend=backend, **{field: "theirs"})
     if role is ProjectRole.admin:
-        assert rig.ok("P/volumes/create", asked, token=token)["external"] is True
+        assert rig.ok("P/volumes/create", body, token=token)["external"] is True
     else:
-        refused = rig.refused("P/volumes/create", asked, token=token)
+        refused = rig.refused("P/volumes/create", body, token=token)
         assert "Only admins of the project main register disks" in refused and "`size`" in refused
     assert rig.ok("P/volumes/create", volume("new"), token=token)["external"] is False
 
@@ -160,7 +160,7 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"size": ""}, "a volume needs `size`, or `volume_id`"),
         ({"name": "No"}, "name: `No` can't be the name of a volume"),
@@ -186,8 +186,8 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"backend": "kubernetes", "read_only": True}, "read_only: a new volume is empty"),
     ],
 )
-def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], said: str) -> None:
-    assert said in rig.refused("P/volumes/create", volume(**fields))
+def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], message: str) -> None:
+    assert message in rig.refused("P/volumes/create", volume(**fields))
     assert rig.ok("P/volumes/list") == []
 
 

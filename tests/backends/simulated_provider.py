@@ -27,13 +27,13 @@ class SimulatedProvider:
         return {body["id"] for body in self._cloud.resources()} | {body["id"] for body in self._cloud.disks.all()}
 
     def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
-        whole = call in (
+        covers_call = call in (
             "describe",
             "list",
             "check",
             "offers",
         )  # there is no effect before or after which it could fail
-        self._script.faults.append(Fault(call, error, "before" if whole else when, times))
+        self._script.faults.append(Fault(call, error, "before" if covers_call else when, times))
 
     def page_fails(self) -> None:
         """It lists everything in one page."""

@@ -15,7 +15,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.errors import InvalidCredentials, Refused
 from chalicelib.store.blobs import checked
 
-OURS, THEIRS, NOBODYS = (derive("test", "project", name) for name in ("ours", "theirs", "nobodys"))
+OWN, OTHER, NOBODYS = (derive("test", "project", name) for name in ("ours", "theirs", "nobodys"))
 NIMBUS = BackendFacts(name="nimbus", title="Nimbus")
 
 
@@ -28,30 +28,30 @@ def never() -> Backend:
 
 
 def test_each_project_has_its_own() -> None:
-    ours, theirs = cloud(), cloud()
-    accounts = Accounts([Account.of(ours, OURS), Account.of(theirs, THEIRS)])
-    assert accounts.of(OURS, "nimbus") is ours
-    assert accounts.of(THEIRS, "nimbus") is theirs
-    assert [account.backend for account in accounts.accounts(OURS)] == [ours]
-    assert {account.backend for account in accounts.accounts()} == {ours, theirs}
+    own, other = cloud(), cloud()
+    accounts = Accounts([Account.of(own, OWN), Account.of(other, OTHER)])
+    assert accounts.of(OWN, "nimbus") is own
+    assert accounts.of(OTHER, "nimbus") is other
+    assert [account.backend for account in accounts.accounts(OWN)] == [own]
+    assert {account.backend for account in accounts.accounts()} == {own, other}
 
 
 def test_what_serves_all_serves_each_beside_its_own() -> None:
-    shared, own = Account(FACTS, never), Account(NIMBUS, never, OURS)
+    shared, own = Account(FACTS, never), Account(NIMBUS, never, OWN)
     accounts = Accounts([own, shared])
-    assert set(accounts.accounts(OURS)) == {own, shared}
-    assert list(accounts.accounts(THEIRS)) == [shared]
-    assert accounts.facts(OURS) == {FACTS.name: FACTS, "nimbus": NIMBUS}
-    assert accounts.facts(THEIRS) == {FACTS.name: FACTS}
+    assert set(accounts.accounts(OWN)) == {own, shared}
+    assert list(accounts.accounts(OTHER)) == [shared]
+    assert accounts.facts(OWN) == {FACTS.name: FACTS, "nimbus": NIMBUS}
+    assert accounts.facts(OTHER) == {FACTS.name: FACTS}
 
 
 def test_settings_may_differ_as_well() -> None:
     patient = NIMBUS.with_(batch=8)
-    accounts = Accounts([Account(NIMBUS, never, OURS), Account(patient, never, THEIRS)])
-    assert (accounts.facts(OURS)["nimbus"].batch, accounts.facts(THEIRS)["nimbus"].batch) == (0, 8)
+    accounts = Accounts([Account(NIMBUS, never, OWN), Account(patient, never, OTHER)])
+    assert (accounts.facts(OWN)["nimbus"].batch, accounts.facts(OTHER)["nimbus"].batch) == (0, 8)
 
 
-@pytest.mark.parametrize("whose", [(OURS, OURS), (None, OURS), (OURS, None), (None, None)])
+@pytest.mark.parametrize("whose", [(OWN, OWN), (None, OWN), (OWN, None), (None, None)])
 def test_two_under_one_name_are_refused(whose: tuple[str | None, str | None]) -> None:
     """As the hosted marketplace and the simulated cloud would be, whose wire name is the same."""
     other = NIMBUS.with_(title="Cumulus")
@@ -60,10 +60,10 @@ def test_two_under_one_name_are_refused(whose: tuple[str | None, str | None]) ->
 
 
 def test_a_key_is_stable_its_own_and_names_a_blob() -> None:
-    keys = {Account(NIMBUS, never, project_id).key for project_id in (None, OURS, THEIRS)}
+    keys = {Account(NIMBUS, never, project_id).key for project_id in (None, OWN, OTHER)}
     assert len(keys) == 3
     assert {checked(f"catalog/{key}/head.json") for key in keys}
-    assert Account(NIMBUS, never, OURS).key == Account(NIMBUS.with_(batch=8), never, OURS).key
+    assert Account(NIMBUS, never, OWN).key == Account(NIMBUS.with_(batch=8), never, OWN).key
 
 
 # --- what can't be asked ----------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ EVERY_CALL: dict[str, Callable[[Backend], object]] = {
 
 @pytest.mark.parametrize("call", EVERY_CALL.values(), ids=EVERY_CALL)
 def test_a_backend_that_was_taken_out_says_so(call: Callable[[Backend], object]) -> None:
-    accounts = Accounts([Account(NIMBUS, never, THEIRS)])
+    accounts = Accounts([Account(NIMBUS, never, OTHER)])
     with pytest.raises(InvalidCredentials, match="nimbus isn't configured"):
         call(accounts.of(NOBODYS, "nimbus"))
     accounts.of(NOBODYS, "nimbus").close()
@@ -93,8 +93,8 @@ def test_a_backend_that_cannot_be_made_says_why(call: Callable[[Backend], object
 
     accounts = Accounts([Account(NIMBUS, lacking)])
     with pytest.raises(InvalidCredentials, match="nimbus_sdk"):
-        call(accounts.of(OURS, "nimbus"))
-    assert accounts.of(OURS, "nimbus").facts == NIMBUS
+        call(accounts.of(OWN, "nimbus"))
+    assert accounts.of(OWN, "nimbus").facts == NIMBUS
 
 
 def test_it_is_made_when_asked_for_once_and_again_after_a_failure() -> None:
@@ -122,7 +122,7 @@ def test_only_what_was_made_is_closed() -> None:
         def close(self) -> None:
             closed.append(self.facts.name)
 
-    accounts = Accounts([Account.of(Closing(lambda: 0), OURS), Account(NIMBUS, never, OURS)])
-    accounts.of(OURS, FACTS.name)
+    accounts = Accounts([Account.of(Closing(lambda: 0), OWN), Account(NIMBUS, never, OWN)])
+    accounts.of(OWN, FACTS.name)
     accounts.close()
     assert closed == [FACTS.name]

@@ -173,8 +173,8 @@ def stage(site: Site, tmp_path: Path) -> Virtual:
     return found
 
 
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
+def done(stage: Virtual, *args: str) -> str:
+    text, code = stage.dstack(list(args))
     assert code == 0, text
     return text
 
@@ -318,8 +318,8 @@ def test_a_sweep_ends_what_belongs_to_nobody_there(stage: Virtual, site: Site) -
 
 def test_what_it_has_of_its_own_is_read_like_what_others_have(nimbus: None) -> None:
     assert isinstance(parse(VOLUME), NimbusVolumeConfiguration)
-    kept = GATEWAY.replace("null", "{type: nimbus-cert, ref: r}")
-    gateway: Any = parse(kept)
+    gateway_text = GATEWAY.replace("null", "{type: nimbus-cert, ref: r}")
+    gateway: Any = parse(gateway_text)
     assert isinstance(gateway.certificate, NimbusGatewayCertificate)
     task: Any = parse(TASK + "backend_options: [{type: nimbus, green: true}, {type: vastai}]\n")
     assert isinstance(task.backend_options[0], NimbusOptions)
@@ -327,8 +327,12 @@ def test_what_it_has_of_its_own_is_read_like_what_others_have(nimbus: None) -> N
         (TASK.replace("[nimbus]", "[nimbos]"), "backends.0", "did you mean `nimbus`?"),
         (VOLUME.replace("nimbus", "nimbos"), "backend", "did you mean `nimbus`?"),
         (VOLUME.replace("tier", "teir"), "teir", "did you mean `tier`?"),
-        (kept.replace("ref", "reff"), "certificate.reff", "did you mean `ref`?"),
-        (kept.replace("backend: nimbus", "backend: vultr"), "certificate", "`nimbus-cert` is a certificate of Nimbus"),
+        (gateway_text.replace("ref", "reff"), "certificate.reff", "did you mean `ref`?"),
+        (
+            gateway_text.replace("backend: nimbus", "backend: vultr"),
+            "certificate",
+            "`nimbus-cert` is a certificate of Nimbus",
+        ),
         (TASK + "backend_options: [{type: nimbus, gren: true}]\n", "backend_options.0.gren", "did you mean `green`?"),
     ):
         with pytest.raises(Invalid) as caught:

@@ -36,11 +36,11 @@ class Plane(BaseHTTPRequestHandler):
 
     task: ClassVar[dict[str, Any]] = {}
     gateway: ClassVar[dict[str, Any] | None] = None  # that its machine is to carry
-    heard: ClassVar[list[dict[str, Any]]] = []
+    reports: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.heard.append(message)
+        self.reports.append(message)
         tasks = [{"id": "task-1", "want": "run", "spec": self.task}] if self.task else []
         answer = {"seq": message["seq"], "tasks": tasks, "logs": [], "next_sync_in": 1.0}
         if self.gateway is not None:
@@ -60,7 +60,7 @@ class Plane(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Plane.heard.clear()
+    Plane.reports.clear()
     Plane.task, Plane.gateway = {}, None
     http = ThreadingHTTPServer(("127.0.0.1", 0), Plane)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
@@ -137,7 +137,7 @@ def test_ending_a_machine_ends_its_gateway_too(server: str, program: Path, tmp_p
     launcher = LocalLauncher(tmp_path, server, program)
     launcher.launch(boot(server))
     try:
-        until(lambda: any(each.get("gateway", {}).get("state") == "running" for each in Plane.heard), "the gateway")
+        until(lambda: any(each.get("gateway", {}).get("state") == "running" for each in Plane.reports), "the gateway")
         nginx = int((folder / "nginx.pid").read_text())
     finally:
         launcher.kill("vm-1")
@@ -148,7 +148,7 @@ def test_machine_that_is_up_is_not_started_twice(server: str, program: Path, tmp
     launcher = LocalLauncher(tmp_path, server, program)
     launcher.launch(boot(server))
     try:
-        until(lambda: Plane.heard, "the agent's first word")
+        until(lambda: Plane.reports, "the agent's first word")
         keeper = (tmp_path / "vm-1/keeper.pid").read_text()
         LocalLauncher(tmp_path, server, program).launch(boot(server))
         assert (tmp_path / "vm-1/keeper.pid").read_text() == keeper
@@ -160,9 +160,9 @@ def test_agent_that_dies_is_started_again(server: str, program: Path, tmp_path: 
     launcher = LocalLauncher(tmp_path, server, program)
     launcher.launch(boot(server))
     try:
-        first = until(lambda: Plane.heard and Plane.heard[0]["boot"], "the agent's first word")
+        first = until(lambda: Plane.reports and Plane.reports[0]["boot"], "the agent's first word")
         os.kill(int((tmp_path / "vm-1/data/lock").read_text().split()[0]), 9)
-        until(lambda: any(message["boot"] != first for message in Plane.heard), "another agent")
+        until(lambda: any(message["boot"] != first for message in Plane.reports), "another agent")
     finally:
         launcher.kill("vm-1")
 
@@ -170,7 +170,7 @@ def test_agent_that_dies_is_started_again(server: str, program: Path, tmp_path: 
 def test_machine_whose_folder_is_deleted_ends_by_itself(server: str, program: Path, tmp_path: Path) -> None:
     launcher = LocalLauncher(tmp_path / "machines", server, program)
     launcher.launch(boot(server))
-    until(lambda: Plane.heard, "the agent's first word")
+    until(lambda: Plane.reports, "the agent's first word")
     home = tmp_path / "machines/vm-1"
     keeper, agent = (int((home / name).read_text().split()[0]) for name in ("keeper.pid", "data/lock"))
     shutil.rmtree(tmp_path / "machines", ignore_errors=True)
@@ -182,7 +182,7 @@ def test_cloud_of_a_started_server_finds_its_machines_again(server: str, program
     wanted = request_for(cloud.offers()[0])
     handles = list(cloud.create(replace(wanted, user_data=user_data("", wanted.instance_id, "token", "0" * 64))))
     try:
-        until(lambda: Plane.heard, "the agent's first word")
+        until(lambda: Plane.reports, "the agent's first word")
         keeper = next(tmp_path.glob("machines/*/keeper.pid")).read_text()
         again = local_cloud(tmp_path, server + "/moved", program)
         assert next(tmp_path.glob("machines/*/keeper.pid")).read_text() == keeper

@@ -88,18 +88,18 @@ def test_a_machine_that_ends_leaves_what_is_on_its_volumes(devices: LoopDevices,
     devices.make("vol-1", 1)
     [loop] = attached(devices.plug("vol-1", read_only=False).backing_file)
     subprocess.run(["mkfs.ext4", "-q", loop], check=True)
-    place, kept = tmp_path / "machines" / "vm-1" / "with blanks", tmp_path / "kept"
+    place, mounted = tmp_path / "machines" / "vm-1" / "with blanks", tmp_path / "kept"
     place.mkdir(parents=True)
-    kept.mkdir()
+    mounted.mkdir()
     subprocess.run(["mount", loop, place], check=True)
     (place / "data.txt").write_text("precious")
     LocalLauncher(tmp_path / "machines", "http://127.0.0.1:1", tmp_path / "agent.pyz").kill("vm-1")
     assert not (tmp_path / "machines" / "vm-1").exists()
-    subprocess.run(["mount", loop, kept], check=True)
+    subprocess.run(["mount", loop, mounted], check=True)
     try:
-        assert (kept / "data.txt").read_text() == "precious"
+        assert (mounted / "data.txt").read_text() == "precious"
     finally:
-        subprocess.run(["umount", kept], check=True)
+        subprocess.run(["umount", mounted], check=True)
 
 
 @needs_loops
@@ -132,8 +132,8 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(devices: 
     at = [1_000_000_000]
 
     def cloud() -> FakeCloud:
-        shelves = [FolderResources(tmp_path / name) for name in ("resources", "volumes")]
-        return FakeCloud(lambda: at[0], store=shelves[0], volumes=shelves[1], devices=devices, facts=FACTS)
+        stores = [FolderResources(tmp_path / name) for name in ("resources", "volumes")]
+        return FakeCloud(lambda: at[0], store=stores[0], volumes=stores[1], devices=devices, facts=FACTS)
 
     first = cloud()
     offer = next(offer for offer in first.offers() if offer.region == "sim-west")

@@ -18,8 +18,8 @@ PRODUCT = [
     ROOT / "app.py",
 ]
 # What we are called, and where a control plane may run: as words they name no provider of machines.
-OURS = {"dstack", "lambda"}
-NAMES = BACKENDS.keys() - OURS
+NOT_PROVIDERS = {"dstack", "lambda"}
+NAMES = BACKENDS.keys() - NOT_PROVIDERS
 KINDS = {kind for row in BACKENDS.values() for kind in row.certificates}
 OF_BACKENDS = re.compile(r"chalicelib\.backends\.(\w+)")
 PACKAGES = {path.parent.name for path in BACKENDS_AT.glob("*/config.py")}

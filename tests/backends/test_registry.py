@@ -169,9 +169,9 @@ def test_unknown_name_is_refused_with_the_known_ones() -> None:
 
 def test_a_type_without_a_class_is_refused() -> None:
     (unbuilt, *_) = sorted(set(BACKENDS) - built())
-    for ask in (backend_class, facts_of):
+    for read in (backend_class, facts_of):
         with pytest.raises(NotSupported, match=f"{unbuilt} isn't built yet"):
-            ask(unbuilt)
+            read(unbuilt)
 
 
 def test_missing_sdk_names_the_extra() -> None:

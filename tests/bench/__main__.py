@@ -57,9 +57,9 @@ def main() -> int:
     begun, lines, failed, yardsticks = time.monotonic(), [], [], [figures.yardstick_ms()]
     for name in chosen.only:
         started = time.monotonic()
-        told = run(name)
-        lines += told
-        failed += [] if told else [name]
+        output = run(name)
+        lines += output
+        failed += [] if output else [name]
         yardsticks.append(figures.yardstick_ms())
         print(f"… {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     now, (then, when) = figures.measured(lines, yardsticks), figures.recorded()

@@ -43,12 +43,12 @@ def one_run(chosen: argparse.Namespace) -> dict[str, Any]:
     with running_server("--no-local-fleet") as server:
         project = server.call("/api/projects/main/get")
         tokens = add_hosts(server.data, project["project_id"], chosen.hosts)
-        ours, theirs = multiprocessing.Pipe()
-        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, chosen.job_seconds, theirs))
+        parent_end, child_end = multiprocessing.Pipe()
+        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, chosen.job_seconds, child_end))
         crowd.start()
         try:
             until("all hosts to join", lambda: joined(server) == chosen.hosts, every=0.2)
-            return burst(server, chosen, ours)
+            return burst(server, chosen, parent_end)
         finally:
             crowd.kill()
             crowd.join()

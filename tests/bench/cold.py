@@ -24,8 +24,8 @@ def main() -> None:
         subprocess.run([*FIRST, folder, "prepare"], cwd=ROOT, env=compiled(), stdout=subprocess.DEVNULL, check=True)
         listed = process_cpu_ms([*FIRST, folder, "list"])
         planned = process_cpu_ms([*FIRST, folder, "plan"])
-        nothing_kept = [sys.executable, "-B", "-X", f"pycache_prefix={folder}/none", *FIRST[1:]]
-        uncompiled = process_cpu_ms([*nothing_kept, folder, "plan"], runs=3)
+        uncached = [sys.executable, "-B", "-X", f"pycache_prefix={folder}/none", *FIRST[1:]]
+        uncompiled = process_cpu_ms([*uncached, folder, "plan"], runs=3)
     report(
         "cold",
         import_app_cpu_ms=over(app, bare),

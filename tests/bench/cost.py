@@ -47,8 +47,8 @@ def main() -> int:
     lines += [f"  {found.a_sync:.3f} write units a steady sync; of a run:"]
     lines += commits(found.steps, "; its deletion and what follows:")
     lines += [*commits(found.erased), ""]
-    told = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
-    lines += [f"State changes: {told}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
+    drivers = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
+    lines += [f"State changes: {drivers}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
     for instances in BUDGETS:
         lines += table(instances, plane.bill(rates, plane.counts(instances)))
     print("\n".join(lines))
@@ -83,9 +83,9 @@ def table(instances: int, bill: list[plane.CostLine]) -> list[str]:
 
 
 def record(rates: dict[str, Usage], changes: Usage) -> None:
-    kept = {driver: _short(used) for driver, used in rates.items()}
+    rounded = {driver: _short(used) for driver, used in rates.items()}
     text = (
-        f"{HEAD}RATES: Mapping[str, Mapping[str, float]] = {pprint.pformat(kept, width=100, sort_dicts=False)}\n\n"
+        f"{HEAD}RATES: Mapping[str, Mapping[str, float]] = {pprint.pformat(rounded, width=100, sort_dicts=False)}\n\n"
         f"CHANGES: Mapping[str, float] = {_short(changes)}\n"
     )
     RATES.write_text(text)

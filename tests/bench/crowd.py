@@ -21,8 +21,8 @@ def main() -> None:
     with running_server("--no-local-fleet") as server:
         project = server.call("/api/projects/main/get")
         tokens = add_hosts(server.data, project["project_id"], count)
-        _, theirs = multiprocessing.Pipe()
-        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, 1.0, theirs))
+        _, child_end = multiprocessing.Pipe()
+        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, 1.0, child_end))
         crowd.start()
         try:
             until("all hosts to join", lambda: joined(server) == count, seconds=300, every=1.0)

@@ -29,7 +29,7 @@ WIDENED = 0.05  # less than this is never a difference
 @dataclass(frozen=True)
 class Row:
     key: str  # a bench and a figure of its line
-    words: str
+    label: str
     unit: str
     budget: float | None = None
     more: bool = False  # more of it is better
@@ -131,11 +131,11 @@ def measured(lines: Iterable[Mapping[str, Any]], yardsticks: list[float]) -> Mea
     """Every number of the benches' JSON lines, by bench and name."""
     found = {}
     for line in lines:
-        for name, told in line.items():
-            if isinstance(told, Mapping):
-                found[f"{line['bench']}.{name}"] = Figure(told["median"], told["low"], told["high"])
-            elif isinstance(told, int | float):
-                found[f"{line['bench']}.{name}"] = Figure(told, told, told)
+        for name, value in line.items():
+            if isinstance(value, Mapping):
+                found[f"{line['bench']}.{name}"] = Figure(value["median"], value["low"], value["high"])
+            elif isinstance(value, int | float):
+                found[f"{line['bench']}.{name}"] = Figure(value, value, value)
     return Measured(found, Figure(statistics.median(yardsticks), min(yardsticks), max(yardsticks)))
 
 
@@ -172,7 +172,7 @@ def _slower(now: Figure, then: Figure) -> tuple[float, float, float]:
     return now.low / then.high, now.median / then.median, now.high / then.low
 
 
-def kept(row: Row, now: Figure) -> bool:
+def within_budget(row: Row, now: Figure) -> bool:
     """Is it within its budget?"""
     if row.budget is None:
         return True
@@ -189,15 +189,17 @@ def table(now: Measured, then: Measured) -> list[str]:
         if here is None:
             continue
         changed = change(row, now, then)
-        mark = "!" if not kept(row, here) else "+" if changed > 0 else "-" if changed < 0 else " "
-        recorded = "" if past is None else said(past.median, row.unit)
-        budget = "" if row.budget is None else said(row.budget, row.unit)
-        spread = f"{said(here.low)} - {said(here.high)}" if here.low < here.high else ""
-        lines.append(f"{mark} {row.words:<31}{said(here.median, row.unit):>10} {spread:>15} {recorded:>10} {budget:>9}")
+        mark = "!" if not within_budget(row, here) else "+" if changed > 0 else "-" if changed < 0 else " "
+        recorded = "" if past is None else formatted(past.median, row.unit)
+        budget = "" if row.budget is None else formatted(row.budget, row.unit)
+        spread = f"{formatted(here.low)} - {formatted(here.high)}" if here.low < here.high else ""
+        lines.append(
+            f"{mark} {row.label:<31}{formatted(here.median, row.unit):>10} {spread:>15} {recorded:>10} {budget:>9}"
+        )
     return [line.rstrip() for line in lines]
 
 
-def said(value: float, unit: str = "") -> str:
+def formatted(value: float, unit: str = "") -> str:
     text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{text} {unit}".rstrip()
 
@@ -205,10 +207,10 @@ def said(value: float, unit: str = "") -> str:
 def summary(now: Measured, then: Measured) -> list[str]:
     """What is over its budget, what became better or worse than recorded by more than chance, and how steady both
     machines were."""
-    over = [row.words for row in ROWS if row.key in now.figures and not kept(row, now.figures[row.key])]
-    changes = {row.words: changed for row in ROWS if (changed := change(row, now, then))}
-    better = [f"{words} {changed:+.0%}" for words, changed in changes.items() if changed > 0]
-    worse = [f"{words} {changed:+.0%}" for words, changed in changes.items() if changed < 0]
+    over = [row.label for row in ROWS if row.key in now.figures and not within_budget(row, now.figures[row.key])]
+    changes = {row.label: changed for row in ROWS if (changed := change(row, now, then))}
+    better = [f"{label} {changed:+.0%}" for label, changed in changes.items() if changed > 0]
+    worse = [f"{label} {changed:+.0%}" for label, changed in changes.items() if changed < 0]
     lines = [f"! over budget: {'; '.join(over) or 'nothing'}"]
     if not then.figures:
         return [*lines, "Nothing is recorded yet."]
@@ -230,20 +232,20 @@ def recorded(path: Path = RECORD) -> tuple[Measured, str]:
     if not path.exists():
         return Measured({}, Figure(1.0, 1.0, 1.0)), ""
     record = json.loads(path.read_text())
-    found = {key: Figure(**told) for key, told in record["figures"].items()}
+    found = {key: Figure(**values) for key, values in record["figures"].items()}
     kind = "{cores} cores, {cpu}, Python {python}".format(**record["machine"])
     return Measured(found, Figure(**record["yardstick_ms"])), f"Recorded on {record['date']}: {kind}."
 
 
 def record(now: Measured, path: Path = RECORD) -> None:
     figures = {row.key: now.figures[row.key]._asdict() for row in ROWS if row.key in now.figures}
-    kept = {
+    record_now = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
         "yardstick_ms": now.yardstick._asdict(),
         "figures": figures,
     }
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    path.write_text(json.dumps(record_now, indent=1) + "\n")
 
 
 def machine() -> dict[str, Any]:

@@ -52,14 +52,14 @@ def simulated() -> tuple[dict[int, list[float]], dict[int, list[float]]]:
     with running_server("--no-local-fleet") as server:
         project = server.call("/api/projects/main/get")
         tokens = add_hosts(server.data, project["project_id"], max(SIZES), placement="cluster")
-        ours, theirs = multiprocessing.Pipe()
-        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, theirs))
+        parent_end, child_end = multiprocessing.Pipe()
+        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, child_end))
         crowd.start()
         try:
             until("all hosts to join", lambda: joined(server) == max(SIZES), every=0.2)
             for number in range(RUNS):
                 for nodes in SIZES:
-                    wall, cpu = one_start(server, f"gang-{nodes}-{number}", nodes, ours)
+                    wall, cpu = one_start(server, f"gang-{nodes}-{number}", nodes, parent_end)
                     walls[nodes].append(wall)
                     cpus[nodes].append(cpu)
         finally:

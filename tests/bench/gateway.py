@@ -128,8 +128,8 @@ def in_turn(*places: tuple[str, int]) -> list[list[float]]:
     """Milliseconds of requests to each of these, one after the other: what slows one down slows down all."""
     request = f"GET / HTTP/1.1\r\n{LINES}\r\n".encode()
     taken: list[list[float]] = [[] for _ in places]
-    with ExitStack() as kept:
-        callers = [kept.enter_context(Caller(place)) for place in places]
+    with ExitStack() as stack:
+        callers = [stack.enter_context(Caller(place)) for place in places]
         for _ in range(PAIRS):
             for caller, its in zip(callers, taken, strict=True):
                 began = time.perf_counter()
@@ -156,10 +156,10 @@ def rate(port: int) -> float:
     url = f"http://127.0.0.1:{port}/"
     token = f"Authorization: Bearer {TOKEN}"
     command = ["wrk", "-t1", "-c32", f"-d{WRK_SECONDS}s", "-H", f"Host: {HOST}", "-H", token, url]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if "Non-2xx" in said:
-        raise SystemExit(said)
-    return int(next(line for line in said.splitlines() if " requests in " in line).split()[0]) / WRK_SECONDS
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    if "Non-2xx" in output:
+        raise SystemExit(output)
+    return int(next(line for line in output.splitlines() if " requests in " in line).split()[0]) / WRK_SECONDS
 
 
 async def events(address: tuple[str, int], count: int, gap: float) -> list[float]:
@@ -227,13 +227,13 @@ def applied(door: NginxDoor) -> tuple[list[float], list[float]]:
             for place in range(3)
         ]
         services = [service(replicas, name=f"app-{place}", auth=True) for place in range(100)]
-        word = {"services": [door._entry(each) for each in services]}
+        configuration = {"services": [door._entry(each) for each in services]}
         began = time.perf_counter()
-        door.configure(word)
+        door.configure(configuration)
         every.append((time.perf_counter() - began) * 1000)
-        word = {"services": [{**word["services"][0], "replicas": []}, *word["services"][1:]]}
+        configuration = {"services": [{**configuration["services"][0], "replicas": []}, *configuration["services"][1:]]}
         began = time.perf_counter()
-        door.configure(word)
+        door.configure(configuration)
         one.append((time.perf_counter() - began) * 1000)
     return every, one
 
@@ -277,8 +277,8 @@ def measured(door: NginxDoor, folder: Path) -> None:
         added_ms=[added(through, straight)],
         p99_ms=[sorted(through)[len(through) * 99 // 100]],
         plain_added_ms=[added(through_bare, straight)],
-        per_s=[ours[0] for ours, _ in pairs],
-        per_cpu_s=[ours[1] for ours, _ in pairs],
+        per_s=[rate_and_cost[0] for rate_and_cost, _ in pairs],
+        per_cpu_s=[rate_and_cost[1] for rate_and_cost, _ in pairs],
         plain_per_cpu_s=[its[1] for _, its in pairs],
         stream_gap_ms=[gap],
         stream_gap_direct_ms=[direct],

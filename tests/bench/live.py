@@ -68,17 +68,17 @@ def speeds(server: Server, port: int) -> list[float]:
 
 def delays(server: Server, port: int) -> list[float]:
     """Seconds from a job's print to its arrival at a client that follows the log, a line at a time."""
-    with opened(server, "logs") as log, listening(server, port) as asked:
-        found, said = [], b""
-        while b"up" not in said:
-            said += log.receive()
+    with opened(server, "logs") as log, listening(server, port) as job_input:
+        found, received = [], b""
+        while b"up" not in received:
+            received += log.receive()
         for _ in range(LINES):
             time.sleep(0.11)  # or the notice of the line before would hold this one up
-            said = b""
-            asked.send(b"l")
-            while not said.endswith(b"\n"):
-                said += log.receive()
-            found.append(time.time() - float(said.split()[-1]))
+            received = b""
+            job_input.send(b"l")
+            while not received.endswith(b"\n"):
+                received += log.receive()
+            found.append(time.time() - float(received.split()[-1]))
         return found
 
 

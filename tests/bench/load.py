@@ -93,13 +93,13 @@ async def crowd(url: str, token: str) -> None:
     parts = urlsplit(url)
     assert parts.hostname is not None and parts.port is not None
 
-    async def keep_on(one: Callable[[str, int, str], Awaitable[None]]) -> None:
+    async def repeat(one: Callable[[str, int, str], Awaitable[None]]) -> None:
         while True:
             with suppress(OSError, asyncio.IncompleteReadError):
                 await one(str(parts.hostname), int(parts.port or 0), token)
             await asyncio.sleep(0.2)
 
-    await asyncio.gather(*(keep_on(one) for count, one in CROWDS for _ in range(count)))
+    await asyncio.gather(*(repeat(one) for count, one in CROWDS for _ in range(count)))
 
 
 # --- the other tenant -------------------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ def process_cpu_ms(command: list[str], env: Mapping[str, str] | None = None, run
 
 def compiled(env: Mapping[str, str] | None = None) -> dict[str, str]:
     """An environment whose bytecode is kept in a folder of this bench's own."""
-    kept = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": _bytecode()}
+    inherited = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, "PYTHONPYCACHEPREFIX": _bytecode()}
 
 
 @cache
@@ -109,8 +109,8 @@ def server_pid(server: Server) -> int:
 
 def report(bench: str, **figures: Any) -> None:
     """One JSON line. A list of numbers is a figure's samples."""
-    told = {name: spread(value) if isinstance(value, list) else value for name, value in figures.items()}
-    print(json.dumps({"bench": bench, **told}), flush=True)
+    spreads = {name: spread(value) if isinstance(value, list) else value for name, value in figures.items()}
+    print(json.dumps({"bench": bench, **spreads}), flush=True)
 
 
 def spread(samples: list[float]) -> dict[str, float]:

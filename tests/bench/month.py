@@ -41,7 +41,7 @@ from tests.scenarios.stages import Virtual
 from tests.world.metered import BUS, MeteredSite, Written, heard
 
 HOUR = 3600.0
-LOOKS = 6  # of a person at each run: its status and its log, a second apart
+POLLS = 6  # of a person at each run: its status and its log, a second apart
 RESOURCES = "resources: {cpu: 2.., memory: 8GB..}\n"
 LINE = "x" * 99
 SCRIPT = " && ".join([f"echo {LINE} && sleep 60"] * 60)  # an hour
@@ -91,7 +91,7 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         a_sync = site.meter.counts["write", "agent_sync"] / site.meter.counts["lambda", "agent_sync"]
         an_instance = charges.scaled(charges.less(reported, standing), 1 / machines)
         worked, hours = _runs(site, stage, machines)
-        told, _ = _announced(site)
+        announced, _ = _announced(site)
         beside = charges.scaled(charges.less(standing, an_instance, -machines), hours / HOURS)
         a_run = charges.scaled(charges.less(worked, beside), 1 / machines)
         site.meter.take()
@@ -103,7 +103,7 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules and the account) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
-    changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
+    changes = {INSTANCE: changed * HOURS / steady / machines, RUN: announced / machines}
     rates: dict[str, Usage] = {SCHEDULES: schedules, ACCOUNT: an_account, INSTANCE: an_instance, RUN: a_run}
     with opened() as (site, stage):
         site.open_account()
@@ -130,19 +130,19 @@ def _during(site: MeteredSite, hours: float) -> dict[str, float]:
 
 def _apply(stage: Virtual, name: str, text: str) -> None:
     (stage.home / f"{name}.dstack.yml").write_text(text)
-    said, status = stage.dstack(["apply", "-y", "-d", "-f", f"{name}.dstack.yml"])
-    assert status == 0, said
+    output, status = stage.dstack(["apply", "-y", "-d", "-f", f"{name}.dstack.yml"])
+    assert status == 0, output
 
 
 def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, float], float]:
     """So many runs of an hour that write a line every minute, from before their submission until nothing more follows:
     what they used, and how many hours that took."""
-    began, before = site.time.at, _kept(site)
+    began, before = site.time.at, _stored(site)
     site.meter.take()
     names = [f"run-{number}" for number in range(count)]
     for name in names:
         _apply(stage, name, f'type: task\nname: {name}\n{RESOURCES}commands: ["{SCRIPT}"]\n')
-        for _ in range(LOOKS):
+        for _ in range(POLLS):
             site.time.pass_(1)
             job = stage.ask("runs/get", {"run_name": name})["jobs"][0]["job_submissions"][-1]
             stage.ask("logs/poll", {"run_name": name, "job_submission_id": job["id"], "limit": 1000})
@@ -151,7 +151,7 @@ def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, floa
     for name in names:
         assert stage.dstack(["logs", name]) == (f"{LINE}\n" * 60, 0)
     used = charges.usage(site.meter.counts)
-    left = charges.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
+    left = charges.usage({(what, ""): amount - before[what] for what, amount in _stored(site).items()})
     return {**used, **charges.scaled(left, RETENTION_MONTHS)}, (site.time.at - began) / SECOND / HOUR
 
 
@@ -160,18 +160,18 @@ def _nodes(site: MeteredSite, stage: Virtual, changes: dict[str, float]) -> dict
     fleet = f"type: fleet\nname: machines\nplacement: cluster\nnodes: 3\n{RESOURCES}idle_duration: off\n"
     _apply(stage, "fleet", fleet)
     site.time.pass_(HOUR)
-    used, told = list[dict[str, float]](), list[float]()
+    used, announced = list[dict[str, float]](), list[float]()
     for nodes in (1, 2, 3):
         site.meter.take()
         name = f"on-{nodes}"
         _apply(stage, name, f'type: task\nname: {name}\nnodes: {nodes}\n{RESOURCES}commands: ["{SCRIPT}"]\n')
         site.time.pass_(HOUR + 600)
         assert stage.ask("runs/get", {"run_name": name})["status"] == "done"
-        told.append(_announced(site)[0])
+        announced.append(_announced(site)[0])
         used.append(charges.usage(site.meter.counts))
     one, two, three = used
     further = charges.less(three, two)
-    changes |= {NODE: told[2] - told[1], START: 2 * told[1] - told[0] - told[2]}
+    changes |= {NODE: announced[2] - announced[1], START: 2 * announced[1] - announced[0] - announced[2]}
     return {NODE: further, START: charges.less(charges.less(two, one), further)}
 
 
@@ -207,15 +207,15 @@ class _Door:
         self._site, self._version, self._buckets = site, "", list[dict[str, float]]()
 
     def ask(self) -> None:
-        word = self._call("GET", f"/agent/gateway?since={self._version}&wait=25", b"", 200)
-        assert word["ask_in"] == PAUSE
-        self._version = word.get("version", self._version)
+        answer = self._call("GET", f"/agent/gateway?since={self._version}&wait=25", b"", 200)
+        assert answer["ask_in"] == PAUSE
+        self._version = answer.get("version", self._version)
 
     def report(self, run_id: str) -> None:
         at = self._site.time.at
         self._buckets = [*self._buckets, {"at": at - at % (PAUSE * SECOND), "requests": 50, "busy": 1.5}][-30:]
-        said = {"run_id": run_id, "at": at, "quiet": False, "held": 0, "let_go": []}
-        body = json.dumps({"reports": [{**said, "buckets": self._buckets}]}).encode()
+        report = {"run_id": run_id, "at": at, "quiet": False, "held": 0, "let_go": []}
+        body = json.dumps({"reports": [{**report, "buckets": self._buckets}]}).encode()
         self._call("POST", "/agent/gateway/traffic", body, 204)
 
     def _call(self, method: str, path: str, body: bytes, wanted: int) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class _Door:
         return found
 
 
-def _kept(site: MeteredSite) -> dict[str, float]:
+def _stored(site: MeteredSite) -> dict[str, float]:
     table = sum(request_units.size(record) + request_units.OVERHEAD for record in site.store.below.records())
     return {"table-bytes": table, "kept-bytes": site.blobs.bytes("logs/")}
 
@@ -250,8 +250,8 @@ def _steps(site: MeteredSite, stage: Virtual) -> tuple[list[Written], list[Writt
     site.time.pass_(90)
     life = [each for each in site.store.log if each.families != "instance/presence"]
     site.store.log.clear()
-    said, status = stage.dstack(["delete", "-y", "-f", "simple.dstack.yml"])
-    assert status == 0, said
+    output, status = stage.dstack(["delete", "-y", "-f", "simple.dstack.yml"])
+    assert status == 0, output
     site.time.pass_(26 * HOUR)
     its = ("run/", "log/", "run-name", "events/")
-    return life, [each for each in site.store.log if any(word in each.families for word in its)]
+    return life, [each for each in site.store.log if any(family in each.families for family in its)]

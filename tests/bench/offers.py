@@ -52,13 +52,13 @@ def main() -> None:
     from chalicelib.planning.matching.offer_book import OfferBook
 
     book = OfferBook(catalog(), taken_at=0)
-    asked = ResourcesSpec.model_validate({"gpu": "24GB..80GB:1..4", "cpu": "8..", "memory": "32GB.."})
+    resources = ResourcesSpec.model_validate({"gpu": "24GB..80GB:1..4", "cpu": "8..", "memory": "32GB.."})
     prices = count(40.0, 0.01)  # a new question each time: each is asked for the first time
 
-    def ask() -> int:
-        return book.match(Query(resources=asked, max_price=next(prices)), limit=50)[1]
+    def match() -> int:
+        return book.match(Query(resources=resources, max_price=next(prices)), limit=50)[1]
 
-    report("offers", offers=len(book), matching=ask(), match_cpu_ms=cpu_ms(ask))
+    report("offers", offers=len(book), matching=match(), match_cpu_ms=cpu_ms(match))
 
 
 if __name__ == "__main__":

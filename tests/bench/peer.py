@@ -48,14 +48,14 @@ Samples = dict[str, list[float]]
 def main(record: bool) -> None:
     if not PEER.exists():
         raise SystemExit(f"{PEER} isn't there. `make bench-peer` installs it.")
-    ours = [sys.executable, "-m", "cli.main"]
-    found = {"dstack-serverless": measure(ours, flags=()), "dstack 0.22.5": measure([str(PEER)], flags=("-n",))}
+    own = [sys.executable, "-m", "cli.main"]
+    found = {"dstack-serverless": measure(own, flags=()), "dstack 0.22.5": measure([str(PEER)], flags=("-n",))}
     for name, figures in found.items():
         report(name, **figures)
     if record:
         medians = {name: {key: spread(samples) for key, samples in each.items()} for name, each in found.items()}
-        kept = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "figures": medians}
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+        document = {"date": datetime.now(UTC).date().isoformat(), "machine": machine(), "figures": medians}
+        RECORD.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def measure(program: list[str], flags: tuple[str, ...]) -> Samples:

@@ -49,11 +49,11 @@ def unlike(seed: int = 1) -> QueueSnapshot:
 
 
 def _job(number: int, rng: random.Random) -> QueuedJob:
-    asked = {"cpu": f"{rng.choice((1, 2, 4, 8, 16))}..", "memory": f"{rng.randint(1, 48)}GB..", "disk": None}
+    resources = {"cpu": f"{rng.choice((1, 2, 4, 8, 16))}..", "memory": f"{rng.randint(1, 48)}GB..", "disk": None}
     if rng.random() < 0.5:
-        asked["gpu"] = f"{rng.choice(('A100', 'H100', '24GB..', '40GB..'))}:{rng.choice(('1', '1..4', '2..'))}"
+        resources["gpu"] = f"{rng.choice(('A100', 'H100', '24GB..', '40GB..'))}:{rng.choice(('1', '1..4', '2..'))}"
     regions = [f"region-{rng.randrange(40)}" for _ in range(20)] if rng.random() < 0.5 else None
-    spec = run_spec(resources=asked, regions=regions, max_price=20 + number / 100)
+    spec = run_spec(resources=resources, regions=regions, max_price=20 + number / 100)
     return queued(f"run-{number}", spec)
 
 

@@ -25,7 +25,7 @@ TOKEN = "bench-token"
 
 
 @dataclass
-class Shelf:
+class ListedBackend:
     """A backend as far as the catalog asks it."""
 
     facts: BackendFacts
@@ -44,29 +44,29 @@ def main() -> None:
         gc.set_threshold(10_000)
         offers = catalog()
         names = sorted({offer.backend for offer in offers})
-        accounts = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
-        backends = Accounts(Account(shelf.facts, lambda shelf=shelf: shelf) for shelf in accounts)
+        accounts = [ListedBackend(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
+        backends = Accounts(Account(listed.facts, lambda listed=listed: listed) for listed in accounts)
         selling = Root(replace(root.ports, backends=backends))
         selling.refresh_accounts()
         plane = selling.plane
         first_start(plane, TOKEN)
         headers = {"authorization": f"Bearer {TOKEN}"}
 
-        def ask(path: str, body: object) -> bytes:
+        def post(path: str, body: object) -> bytes:
             reply = dispatch.answer(plane, dispatch.Request("POST", path, {}, headers, json.dumps(body).encode()))
             if reply.status != 200:
                 raise SystemExit(f"{path}: {reply.body.decode()}")
             return reply.body
 
         spec = {"configuration": {"type": "fleet", "name": "cloud", "nodes": "0..9", "spot_policy": "auto"}}
-        ask("/api/project/main/fleets/apply", {"plan": {"spec": {**spec, "profile": {}}}, "force": False})
+        post("/api/project/main/fleets/apply", {"plan": {"spec": {**spec, "profile": {}}}, "force": False})
         prices = itertools.count(40.0, 0.01)  # a new question each time: a repeated one is answered from memory
 
         def plan() -> dict[str, object]:
             run = task("planned", "true", max_price=next(prices))
             run["configuration"]["resources"] = {"gpu": "24GB..80GB:1..4"}
             answer: dict[str, object] = json.loads(
-                ask("/api/project/main/runs/get_plan", {"run_spec": run, "max_offers": 50})
+                post("/api/project/main/runs/get_plan", {"run_spec": run, "max_offers": 50})
             )
             return answer
 

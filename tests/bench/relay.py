@@ -30,30 +30,30 @@ def main() -> None:
     parser.add_argument("--ssh", action="store_true", help="measure `ssh -R`, too")
     chosen = parser.parse_args()
     with served() as (server, path, port), reverse(port) if chosen.ssh else contextlib.nullcontext(0) as forwarded:
-        ways: dict[str, str | int] = {"relay": path, **({"ssh": forwarded} if chosen.ssh else {})}
-        found: dict[str, dict[str, list[float]]] = {way: {} for way in ways}
+        targets: dict[str, str | int] = {"relay": path, **({"ssh": forwarded} if chosen.ssh else {})}
+        found: dict[str, dict[str, list[float]]] = {kind: {} for kind in targets}
         direct_rates: list[float] = []
         for _ in range(RUNS):
             direct = asyncio.run(one_by_one(port, REQUESTS))
             direct_rates.append(asyncio.run(rate(port, 32, SECONDS)))
-            for way, place in ways.items():
-                for name, value in measured(way, place, direct).items():
-                    found[way].setdefault(name, []).append(value)
+            for kind, place in targets.items():
+                for name, value in measured(kind, place, direct).items():
+                    found[kind].setdefault(name, []).append(value)
         relay = found.pop("relay")
         relay["burst_lost"] = [sum(relay["burst_lost"])]
         relay["back_after_cut_s"] = asyncio.run(cuts(server, path))
         report("relay", direct_32_per_s=direct_rates, **relay)
-        for way, figures in found.items():
-            report(way, **figures)
+        for kind, figures in found.items():
+            report(kind, **figures)
 
 
-def measured(way: str, place: int | str, direct: list[float]) -> dict[str, float]:
+def measured(kind: str, place: int | str, direct: list[float]) -> dict[str, float]:
     """One turn; milliseconds are those beyond a direct connection."""
     taken = asyncio.run(one_by_one(place, REQUESTS))
     per_s = asyncio.run(rate(place, 32, SECONDS))
     answered, burst_s = asyncio.run(burst(place, 300))
     more = {f"added_p{part}_ms": 1000 * (percentile(taken, part) - percentile(direct, part)) for part in (50, 99)}
-    return {**more, f"{way}_32_per_s": per_s, "burst_300_s": burst_s, "burst_lost": float(300 - answered)}
+    return {**more, f"{kind}_32_per_s": per_s, "burst_300_s": burst_s, "burst_lost": float(300 - answered)}
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def reverse(port: int) -> Iterator[int]:
         until("sshd", lambda: reached(door))
         quiet = ("StrictHostKeyChecking=no", f"UserKnownHostsFile={here / 'known'}", "ExitOnForwardFailure=yes")
         command = ["ssh", "-N", "-T", "-F", "none", "-i", str(here / "user"), "-p", str(door)]
-        command += [word for option in quiet for word in ("-o", option)]
+        command += [arg for option in quiet for arg in ("-o", option)]
         command += ["-R", f"127.0.0.1:{forwarded}:127.0.0.1:{port}", f"{getpass.getuser()}@127.0.0.1"]
         client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:

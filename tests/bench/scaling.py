@@ -19,7 +19,7 @@ RULE = {"metric": "queue", "target": 1, "window": "5m", "scale_up_delay": "0s", 
 CALLS = 1000  # of the scaler
 
 
-def at_rest() -> RunSnapshot:
+def idle_snapshot() -> RunSnapshot:
     world = ServiceWorld()
     world.add_fleet("local", hosts=REPLICAS)
     world.pass_fleet(next(iter(world.fleets)))
@@ -33,34 +33,34 @@ def at_rest() -> RunSnapshot:
     return world.look_at(world.runs[run.id])
 
 
-def step(rest: RunSnapshot) -> RunSnapshot:
+def step(snapshot: RunSnapshot) -> RunSnapshot:
     """Twice the load, from the last bucket on."""
-    (door,) = rest.traffic
+    (door,) = snapshot.traffic
     last = door.buckets[-1].with_(busy=REPLICAS * 60.0)
-    return RunSnapshot(**{**vars(rest), "traffic": (door.with_(buckets=(*door.buckets[:-1], last)),)})
+    return RunSnapshot(**{**vars(snapshot), "traffic": (door.with_(buckets=(*door.buckets[:-1], last)),)})
 
 
-def asks_more(plan: Plan) -> bool:
+def adds_jobs(plan: Plan) -> bool:
     return any(noun.kind == "job" and not noun.version for each in plan.steps for noun in each.saves)
 
 
 def main() -> None:
-    rest = at_rest()
-    loaded = step(rest)
-    assert not asks_more(decide_run(rest))
-    assert asks_more(decide_run(loaded))
+    idle = idle_snapshot()
+    loaded = step(idle)
+    assert not adds_jobs(decide_run(idle))
+    assert adds_jobs(decide_run(loaded))
     config = service(replicas="1..9", scaling=RULE).configuration
     gc.freeze()  # both as `dstack server` has them
     gc.set_threshold(10_000)
 
     def decisions() -> None:
         for _ in range(CALLS):
-            scale(config.scaling, (1, 200), rest.traffic, rest.run.scales[0], GroupState(REPLICAS), rest.now)  # type: ignore[union-attr]
+            scale(config.scaling, (1, 200), idle.traffic, idle.run.scales[0], GroupState(REPLICAS), idle.now)  # type: ignore[union-attr]
 
     report(
         "scaling",
         replicas=REPLICAS,
-        pass_cpu_ms=cpu_ms(partial(decide_run, rest)),
+        pass_cpu_ms=cpu_ms(partial(decide_run, idle)),
         step_cpu_ms=cpu_ms(partial(decide_run, loaded)),
         scaler_us=cpu_ms(decisions),
     )

@@ -38,7 +38,7 @@ PROJECT, DOMAIN = "example", "test"  # the host of the gateway's bench is app.ex
 KILLED_AFTER, LOAD = 1.0, 3.0  # seconds
 
 
-def keep_open() -> None:
+def serve_door() -> None:
     """A door in this process, until the standard input ends: it serves what each line there says."""
     with opened(DoorSettings(domain=DOMAIN)) as door:
         door.allow(TOKEN, PROJECT)
@@ -53,14 +53,14 @@ class Door:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None and process.stdout is not None
-        self._told, self._says, self.pid = process.stdin, process.stdout, process.pid
-        self.address = ("127.0.0.1", int(self._says.readline()))
+        self._input, self._output, self.pid = process.stdin, process.stdout, process.pid
+        self.address = ("127.0.0.1", int(self._output.readline()))
 
     def serve(self, *services: Served) -> None:
         for service in services:
-            self._told.write(service.model_dump_json() + "\n")
-            self._told.flush()
-            assert self._says.readline() == "served\n"
+            self._input.write(service.model_dump_json() + "\n")
+            self._input.flush()
+            assert self._output.readline() == "served\n"
 
 
 @contextmanager
@@ -142,4 +142,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    keep_open() if sys.argv[1:] == ["door"] else main()
+    serve_door() if sys.argv[1:] == ["door"] else main()

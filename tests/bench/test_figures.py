@@ -18,12 +18,12 @@ from tests.bench.figures import (
     Measured,
     Row,
     change,
-    kept,
     measured,
     record,
     recorded,
     summary,
     table,
+    within_budget,
 )
 from tests.harness.server import ROOT
 
@@ -49,8 +49,8 @@ def test_only_what_lies_outside_of_all_samples_is_a_difference() -> None:
 
 def test_more_decisions_are_better() -> None:
     assert change(RATE, measured_as(rate=12_000), measured_as(rate=8_000)) == 0.5
-    assert kept(RATE, Figure(12_000, 0, 0)) and not kept(RATE, Figure(9_000, 0, 0))
-    assert kept(CPU, Figure(300, 0, 0)) and not kept(CPU, Figure(301, 0, 0))
+    assert within_budget(RATE, Figure(12_000, 0, 0)) and not within_budget(RATE, Figure(9_000, 0, 0))
+    assert within_budget(CPU, Figure(300, 0, 0)) and not within_budget(CPU, Figure(301, 0, 0))
 
 
 def test_what_was_recorded_is_read_at_the_speed_of_now() -> None:
@@ -117,7 +117,7 @@ def test_a_fresh_process_gives_its_first_answers(tmp_path: Path) -> None:
 def test_every_row_is_of_a_bench_that_is_run_and_the_record_has_no_other() -> None:
     benches = {row.key.partition(".")[0] for row in ROWS}
     assert {bench if bench in BENCHES else bench.partition("-")[0] for bench in benches} == set(BENCHES)
-    kept_figures = json.loads(RECORD.read_text())
-    assert kept_figures["figures"].keys() <= {row.key for row in ROWS}
-    assert kept_figures.keys() == {"date", "machine", "yardstick_ms", "figures"}
-    assert kept_figures["machine"].keys() == {"cores", "cpu", "python"}
+    record = json.loads(RECORD.read_text())
+    assert record["figures"].keys() <= {row.key for row in ROWS}
+    assert record.keys() == {"date", "machine", "yardstick_ms", "figures"}
+    assert record["machine"].keys() == {"cores", "cpu", "python"}

@@ -76,8 +76,8 @@ def main() -> None:
             return applied
 
         (stage.home / "fleet.dstack.yml").write_text(FLEET)
-        said, status = stage.dstack(["apply", "-y", "-d", "-f", "fleet.dstack.yml"])
-        assert status == 0, said
+        output, status = stage.dstack(["apply", "-y", "-d", "-f", "fleet.dstack.yml"])
+        assert status == 0, output
         site.time.pass_(300)
         run = apply("told", " && ".join([f"echo {LINE}"] * LINES + ["sleep 1000000"]))
         site.time.pass_(1000)  # a quiet job's output comes every quarter of an hour

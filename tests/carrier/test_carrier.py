@@ -116,17 +116,17 @@ WANTED = Package("debian/pool/main/z/zlib/zlib1g_1_amd64.deb", hashlib.sha256(b"
 
 
 def test_a_package_that_a_mirror_has_dropped_comes_from_the_archive() -> None:
-    asked = []
+    addresses = []
 
     def read(address: str) -> bytes:
-        asked.append(address)
+        addresses.append(address)
         if "snapshot" in address:
             return b"right"
         raise OSError("HTTP Error 404: Not Found")
 
     assert download.package(WANTED, read) == b"right"
-    assert asked[1].startswith("https://snapshot.debian.org/archive/debian/2026")
-    assert asked[1].endswith("Z/pool/main/z/zlib/zlib1g_1_amd64.deb")
+    assert addresses[1].startswith("https://snapshot.debian.org/archive/debian/2026")
+    assert addresses[1].endswith("Z/pool/main/z/zlib/zlib1g_1_amd64.deb")
 
 
 def test_a_package_that_was_changed_on_the_way_is_refused() -> None:

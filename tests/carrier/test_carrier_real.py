@@ -61,11 +61,11 @@ def test_no_licence_refers_to_a_text_that_isnt_there(folder: Path) -> None:
     assert names == {path.name for path in (folder / "moved/licences/common-licenses").iterdir()}
 
 
-def started(root: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+def started(root: Path, program: str, *args: str) -> subprocess.CompletedProcess[str]:
     """In a file system that has nothing but the carrier, if root may make one."""
     apart = os.getuid() == 0
     place = "/moved" if apart else f"{root}/moved"
-    argv = [f"{place}/lib/loader", "--library-path", f"{place}/lib", f"{place}/bin/{program}", *words]
+    argv = [f"{place}/lib/loader", "--library-path", f"{place}/lib", f"{place}/bin/{program}", *args]
     into = [shutil.which("chroot") or "/usr/sbin/chroot", str(root)] if apart else []
     return subprocess.run([*into, *argv], capture_output=True, text=True, env={}, timeout=120)
 

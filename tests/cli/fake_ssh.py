@@ -21,7 +21,7 @@ class FakeTunnel:
     """Each look takes one letter: `.` not yet, `u` up, `x` ended. The last one stays."""
 
     life: str
-    said: str = "Connection refused"
+    error: str = "Connection refused"
     up: bool = False
     ended: bool = False
     pid: int = 2**22 + 1  # of no process
@@ -35,7 +35,7 @@ class FakeTunnel:
         return letter != "x"
 
     def failure(self) -> str:
-        return self.said
+        return self.error
 
     def end(self) -> None:
         self.ended = True
@@ -61,7 +61,7 @@ class FakeSsh:
         files = {path.name: path.read_text() for path in config.parent.iterdir()}
         self.started.append(Started(config.read_text(), [one.option for one in forwards], files))
         template = self.lives.pop(0) if len(self.lives) > 1 else self.lives[0]
-        tunnel = FakeTunnel(template.life, template.said)
+        tunnel = FakeTunnel(template.life, template.error)
         self.tunnels.append(tunnel)
         return tunnel
 

@@ -17,7 +17,7 @@ class Far:
     """One connection of a client, after the handshake."""
 
     def __init__(self, connection: socket.socket, asked: str) -> None:
-        self.connection, self.asked = connection, asked
+        self.connection, self.requests = connection, asked
         self.file = connection.makefile("rb")
 
     def frame(self, payload: bytes, kind: int = 2, *, final: bool = True) -> bytes:
@@ -61,7 +61,7 @@ class FarEnd:
 
     def __init__(self, play: Callable[[Far], None] = lambda far: None, refuse: tuple[int, Any] | None = None) -> None:
         self.play, self.refuse = play, refuse
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.failures: list[BaseException] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -97,7 +97,7 @@ class FarEnd:
             while b"\r\n\r\n" not in head:
                 head += connection.recv(65536)
             text = head.decode()
-            self.asked.append(text)
+            self.requests.append(text)
             if self.refuse:
                 status, body = self.refuse
                 data = json.dumps(body).encode()

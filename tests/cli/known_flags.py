@@ -82,4 +82,4 @@ KNOWN: dict[str, str] = {
     "volume get": "--json",
     "volume delete": "-y --yes",
 }
-KNOWN_FLAGS = [(name, word) for name, words in KNOWN.items() for word in words.split()]
+KNOWN_FLAGS = [(name, flag) for name, flags in KNOWN.items() for flag in flags.split()]

@@ -35,7 +35,7 @@ class Server(ThreadingHTTPServer):
 
 
 @dataclass
-class Asked:
+class RecordedRequest:
     path: str
     body: Any
     headers: dict[str, str]
@@ -48,7 +48,7 @@ class Plane:
     the other, the last one for ever."""
 
     answers: dict[str, Any] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
     url: str = "http://127.0.0.1:30000"
     _server: ThreadingHTTPServer | None = None
 
@@ -60,7 +60,7 @@ class Plane:
     def serve(self, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, bytes]:
         structured = headers.get("Content-Type", "").startswith("application/json")
         body = json.loads(raw) if raw and structured else None
-        status, value = self.answer(Asked(path, body, dict(headers), raw))
+        status, value = self.answer(RecordedRequest(path, body, dict(headers), raw))
         return status, value if isinstance(value, bytes) else json.dumps(value).encode()
 
     def start(self) -> None:
@@ -101,23 +101,23 @@ class Plane:
         finally:
             self.stop()
 
-    def answer(self, asked: Asked) -> tuple[int, Any]:
-        self.asked.append(asked)
-        path = asked.path.split("?")[0].removeprefix("/api/project/main")
+    def answer(self, request: RecordedRequest) -> tuple[int, Any]:
+        self.requests.append(request)
+        path = request.path.split("?")[0].removeprefix("/api/project/main")
         if path not in self.answers:
             return 404, {"detail": "Not Found"}
         found = self.answers[path]
         if isinstance(found, list) and found and isinstance(found[0], Step):
             found = found[0].value if len(found) == 1 else found.pop(0).value
         if callable(found):
-            found = found(asked.body)
+            found = found(request.body)
         return found if isinstance(found, tuple) else (200, found)
 
     def paths(self) -> list[str]:
-        return [asked.path.split("?")[0].removeprefix("/api/project/main") for asked in self.asked]
+        return [request.path.split("?")[0].removeprefix("/api/project/main") for request in self.requests]
 
     def bodies(self, path: str) -> list[Any]:
-        return [one.body for one in self.asked if one.path.split("?")[0].removeprefix("/api/project/main") == path]
+        return [one.body for one in self.requests if one.path.split("?")[0].removeprefix("/api/project/main") == path]
 
 
 @dataclass
@@ -274,13 +274,13 @@ def volume(name: str = "data", status: str = "active", **fields: Any) -> dict[st
 
 
 def gateway(name: str = "door", status: str = "running", **fields: Any) -> dict[str, Any]:
-    asked = {"type": "gateway", "name": name, "backend": "remote", "region": "edge", "fleet": "edge"}
+    configuration = {"type": "gateway", "name": name, "backend": "remote", "region": "edge", "fleet": "edge"}
     at = {"backend": "remote", "region": "edge", "created_at": "2026-11-21T04:00:00Z", "status_message": None}
     return {
         "id": GATEWAY_ID,
         "name": name,
         "project_name": "main",
-        "configuration": {**asked, "domain": "*.example.com", "certificate": {"type": "lets-encrypt"}},
+        "configuration": {**configuration, "domain": "*.example.com", "certificate": {"type": "lets-encrypt"}},
         "created_at": "2026-11-21T04:00:00Z",
         "status": status,
         "status_message": None,

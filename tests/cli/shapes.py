@@ -29,7 +29,7 @@ from tests.api.test_runs import finish, job_of, placed
 from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.outline import Outline, outline
-from tests.cli.plane import Asked, Plane
+from tests.cli.plane import Plane, RecordedRequest
 from tests.world import gateways
 from tests.world.keyed import config
 from tests.world.volumes import attachment
@@ -44,11 +44,11 @@ class RealPlane(Plane):
 
     rig: Rig
 
-    def answer(self, asked: Asked) -> tuple[int, Any]:
-        path, _, query = asked.path.partition("?")
-        headers = {name.lower(): value for name, value in asked.headers.items()}
+    def answer(self, recorded: RecordedRequest) -> tuple[int, Any]:
+        path, _, query = recorded.path.partition("?")
+        headers = {name.lower(): value for name, value in recorded.headers.items()}
         method = "GET" if query else "POST"
-        request = dispatch.Request(method, path, dict(parse_qsl(query)), headers, asked.raw)
+        request = dispatch.Request(method, path, dict(parse_qsl(query)), headers, recorded.raw)
         found = dispatch.answer(self.rig.world.plane, request)
         return found.status, found.body
 

@@ -342,7 +342,7 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "words"),
+    ("args", "code", "message"),
     [
         (["--profile", "a", "--no-profile"], 2, "--profile and --no-profile contradict"),
         (["--spot", "--on-demand"], 2, "--spot and --on-demand contradict"),
@@ -360,11 +360,11 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["--ssh-identity", "k"], 1, "--ssh-identity: "),
     ],
 )
-def test_refusals(task: Dstack, plane: Plane, args: list[str], code: int, words: str) -> None:
+def test_refusals(task: Dstack, plane: Plane, args: list[str], code: int, message: str) -> None:
     ended = task("apply", *args)
     assert (ended.code, ended.out) == (code, ""), ended
-    assert words in ended.err and "Traceback" not in ended.err
-    assert not plane.asked
+    assert message in ended.err and "Traceback" not in ended.err
+    assert not plane.requests
 
 
 def test_arguments_that_nothing_takes(task: Dstack) -> None:
@@ -397,7 +397,7 @@ def test_problems_show_the_line(task: Dstack) -> None:
 def test_what_isnt_built_is_refused_by_name(task: Dstack, plane: Plane) -> None:
     (task.terminal.cwd / ".dstack.yml").write_text("type: preset\nname: g\nmodel: m\n")
     ended = task("apply", "-y")
-    assert ended.code == 1 and "type: preset isn't available yet" in ended.err and not plane.asked
+    assert ended.code == 1 and "type: preset isn't available yet" in ended.err and not plane.requests
 
 
 # --- fleets ----------------------------------------------------------------------------------------------------------
@@ -543,11 +543,9 @@ def test_delete_what_isnt_there(task: Dstack, plane: Plane) -> None:
 # --- the older `dstack run` ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words", [[".", "-y", "-d", "--pool", "lab", "--reuse"], ["-y", "-d", "--reuse", "--pool=lab"]]
-)
-def test_the_older_run_applies(task: Dstack, plane: Plane, words: list[str]) -> None:
-    ended = task("run", *words)
+@pytest.mark.parametrize("args", [[".", "-y", "-d", "--pool", "lab", "--reuse"], ["-y", "-d", "--reuse", "--pool=lab"]])
+def test_the_older_run_applies(task: Dstack, plane: Plane, args: list[str]) -> None:
+    ended = task("run", *args)
     assert ended.code == 0, ended
     configuration = plane.bodies("/runs/get_plan")[0]["run_spec"]["configuration"]
     assert "lab" in str(configuration["fleets"]) and configuration["creation_policy"] == "reuse"
@@ -555,12 +553,12 @@ def test_the_older_run_applies(task: Dstack, plane: Plane, words: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("waits", "words"), [(True, "it waits for the first offers, ten"), (False, "only if it has `re")]
+    ("waits", "message"), [(True, "it waits for the first offers, ten"), (False, "only if it has `re")]
 )
-def test_what_a_run_without_offers_would_do_is_told(waits: bool, words: str) -> None:
+def test_what_a_run_without_offers_would_do_is_told(waits: bool, message: str) -> None:
     notes = [{"subject": "fleet `a`", "text": "is full", "hint": "", "waits": False}]
-    told = refusals([*notes, {"subject": "fleet `b`", "text": "can grow", "hint": "see", "waits": waits}])
-    assert words in told.splitlines()[-1] and "\n    → see\n" in told
+    output = refusals([*notes, {"subject": "fleet `b`", "text": "can grow", "hint": "see", "waits": waits}])
+    assert message in output.splitlines()[-1] and "\n    → see\n" in output
 
 
 def test_why_it_failed_is_told_once(task: Dstack, plane: Plane) -> None:

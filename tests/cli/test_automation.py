@@ -31,17 +31,17 @@ def test_following_prints_each_change_once_and_those_that_come_late(dstack: Dsta
         [change(1, "01.5"), change(3, "03")],
         [change(1, "01.5"), change(2, "02"), change(3, "03")],
     ]
-    asked: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
 
     def page(body: dict[str, Any]) -> list[dict[str, Any]]:
-        asked.append(body)
-        return pages[min(len(asked), len(pages)) - 1]
+        bodies.append(body)
+        return pages[min(len(bodies), len(pages)) - 1]
 
     plane.answers["/events/changes"] = page
     ended = following(dstack, 4)
     assert ended.code == 0
     assert [json.loads(line)["id"] for line in ended.out.splitlines()] == ["1", "3", "2"]
-    assert asked[0]["prev_recorded_at"].startswith("2026-11-21T05:00:00"), "nothing from before the start"
+    assert bodies[0]["prev_recorded_at"].startswith("2026-11-21T05:00:00"), "nothing from before the start"
 
 
 def test_a_full_page_is_followed_by_the_next_at_once(dstack: Dstack, plane: Plane) -> None:
@@ -67,8 +67,8 @@ def test_a_run_a_fleet_and_a_volume_are_stored_as_they_would_be_applied(dstack: 
     write(dstack, "task.yml", TASK)
     write(dstack, "fleet.yml", "type: fleet\nname: cloud\nnodes: 0..1\n")
     write(dstack, "volume.yml", "type: volume\nname: data\nbackend: aws\nregion: r\nsize: 1GB\n")
-    said = [dstack("automation", "add", "-f", f"{name}.yml").out for name in ("task", "fleet", "volume")]
-    assert [line.split()[1] for line in said] == ["train", "cloud", "data"]
+    outputs = [dstack("automation", "add", "-f", f"{name}.yml").out for name in ("task", "fleet", "volume")]
+    assert [line.split()[1] for line in outputs] == ["train", "cloud", "data"]
     task, fleet, volume = (body["spec"] for body in plane.bodies("/automations/add"))
     assert task["run_name"] == "train" and task["repo_id"] == "none" and task["configuration"]["type"] == "task"
     assert fleet["configuration"]["name"] == "cloud" and volume["configuration"]["backend"] == "aws"
@@ -87,8 +87,8 @@ def test_its_events_are_found_by_its_name(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/automations/list"] = [{"name": "train", "id": "7", "type": "task"}]
     plane.answers["/api/events/list"] = []
     assert dstack("event", "--target-automation", "train").code == 0
-    (asked,) = [call for call in plane.asked if call.path.endswith("/events/list")]
-    assert asked.body["target_automations"] == ["7"] and asked.body["within_projects"] is None
+    (request,) = [call for call in plane.requests if call.path.endswith("/events/list")]
+    assert request.body["target_automations"] == ["7"] and request.body["within_projects"] is None
     ended = dstack("event", "--target-automation", "trian")
     assert ended.code == 1 and "No configuration trian is stored" in ended.err
     assert dstack("event", "--target-automation", "train", "--target-run", "x").code == 2

@@ -35,8 +35,8 @@ def test_a_backend_is_added_without_showing_its_key(dstack: Dstack, plane: Plane
 
 def test_a_backend_keeps_what_a_change_does_not_name(dstack: Dstack, plane: Plane) -> None:
     plane.answers |= WITH_IT
-    words = ("backend", "add", "aws", "--access-key", "AKIA", "--secret-key", "-")
-    assert dstack(*words, "-y", answers="hush\n").out == "Backend aws is changed.\n"
+    command = ("backend", "add", "aws", "--access-key", "AKIA", "--secret-key", "-")
+    assert dstack(*command, "-y", answers="hush\n").out == "Backend aws is changed.\n"
     assert dstack("backend", "add", "aws", "-r", "us-east-1", "-y").code == 0
     bodies = plane.bodies("/backends/update")
     assert bodies[-2:] == [
@@ -58,13 +58,13 @@ def test_a_backend_comes_from_a_file(dstack: Dstack, plane: Plane) -> None:
     sent = {"config_yaml": text}
     assert (plane.bodies("/backends/create_yaml"), plane.bodies("/backends/update_yaml")) == ([sent], [sent])
     path.write_text("type: aws\nregion: eu\ncreds: hush\n")
-    said = dstack("backend", "add", "-f", "backend.yml").err
-    assert "backend.yml:2:1" in said and "did you mean `regions`?" in said and "hush" not in said
+    error = dstack("backend", "add", "-f", "backend.yml").err
+    assert "backend.yml:2:1" in error and "did you mean `regions`?" in error and "hush" not in error
     assert "can't be read" in dstack("backend", "add", "-f", "none.yml").err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("args", "message"),
     [
         ("", "either a backend or -f FILE"),
         ("aws -f backend.yml", "either a backend or -f FILE"),
@@ -76,11 +76,11 @@ def test_a_backend_comes_from_a_file(dstack: Dstack, plane: Plane) -> None:
         ("aws --access-key A", "nothing on standard input"),
     ],
 )
-def test_a_backend_that_is_not_said_whole_is_refused(dstack: Dstack, plane: Plane, words: str, said: str) -> None:
+def test_a_backend_that_is_not_said_whole_is_refused(dstack: Dstack, plane: Plane, args: str, message: str) -> None:
     plane.answers |= WITHOUT_IT
-    ended = dstack("backend", "add", *words.split(), answers="")
-    assert ended.code and said in " ".join(ended.err.replace("│", " ").split())
-    assert not any("create" in one.path for one in plane.asked)
+    ended = dstack("backend", "add", *args.split(), answers="")
+    assert ended.code and message in " ".join(ended.err.replace("│", " ").split())
+    assert not any("create" in one.path for one in plane.requests)
 
 
 def test_backends_are_checked_listed_and_deleted(dstack: Dstack, plane: Plane) -> None:

@@ -111,7 +111,7 @@ def test_run_get(dstack: Dstack, plane: Plane) -> None:
 
 def test_what_isnt_there(dstack: Dstack, plane: Plane) -> None:
     plane.answers |= {"/runs/get": NOT_THERE, "/fleets/get": NOT_THERE, "/secrets/get": NOT_THERE}
-    for args, words in (
+    for args, message in (
         (["run", "get", "x"], "There is no run x in project main.\nSee them all with `dstack ps -a`."),
         (["run", "get", "--id", "5"], "no run with the id 5"),
         (["logs", "x"], "There is no run x"),
@@ -123,7 +123,7 @@ def test_what_isnt_there(dstack: Dstack, plane: Plane) -> None:
         (["secret", "get", "x"], "There is no secret x"),
     ):
         ended = dstack(*args)
-        assert ended.code == 1 and words in ended.err and ended.out == "", (args, ended)
+        assert ended.code == 1 and message in ended.err and ended.out == "", (args, ended)
 
 
 # --- stop ------------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_fleet_delete(dstack: Dstack, plane: Plane) -> None:
 def test_project_add(bare: Dstack, plane: Plane) -> None:
     plane.answers["/api/projects/main/get"] = {"project_id": PROJECT_ID}
     ended = bare("project", "add", "--name", "main", "--url", plane.url + "/", "--token", "tok")
-    assert ended.code == 0 and "is added" in ended.out and plane.asked[0].headers["Authorization"] == "Bearer tok"
+    assert ended.code == 0 and "is added" in ended.out and plane.requests[0].headers["Authorization"] == "Bearer tok"
     path = config_path(bare.terminal.home)
     assert [(p.name, p.url, p.default) for p in load_projects(path)] == [("main", plane.url, True)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -389,13 +389,13 @@ def test_offer_grouped(dstack: Dstack, plane: Plane) -> None:
     document = json.loads(dstack("offer", "--group-by", "gpu", "--json").out)
     assert list(document) == ["project", "requirements", "group_by", "gpus", "offers_as_of"]
     assert document["offers_as_of"] == []  # a server that doesn't say
-    for keys, words in (
+    for keys, message in (
         ("backend", "must include gpu"),
         ("gpu,region", "also needs backend"),
         ("gpu,color", "not color"),
     ):
         ended = dstack("offer", "--group-by", keys)
-        assert ended.code == 2 and words in ended.err
+        assert ended.code == 2 and message in ended.err
 
 
 def events(*numbers: int) -> list[Any]:
@@ -460,7 +460,7 @@ def test_metrics(dstack: Dstack, plane: Plane) -> None:
     values = [{"name": "cpu_usage_percent", "timestamps": [], "values": [50, 10]}]
     plane.answers |= {"/runs/get": run(), "/metrics/job/train": {"metrics": values}}
     assert "50%" in dstack("metrics", "train").out
-    assert plane.asked[1].path.endswith("/metrics/job/train?replica_num=0&job_num=0&limit=1000")
+    assert plane.requests[1].path.endswith("/metrics/job/train?replica_num=0&job_num=0&limit=1000")
     assert json.loads(dstack("metrics", "train", "--json").out)["jobs"] == [{"job": "train-0-0", "metrics": values}]
     assert "no such job" in dstack("metrics", "train", "--replica", "5").err
 
@@ -550,7 +550,7 @@ def test_a_misspelt_command(bare: Dstack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "advice"),
     [
         ("user add bob", "`dstack user` has no command 'add'. Did you mean create?"),
         ("secret add tok v", "Did you mean set?"),
@@ -563,9 +563,9 @@ def test_a_misspelt_command(bare: Dstack) -> None:
         ("--nope user", "No such option: --nope"),
     ],
 )
-def test_another_tools_word_for_a_command(bare: Dstack, line: str, said: str) -> None:
+def test_another_tools_word_for_a_command(bare: Dstack, line: str, advice: str) -> None:
     ended = bare(*line.split())
-    assert ended.code == 2 and said in ended.err, ended
+    assert ended.code == 2 and advice in ended.err, ended
 
 
 def test_nothing_shows_the_help(bare: Dstack) -> None:

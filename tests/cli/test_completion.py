@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 def completions(home: Path, shell: str, line: str) -> str:
     words = line.split(" ")
-    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(Path.cwd()), **asked}
+    variables = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(Path.cwd()), **variables}
     env |= {"_DSTACK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(
         [sys.executable, "-m", "cli.main"], env=env, capture_output=True, text=True, timeout=60, check=False

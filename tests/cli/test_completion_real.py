@@ -17,7 +17,7 @@ from cli.connection.session import names_path
 from tests.harness.debian import NotHere, install
 from tests.harness.server import PATIENCE, ROOT, until
 
-ASKS = {  # a shell's way to say what it would offer, without anybody at the keyboard
+COMPLETION_SCRIPTS = {  # a shell's way to say what it would offer, without anybody at the keyboard
     "bash": """
 source <(dstack completion bash)
 COMP_LINE={line!r}; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}
@@ -63,13 +63,13 @@ def program(shell: str) -> str:
     return str(shutil.which(shell))
 
 
-@pytest.mark.parametrize("shell", ASKS)
+@pytest.mark.parametrize("shell", COMPLETION_SCRIPTS)
 @pytest.mark.parametrize(("line", "offered", "not_offered"), EXPECTED)
 def test_what_a_shell_offers(
     environment: dict[str, str], shell: str, line: str, offered: list[str], not_offered: list[str]
 ) -> None:
     done = subprocess.run(
-        [program(shell), "-c", ASKS[shell].format(line=line)],
+        [program(shell), "-c", COMPLETION_SCRIPTS[shell].format(line=line)],
         env=environment,
         cwd=environment["HOME"],
         capture_output=True,
@@ -77,9 +77,9 @@ def test_what_a_shell_offers(
         timeout=PATIENCE,
         check=False,
     )
-    words = [text.split("\t", maxsplit=1)[0].strip() for text in done.stdout.splitlines()]
+    completions = [text.split("\t", maxsplit=1)[0].strip() for text in done.stdout.splitlines()]
     assert done.returncode == 0 and not done.stderr, done
-    assert set(offered) <= set(words) and not set(not_offered) & set(words), done.stdout
+    assert set(offered) <= set(completions) and not set(not_offered) & set(completions), done.stdout
 
 
 @pytest.mark.parametrize("loaded", ["source", "fpath"])

@@ -103,8 +103,8 @@ def joins() -> list[dict[str, Any]]:
 
 def volumes() -> list[dict[str, Any]]:
     held = {"instance": {"name": "gpu-cluster-0", "fleet_name": "gpu-cluster", "instance_num": 0, "instance_id": "i"}}
-    asked = {"type": "volume", "backend": "runpod", "region": "POD-1", "size": 0.5}
-    failed = {"configuration": asked, "provisioning_data": None, "status_message": LONG, "cost": 0.0}
+    configuration = {"type": "volume", "backend": "runpod", "region": "POD-1", "size": 0.5}
+    failed = {"configuration": configuration, "provisioning_data": None, "status_message": LONG, "cost": 0.0}
     unpriced = {"size_gb": 0, "availability_zone": None, "price": None}
     external = {"configuration": {"backend": "lium"}, "provisioning_data": unpriced, "external": True, "cost": 0.0}
     return [
@@ -235,10 +235,10 @@ def test_piped_is_plain_and_whole(furnished: Dstack, line: str) -> None:
 
 
 def test_every_command_has_a_face_or_prints_no_table() -> None:
-    words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
+    commands = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
     unbuilt = {"preset"}
-    faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
+    faces = {name for name in commands if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
     grouped = {
         f"{noun} list" for noun in ("automation", "backend", "event", "export", "import", "secret", "user")
     }  # as the group prints it
-    assert words - faces - NO_TABLE - grouped == unbuilt
+    assert commands - faces - NO_TABLE - grouped == unbuilt

@@ -29,10 +29,10 @@ def test_help_shows_two_examples_that_parse(path: tuple[str, ...]) -> None:
     examples = [line.strip() for line in epilog.splitlines() if "dstack " in line]
     assert len(examples) >= 2, f"{path} shows {len(examples)} examples"
     for example in examples:
-        words = shlex.split(example.removeprefix("source <(").rstrip(")"))
-        words = words[: next((at for at, word in enumerate(words) if word in SHELL_WORDS), len(words))]
-        assert words[0] == "dstack"
-        context = parse(words[1:])
+        args = shlex.split(example.removeprefix("source <(").rstrip(")"))
+        args = args[: next((at for at, arg in enumerate(args) if arg in SHELL_WORDS), len(args))]
+        assert args[0] == "dstack"
+        context = parse(args[1:])
         assert context.command_path.split()[1 : 1 + len(path)] == list(path) or path[0] == "destroy"
 
 
@@ -47,9 +47,9 @@ def test_help_of_a_group_shows_examples_of_its_commands(name: str, bare: Dstack)
     assert {line for path in LEAVES for line in map(str.strip, (LEAVES[path].epilog or "").splitlines())} >= {*examples}
 
 
-def parse(words: list[str]) -> typer.Context:
+def parse(args: list[str]) -> typer.Context:
     """The context of the command that the words name; raises where they are no valid command line."""
-    context: Any = ROOT.make_context("dstack", list(words))
+    context: Any = ROOT.make_context("dstack", list(args))
     while getattr(context, "_protected_args", None):
         name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
         context = command.make_context(name, rest, parent=context)
@@ -79,10 +79,10 @@ def test_the_list_of_commands_says_what_they_say(name: str) -> None:
 
 
 @cache
-def modules_after(*words: str) -> set[str]:
+def modules_after(*args: str) -> set[str]:
     code = (
         "import sys; from cli.main import invoke; from cli.screen.terminal import Terminal\n"
-        f"invoke({list(words)!r}, Terminal(env={{}}))\n"
+        f"invoke({list(args)!r}, Terminal(env={{}}))\n"
         "print('|'.join(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -93,11 +93,11 @@ HEAVY = ("pydantic", "chalicelib.configuration", "chalicelib.domain", "chaliceli
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("--help",), ("ps",), ("ps", "--help"), ("fleet",), ("logs", "x"), ("stop", "x")])
-def test_common_commands_import_little(words: tuple[str, ...]) -> None:
-    loaded = modules_after(*words)
+@pytest.mark.parametrize("args", [("--help",), ("ps",), ("ps", "--help"), ("fleet",), ("logs", "x"), ("stop", "x")])
+def test_common_commands_import_little(args: tuple[str, ...]) -> None:
+    loaded = modules_after(*args)
     assert not [name for name in loaded if name.startswith(HEAVY)]
-    assert ("cli.commands.ps" in loaded) == (words[0] == "ps")
+    assert ("cli.commands.ps" in loaded) == (args[0] == "ps")
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_the_root_help_imports_no_command() -> None:
     assert not [name for name in modules_after("--help") if name.startswith(("cli.commands", "yaml", "http.client"))]
 
 
-SAID = {  # what the flags say that not every type takes
+FLAG_VALUES = {  # what the flags say that not every type takes
     "--port": "80",
     "--max-duration": "1h",
     "--fleet": "x",
@@ -127,11 +127,11 @@ FILES = {
 
 
 @pytest.mark.parametrize("kind", ["fleet", "volume", "gateway"])
-@pytest.mark.parametrize("flag", SAID)
+@pytest.mark.parametrize("flag", FLAG_VALUES)
 def test_help_of_a_type_shows_the_flags_that_it_takes(kind: str, flag: str, dstack: Dstack) -> None:
     shown = flag in dstack("apply", "-h", kind).out
     (dstack.terminal.cwd / "x.dstack.yml").write_text(FILES[kind])
-    ended = dstack("apply", "-y", "-f", "x.dstack.yml", flag, SAID[flag])
+    ended = dstack("apply", "-y", "-f", "x.dstack.yml", flag, FLAG_VALUES[flag])
     refused = re.search(r"doesn't apply to a|has no `", ended.err) is not None
     assert shown is not refused, ended
 

@@ -29,7 +29,7 @@ FAILURES: dict[str, Any] = {
 }
 
 
-def words_of(path: tuple[str, ...]) -> list[str]:
+def args_of(path: tuple[str, ...]) -> list[str]:
     line = LINES.get(" ".join(path), " ".join(path))
     return [*line.split(), *(["-y"] if path == ("apply",) else []), "--json"]
 
@@ -55,7 +55,7 @@ def used(dstack: Dstack, plane: Plane) -> Dstack:
 
 @pytest.mark.parametrize("path", PRINTING, ids=" ".join)
 def test_a_command_prints_one_document(used: Dstack, path: tuple[str, ...]) -> None:
-    ended = used(*words_of(path))
+    ended = used(*args_of(path))
     assert ended.code == 0 and not is_error(json.loads(ended.out)), ended
 
 
@@ -63,7 +63,7 @@ def test_a_command_prints_one_document(used: Dstack, path: tuple[str, ...]) -> N
 def test_every_refusal_is_a_document(used: Dstack, plane: Plane, path: tuple[str, ...]) -> None:
     for failure in FAILURES.values():
         plane.answers = {key: failure for key in plane.answers}
-        ended = used(*words_of(path))
+        ended = used(*args_of(path))
         if path == ("backend", "check") and not is_error(json.loads(ended.out)):  # what it is asked for
             assert json.loads(ended.out)["backends"][0]["error"] and ended.code == 1
         else:
@@ -72,9 +72,9 @@ def test_every_refusal_is_a_document(used: Dstack, plane: Plane, path: tuple[str
 
 @pytest.mark.parametrize("path", PRINTING, ids=" ".join)
 def test_so_is_a_command_line_that_is_wrong(bare: Dstack, path: tuple[str, ...]) -> None:
-    assert error_in(bare(*words_of(path), "--nope"))["message"].startswith("No such option: --nope")
+    assert error_in(bare(*args_of(path), "--nope"))["message"].startswith("No such option: --nope")
     if path != LOCAL:
-        assert "No project is set up" in error_in(bare(*words_of(path)))["message"] or path == ("apply",)
+        assert "No project is set up" in error_in(bare(*args_of(path)))["message"] or path == ("apply",)
 
 
 @pytest.mark.parametrize("path", SILENT, ids=" ".join)

@@ -35,8 +35,8 @@ def server(plane: Plane) -> Plane:
     return plane
 
 
-def port_asked(plane: Plane) -> int:
-    return int(next(each.body["local_port"] for each in plane.asked if each.path.endswith("/authorize")))
+def requested_port(plane: Plane) -> int:
+    return int(next(each.body["local_port"] for each in plane.requests if each.path.endswith("/authorize")))
 
 
 def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback") -> Callable[[str], None]:
@@ -45,7 +45,7 @@ def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback"
     def go() -> None:
         for visit in visits:
             try:
-                urlopen(f"http://127.0.0.1:{port_asked(plane)}{path}?{urlencode(visit)}", timeout=60).close()
+                urlopen(f"http://127.0.0.1:{requested_port(plane)}{path}?{urlencode(visit)}", timeout=60).close()
             except HTTPError:
                 continue  # what a stranger is told
 
@@ -70,20 +70,20 @@ def test_a_first_sign_on_adds_all_projects(bare: Dstack, server: Plane) -> None:
     found = load_projects(config_path(bare.terminal.home))
     assert [(each.name, each.token) for each in found] == [("main", "signed-on"), ("research", "signed-on")]
     assert default_of(found) == found[0]
-    (sent,) = (each.body for each in server.asked if each.path.endswith("/callback"))
+    (sent,) = (each.body for each in server.requests if each.path.endswith("/callback"))
     assert sent == {"code": "c", "state": "s", "base_url": None}
     assert not any(
         "Authorization" in each.headers
         and each.path.startswith("/api/auth")
         and "signed" in each.headers["Authorization"]
-        for each in server.asked
+        for each in server.requests
     )
 
 
 def test_a_stranger_who_visits_first_changes_nothing(bare: Dstack, server: Plane) -> None:
     browse = visiting(server, {"state": "other", "code": "evil"}, {}, {"state": "s", "code": "c"})
     assert login(bare, server, browse=browse).code == 0
-    assert [each.body["code"] for each in server.asked if each.path.endswith("/callback")] == ["c"]
+    assert [each.body["code"] for each in server.requests if each.path.endswith("/callback")] == ["c"]
 
 
 def test_what_the_provider_refuses_is_said(bare: Dstack, server: Plane) -> None:
@@ -137,7 +137,7 @@ def test_nothing_goes_into_the_configuration_that_isnt_what_it_should_be(
 
 
 @pytest.mark.parametrize(
-    ("answers", "args", "said"),
+    ("answers", "args", "message"),
     [
         ({"/api/auth/list_providers": []}, (), "dstack project add"),
         ({"/api/auth/list_providers": [{"name": n, "enabled": True} for n in ("a", "b")]}, (), "one of a, b"),
@@ -146,11 +146,11 @@ def test_nothing_goes_into_the_configuration_that_isnt_what_it_should_be(
     ],
 )
 def test_what_is_missing_is_said(
-    bare: Dstack, server: Plane, answers: dict[str, Any], args: tuple[str, ...], said: str
+    bare: Dstack, server: Plane, answers: dict[str, Any], args: tuple[str, ...], message: str
 ) -> None:
     server.answers |= answers
     ended = login(bare, server, *args)
-    assert ended.code == 1 and said in ended.err and not load_projects(config_path(bare.terminal.home))
+    assert ended.code == 1 and message in ended.err and not load_projects(config_path(bare.terminal.home))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_another_default_is_left_unless_that_is_wanted(
 def test_without_an_address_the_default_server_is_meant(dstack: Dstack, server: Plane) -> None:
     browse = visiting(server, {"state": "s", "code": "c"})
     assert Dstack(replace(dstack.terminal, browse=browse), [])("login").code == 0
-    assert json.dumps([each.path for each in server.asked]).count("/api/auth/") == 3
+    assert json.dumps([each.path for each in server.requests]).count("/api/auth/") == 3
 
 
 def test_without_any_server_it_asks_which(bare: Dstack) -> None:
@@ -185,7 +185,7 @@ def test_a_browser_that_connects_ahead_and_says_nothing_doesnt_keep_its_user_wai
     come_back = visiting(server, {"state": "s", "code": "c"})
 
     def browse(address: str) -> None:
-        idle.append(socket.create_connection(("127.0.0.1", port_asked(server))))
+        idle.append(socket.create_connection(("127.0.0.1", requested_port(server))))
         come_back(address)
 
     ended = login(bare, server, browse=browse)

@@ -68,12 +68,12 @@ def test_offer_asks_the_same(plane: Plane, home: Path, run: Run, flags: str) -> 
     save_projects(config_path(home), [ProjectEntry("main", plane.url, "t", True)])
     bodies: list[Any] = []
     for kind in ("peer", "ours"):
-        plane.asked.clear()
+        plane.requests.clear()
         run(kind, f"offer --json {flags}")
-        bodies.append([one.body for one in plane.asked if one.path.endswith(("/get_plan", "/gpus/list"))])
-    genuine, ours = bodies
-    assert genuine == ours
-    assert len(ours) == 1
+        bodies.append([one.body for one in plane.requests if one.path.endswith(("/get_plan", "/gpus/list"))])
+    genuine, own = bodies
+    assert genuine == own
+    assert len(own) == 1
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -82,5 +82,5 @@ def test_every_flag_of_its_help_is_known(run: Run, path: str) -> None:
     lines = [f"apply -h {kind}" for kind in kinds] if path == "apply" else [f"{path} --help"]
     shown = [line.strip() for text in (run("peer", line) for line in lines) for line in text.splitlines()]
     heads = [re.split(r"  +", line)[0] for line in shown if line.startswith("-")]
-    found = {word for head in heads for word in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", head)}
+    found = {flag for head in heads for flag in re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", head)}
     assert found - {"-h", "--help"} == set(KNOWN[path].split())

@@ -52,8 +52,8 @@ def become(dstack: Dstack, plane: RealPlane, token: str) -> None:
 
 
 def test_a_user_from_creation_to_deletion(admin: Dstack, plane: RealPlane) -> None:
-    said, token = done(admin, "user create ann --email ann@example.com").strip().split("\n")
-    assert said == "User ann is created. Their token, shown only this once:" and len(token) > 20
+    message, token = done(admin, "user create ann --email ann@example.com").strip().split("\n")
+    assert message == "User ann is created. Their token, shown only this once:" and len(token) > 20
     assert names(done(admin, "user")) == names(done(admin, "user list")) == ["ann", "admin"]
     assert done(admin, "project add-member ann") == "ann is a user of project main.\n"
     assert done(admin, "project add-member ann --role admin") == "ann is an admin of project main.\n"
@@ -106,8 +106,8 @@ def test_a_project_is_created_where_this_machine_works(admin: Dstack, plane: Rea
 
 def test_a_project_in_use_stays_on_both_sides(admin: Dstack, plane: RealPlane) -> None:
     create(plane.rig, fleet())
-    said = refused(admin, "project delete --name main --on-server -y")
-    assert said.endswith("The project main has fleets. Delete them first: dstack fleet delete NAME")
+    error = refused(admin, "project delete --name main --on-server -y")
+    assert error.endswith("The project main has fleets. Delete them first: dstack fleet delete NAME")
     assert names(done(admin, "project members")) == ["admin"]
 
 
@@ -115,8 +115,8 @@ def test_what_an_actor_did_is_listed_wherever_they_did_it(admin: Dstack, plane: 
     done(admin, "user create ann")
     plane.rig.world.clock.pass_(1)
     create(plane.rig, fleet())
-    said = done(admin, "event --actor admin")
-    assert "[user ann] created" in said and "[fleet pool]" in said
+    output = done(admin, "event --actor admin")
+    assert "[user ann] created" in output and "[fleet pool]" in output
     assert "[user ann]" not in done(admin, "event --actor system")
     assert "There is no user nobody" in refused(admin, "event --actor nobody")
     assert done(admin, "event --actor ann") == ""

@@ -18,15 +18,15 @@ def answers(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sent"),
+    ("args", "sent"),
     [
         ("--gpus 12 --money $7.5", {"username": None, "each_user": False, "gpus": 12, "money": 7.5}),
         ("--jobs off --user alice", {"username": "alice", "each_user": False, "jobs": None}),
         ("--each-user --jobs 0", {"username": None, "each_user": True, "jobs": 0}),
     ],
 )
-def test_only_the_given_limits_are_sent(dstack: Dstack, plane: Plane, words: str, sent: dict[str, Any]) -> None:
-    assert dstack("project", "quota", *words.split()).code == 0
+def test_only_the_given_limits_are_sent(dstack: Dstack, plane: Plane, args: str, sent: dict[str, Any]) -> None:
+    assert dstack("project", "quota", *args.split()).code == 0
     assert plane.bodies("/api/projects/main/set_quota") == [sent]
 
 
@@ -37,7 +37,7 @@ def test_it_shows_what_is_used(dstack: Dstack, plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("args", "message"),
     [
         ("--gpus 1.5", "--gpus takes a whole number or `off`, not '1.5'."),
         ("--jobs -1", "--jobs takes a whole number"),
@@ -46,7 +46,7 @@ def test_it_shows_what_is_used(dstack: Dstack, plane: Plane) -> None:
         ("--user alice --each-user --jobs 1", "--user and --each-user exclude each other."),
     ],
 )
-def test_what_is_no_limit_is_refused(dstack: Dstack, words: str, said: str) -> None:
-    ended = dstack("project", "quota", *words.split())
+def test_what_is_no_limit_is_refused(dstack: Dstack, args: str, message: str) -> None:
+    ended = dstack("project", "quota", *args.split())
     assert ended.code == 2
-    assert said in ended.err
+    assert message in ended.err

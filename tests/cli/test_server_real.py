@@ -55,13 +55,13 @@ def run(server: Server, line: str, folder: Path, **env: str) -> Ended:
 class Screen:
     """A command on a terminal of 80 columns."""
 
-    def __init__(self, server: Server, folder: Path, *words: str) -> None:
+    def __init__(self, server: Server, folder: Path, *args: str) -> None:
         self.text, self.code = "", -1
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # who starts the suite in the background ignores it for all
             os.chdir(folder)
-            os.execve(sys.executable, [*DSTACK, *words], environment(server))
+            os.execve(sys.executable, [*DSTACK, *args], environment(server))
         fcntl.ioctl(self.handle, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
 
     def wait_for(self, text: str, seconds: float = PATIENCE) -> None:
@@ -146,7 +146,7 @@ def test_machines_of_a_fleet_are_waited_for_and_tables_fit(server: Server, tmp_p
     assert "0..3 (2 at once)" in screen.text
     shown = [line for line in screen.lines if line.lstrip().startswith("instance=")]
     assert len(shown) == 2 and all("idle" in line for line in shown)
-    for words in (
+    for command in (
         ("fleet", "-v"),
         ("offer",),
         ("ps", "-a", "-v"),
@@ -154,7 +154,7 @@ def test_machines_of_a_fleet_are_waited_for_and_tables_fit(server: Server, tmp_p
         ("secret",),
         ("event", "-h"),
     ):
-        screen = Screen(server, tmp_path, *words)
+        screen = Screen(server, tmp_path, *command)
         assert screen.end() == 0
         assert max(map(len, screen.lines)) <= 80, screen.lines
     assert run(server, "dstack fleet delete two -y", tmp_path).code == 0

@@ -34,27 +34,27 @@ def start(home: Path, *flags: str, given: str = "") -> tuple[list[str], str]:
 
 
 def test_a_token_from_standard_input(tmp_path: Path) -> None:
-    lines, said = start(tmp_path / "home", "--token", "-", given="from-standard-input\nmore\n")
-    assert "The admin token is from-standard-input\n" in lines and "process list" not in said
+    lines, errors = start(tmp_path / "home", "--token", "-", given="from-standard-input\nmore\n")
+    assert "The admin token is from-standard-input\n" in lines and "process list" not in errors
     (entry,) = load_projects(config_path(tmp_path / "home"))
     assert entry.token == "from-standard-input"
 
 
 def test_a_token_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
-    _, said = start(tmp_path / "home", "--token", "seen-by-all")
-    assert "process list" in said and "DSTACK_SERVER_ADMIN_TOKEN" in said and "seen-by-all" not in said
+    _, errors = start(tmp_path / "home", "--token", "seen-by-all")
+    assert "process list" in errors and "DSTACK_SERVER_ADMIN_TOKEN" in errors and "seen-by-all" not in errors
 
 
-@pytest.mark.parametrize(("flag", "kept"), [("-y", False), ("-n", True), ("", True)])
-def test_whether_another_servers_entry_is_replaced(tmp_path: Path, flag: str, kept: bool) -> None:
+@pytest.mark.parametrize(("flag", "stays"), [("-y", False), ("-n", True), ("", True)])
+def test_whether_another_servers_entry_is_replaced(tmp_path: Path, flag: str, stays: bool) -> None:
     path = config_path(tmp_path / "home")
-    theirs = ProjectEntry("main", "https://elsewhere.example", "precious", default=True)
-    save_projects(path, [theirs])
+    elsewhere = ProjectEntry("main", "https://elsewhere.example", "precious", default=True)
+    save_projects(path, [elsewhere])
     start(tmp_path / "home", *flag.split())
-    assert (load_projects(path) == [theirs]) is kept
+    assert (load_projects(path) == [elsewhere]) is stays
 
 
 def test_nothing_on_standard_input_is_said(bare: Dstack) -> None:
-    for words in ("server --token -", "project add --name x --url http://127.0.0.1:1 --token -"):
-        ended = bare(*words.split())
+    for command in ("server --token -", "project add --name x --url http://127.0.0.1:1 --token -"):
+        ended = bare(*command.split())
         assert ended.code == 1 and "nothing on standard input" in ended.err, ended

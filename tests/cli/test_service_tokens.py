@@ -32,9 +32,9 @@ def member(bare: Dstack, plane: RealPlane) -> Dstack:
     return bare
 
 
-@pytest.mark.parametrize(("words", "good_for"), [((), {"web", "other", ""}), (("web",), {"web"})])
-def test_a_token_alone_is_printed(member: Dstack, plane: RealPlane, words: tuple[str, ...], good_for: set[str]) -> None:
-    token = member("service", "token", *words, "--expires-in", "15m").out.strip()
+@pytest.mark.parametrize(("args", "good_for"), [((), {"web", "other", ""}), (("web",), {"web"})])
+def test_a_token_alone_is_printed(member: Dstack, plane: RealPlane, args: tuple[str, ...], good_for: set[str]) -> None:
+    token = member("service", "token", *args, "--expires-in", "15m").out.strip()
     known = plane.rig.world.plane
     assert {run for run in ("web", "other", "") if doors.member(known, token, "main", run).allowed} == good_for
 

@@ -56,8 +56,8 @@ def chat(plane: Plane, dstack: Dstack) -> Dstack:
     return dstack
 
 
-def shown(dstack: Dstack, *words: str) -> str:
-    text, status = dstack.together(*words)
+def shown(dstack: Dstack, *args: str) -> str:
+    text, status = dstack.together(*args)
     assert status == 0, text
     return text
 
@@ -100,17 +100,17 @@ def test_a_group_without_offers_is_named_and_no_cost_is_promised(plane: Plane, c
 
 
 @pytest.mark.parametrize(
-    ("replaces", "told"),
+    ("replaces", "note"),
     [([], "No replica is replaced."), (["0"], "Its replicas are replaced, one after the other.")],
     ids=["none", "all"],
 )
-def test_a_change_in_place_says_what_it_means(plane: Plane, chat: Dstack, replaces: list[str], told: str) -> None:
+def test_a_change_in_place_says_what_it_means(plane: Plane, chat: Dstack, replaces: list[str], note: str) -> None:
     spec = {"type": "service", "name": "chat", "port": {"local_port": 80, "container_port": 7}, "commands": ["old"]}
     current = run("chat", "running", run_spec={"run_name": "chat", "configuration": spec}, service=SERVICE)
     answer = planned(part("0", 1, 0.1), current=current, action="update", replaces=replaces)
     plane.answers["/runs/get_plan"] = answer
     out = shown(chat, "apply", "-f", "chat.yml", "-y", "-d")
-    assert told in out and "Run chat is changed." in out
+    assert note in out and "Run chat is changed." in out
 
 
 def test_the_groups_that_are_replaced_are_named(plane: Plane, chat: Dstack) -> None:
@@ -122,7 +122,7 @@ def test_the_groups_that_are_replaced_are_named(plane: Plane, chat: Dstack) -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "told"),
+    ("before", "note"),
     [
         ({"groups": [{"name": "big"}, {}]}, "No replica is replaced."),
         (
@@ -134,18 +134,18 @@ def test_the_groups_that_are_replaced_are_named(plane: Plane, chat: Dstack) -> N
     ],
     ids=["none", "one", "in-the-older-form", "the-only-one"],
 )
-def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, Any], told: str) -> None:
+def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, Any], note: str) -> None:
     spec = {"type": "service", "name": "chat", "port": 8000, **before}
     current = run("chat", "running", run_spec={"run_name": "chat", "configuration": spec}, service=SERVICE)
     parts = part("big", 2, 1.5), part("1", 1, 0.25)
     plane.answers["/runs/get_plan"] = planned(*parts, current=current, action="update", replaces=[])
     out = shown(chat, "apply", "-f", "groups.yml", "-y", "-d")
-    assert told in out
-    assert ("Those of" in out) is ("Those of" in told)
+    assert note in out
+    assert ("Those of" in out) is ("Those of" in note)
 
 
 @pytest.mark.parametrize(
-    ("scale", "told"),
+    ("scale", "reason"),
     [
         ({"desired": 2, "why": "a request waits"}, ""),
         ({"desired": 3, "why": "a request waits"}, "should have 3 replicas: a request waits"),
@@ -156,16 +156,16 @@ def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, 
     ],
     ids=["as-it-should", "too-few", "too-many", "a-fixed-number", "waits", "a-silent-door"],
 )
-def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], told: str) -> None:
+def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], reason: str) -> None:
     """Once, and only where it isn't so already."""
-    assert scaling_note({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == told
+    assert scaling_note({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == reason
     several = {"service": {"scales": [{"group": "a", **scale}, {"group": "b", "desired": 0, "why": None}]}}
-    between = " " if told.startswith("should") else ": "
-    assert scaling_note(several, {"a": 2}) == (f"group a{between}{told}" if told else "")
+    between = " " if reason.startswith("should") else ": "
+    assert scaling_note(several, {"a": 2}) == (f"group a{between}{reason}" if reason else "")
 
 
 @pytest.mark.parametrize(
-    ("configuration", "told"),
+    ("configuration", "expected"),
     [
         ({}, ""),
         ({"replicas": {"min": 2, "max": 2}}, "replicas=2"),
@@ -174,8 +174,8 @@ def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], told: s
     ],
     ids=["unset", "fixed", "range", "groups"],
 )
-def test_how_many_replicas_a_plan_speaks_of(configuration: dict[str, Any], told: str) -> None:
-    assert replicas_of(configuration) == told
+def test_how_many_replicas_a_plan_speaks_of(configuration: dict[str, Any], expected: str) -> None:
+    assert replicas_of(configuration) == expected
 
 
 def test_what_costs_nothing_has_no_cost() -> None:

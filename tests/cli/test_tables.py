@@ -40,9 +40,9 @@ def test_a_host_that_hasnt_reported_has_nothing_to_show_yet() -> None:
 
 
 def test_less_than_a_gigabyte_is_said_in_megabytes() -> None:
-    asked = {"memory": {"min": 100 / 1024, "max": 1.5}, "disk": {"size": {"min": 1 / 1024, "max": None}}}
-    asked |= {"cpu": {"count": {"min": 1, "max": 1}}, "shm_size": 0.0625}
-    assert cells.requirements(asked) == "cpu=1 mem=100MB..1.5GB disk=1MB.. shm=64MB"
+    resources = {"memory": {"min": 100 / 1024, "max": 1.5}, "disk": {"size": {"min": 1 / 1024, "max": None}}}
+    resources |= {"cpu": {"count": {"min": 1, "max": 1}}, "shm_size": 0.0625}
+    assert cells.requirements(resources) == "cpu=1 mem=100MB..1.5GB disk=1MB.. shm=64MB"
     assert [cells.size_gb(mib) for mib in (0, 7.4, 512, 1024, 24_064)] == ["", "7MB", "512MB", "1GB", "23.5GB"]
 
 
@@ -80,11 +80,11 @@ def streaks(*counts: int) -> list[dict[str, int]]:
 
 
 def service(name: str, jobs: list[dict[str, Any]], *scales: tuple[str, int, str], **changes: Any) -> dict[str, Any]:
-    told = [{"group": group, "desired": desired, "why": why or None} for group, desired, why in scales]
+    entries = [{"group": group, "desired": desired, "why": why or None} for group, desired, why in scales]
     url = f"/proxy/services/main/{name}/"
     model = {"name": "my-org/tiny", "base_url": f"{url}v1", "type": "chat"}
     return run(
-        name, **{"jobs": jobs, "service": {"url": url, "model": model, "options": {}, "scales": told}, **changes}
+        name, **{"jobs": jobs, "service": {"url": url, "model": model, "options": {}, "scales": entries}, **changes}
     )
 
 
@@ -106,7 +106,7 @@ def many_services() -> list[Any]:
 
 
 def many_fleets() -> list[Any]:
-    asked = {
+    resources = {
         "cpu": {"arch": None, "count": {"min": 2, "max": None}},
         "memory": {"min": 8.0, "max": None},
         "gpu": {"name": ["A100", "H100"], "memory": {"min": 40.0, "max": None}, "count": {"min": 1, "max": 8}},
@@ -120,7 +120,7 @@ def many_fleets() -> list[Any]:
             instance(2, "terminated", termination_reason_message="the cloud took it back"),
             instance(3, "idle", health_status="failure", health_message="GPU 2: it requires a reset"),
         ],
-        resources=asked,
+        resources=resources,
         placement="cluster",
         spot_policy="auto",
         max_price=35.5,
@@ -313,7 +313,7 @@ def test_an_event_is_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ago", "words"),
+    ("ago", "expected"),
     [
         (0, "now"),
         (30, "30 sec ago"),
@@ -327,24 +327,24 @@ def test_an_event_is_a_line() -> None:
         (63_072_000, "2 years ago"),
     ],
 )
-def test_ages(ago: int, words: str) -> None:
+def test_ages(ago: int, expected: str) -> None:
     from datetime import UTC, datetime
 
-    assert cells.age(datetime.fromtimestamp(NOW - ago, UTC).isoformat(), NOW) == words
+    assert cells.age(datetime.fromtimestamp(NOW - ago, UTC).isoformat(), NOW) == expected
 
 
 @pytest.mark.parametrize(
-    ("amount", "words"), [(0, "$0"), (0.05, "$0.05"), (2.0, "$2"), (0.00213, "$0.0021"), (20, "$20"), (None, "")]
+    ("amount", "expected"), [(0, "$0"), (0.05, "$0.05"), (2.0, "$2"), (0.00213, "$0.0021"), (20, "$20"), (None, "")]
 )
-def test_money(amount: float | None, words: str) -> None:
-    assert cells.money(amount) == words
+def test_money(amount: float | None, expected: str) -> None:
+    assert cells.money(amount) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(None, "-"), ("off", "off"), (-1, "off"), (300, "5m"), (90, "90s"), (259_200, "3d")]
+    ("seconds", "expected"), [(None, "-"), ("off", "off"), (-1, "off"), (300, "5m"), (90, "90s"), (259_200, "3d")]
 )
-def test_durations(seconds: Any, words: str) -> None:
-    assert cells.duration(seconds) == words
+def test_durations(seconds: Any, expected: str) -> None:
+    assert cells.duration(seconds) == expected
 
 
 def test_a_course_is_bars() -> None:
@@ -384,10 +384,10 @@ def test_samples_of_several_jobs_leave_no_gaps_between_them() -> None:
     assert late is not None and late.bars == 4, "the first may come at once"
 
 
-@pytest.mark.parametrize(("status", "words"), [("running", "no samples yet"), ("done", "no samples")])
-def test_an_ended_job_gets_no_samples_any_more(status: str, words: str) -> None:
+@pytest.mark.parametrize(("status", "expected"), [("running", "no samples yet"), ("done", "no samples")])
+def test_an_ended_job_gets_no_samples_any_more(status: str, expected: str) -> None:
     job = {"job_spec": {"job_name": "x"}, "job_submissions": [submission(status)]}
-    assert render(metrics_table([(job, [])])).splitlines()[1].split(maxsplit=1)[1] == words
+    assert render(metrics_table([(job, [])])).splitlines()[1].split(maxsplit=1)[1] == expected
 
 
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
@@ -478,14 +478,14 @@ def test_a_reason_is_no_column_of_single_words(width: int) -> None:
 def test_what_several_nodes_say_is_told_once() -> None:
     why = "image nowhere/x:1 can't be pulled: manifest unknown"
     jobs = [
-        {"job_spec": {"job_num": at}, "job_submissions": [submission("failed", termination_reason_message=said)]}
-        for at, said in enumerate((why, None, why, "its disk is full"))
+        {"job_spec": {"job_num": at}, "job_submissions": [submission("failed", termination_reason_message=message)]}
+        for at, message in enumerate((why, None, why, "its disk is full"))
     ]
     shown = render(runs_table([run("sum", "failed", jobs=jobs)], NOW, verbose=True)).splitlines()
     assert [line.endswith(why) for line in shown] == [False, True, False, False, False, False]
     assert shown[-1].endswith("its disk is full")
-    told = render(runs_table([run("sum", "failed", jobs=jobs, error=why)], NOW, verbose=True))
-    assert told.count(why) == 1
+    output = render(runs_table([run("sum", "failed", jobs=jobs, error=why)], NOW, verbose=True))
+    assert output.count(why) == 1
 
 
 def test_what_nobody_reports_of_a_gpu_is_not_zero() -> None:

@@ -71,15 +71,15 @@ def rig(stack: Stack) -> Rig:
 
 def ask(stack: Stack, **given: Any) -> str:
     stack.rig.world.clock.pass_(1)
-    said: str = automate.handler(order(**given), None, stack.root)["refused"]
-    return said
+    reason: str = automate.handler(order(**given), None, stack.root)["refused"]
+    return reason
 
 
 def runs(rig: Rig) -> list[dict[str, Any]]:
     return list(rig.ok("/api/runs/list", {"project_name": "main"}))
 
 
-def told(rig: Rig) -> list[str]:
+def event_messages(rig: Rig) -> list[str]:
     events = rig.ok("/api/events/list", {"ascending": True})
     return [one["message"] for one in events if "rule again" in one["message"]]
 
@@ -94,7 +94,7 @@ def test_an_event_that_comes_twice_applies_the_configuration_once(stack: Stack, 
     stack.reconcile()
     assert ask(stack) == ask(stack, event="when there is nothing to change") == ""
     assert [each["id"] for each in runs(rig)] == [run["id"]], "not even once its run has ended"
-    assert told(rig) == ["hello is applied by rule again"] * 2
+    assert event_messages(rig) == ["hello is applied by rule again"] * 2
 
 
 def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) -> None:
@@ -104,14 +104,14 @@ def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) 
     ask(stack, configuration="other", event=EVENT.replace("6", "7"))
     ask(stack, configuration="hello", rule="second")
     assert {run["run_spec"]["run_name"] for run in runs(rig)} == {"hello", "other"}
-    assert told(rig) == ["hello is applied by rule again", "other is applied by rule again"]
+    assert event_messages(rig) == ["hello is applied by rule again", "other is applied by rule again"]
 
 
 def test_the_guides_rule_means_a_run_that_failed_and_makes_an_order_of_it(stack: Stack, rig: Rig) -> None:
     stored(rig, spec_of("retrain"))
     pattern, (target,) = json.loads(block("pattern.json")), json.loads(block("targets.json"))
-    failed, stopped = (told_of("train", ends) for ends in ("failed", "terminated"))
-    assert meant(pattern, failed) and not meant(pattern, stopped) and not meant(pattern, told_of("test", "failed"))
+    failed, stopped = (event_of("train", ends) for ends in ("failed", "terminated"))
+    assert meant(pattern, failed) and not meant(pattern, stopped) and not meant(pattern, event_of("test", "failed"))
     paths, text = target["InputTransformer"]["InputPathsMap"], target["InputTransformer"]["InputTemplate"]
     for name, path in paths.items():
         value: Any = failed
@@ -122,18 +122,18 @@ def test_the_guides_rule_means_a_run_that_failed_and_makes_an_order_of_it(stack:
     assert [run["run_spec"]["run_name"] for run in runs(rig)] == ["retrain"]
 
 
-def told_of(name: str, status: str) -> dict[str, Any]:
+def event_of(name: str, status: str) -> dict[str, Any]:
     """How the bus tells that a run has ended so."""
     target = Target(type="run", id="r", name=name)
     event = Event(id=EVENT, at=b.NOW, project_id="p", type=EventType.status, after=status, targets=(target,))
     return {"source": SOURCE, "detail": json.loads(state_changes.of(event, "main").model_dump_json())}
 
 
-def meant(pattern: Any, told: Any) -> bool:
+def meant(pattern: Any, value: Any) -> bool:
     """As EventBridge compares them, as far as the guide's pattern goes: a list says which values will do."""
     if isinstance(pattern, dict):
-        return all(name in told and meant(each, told[name]) for name, each in pattern.items())
-    return told in pattern
+        return all(name in value and meant(each, value[name]) for name, each in pattern.items())
+    return value in pattern
 
 
 def test_stopping_and_deleting_what_it_describes(stack: Stack, rig: Rig) -> None:
@@ -148,7 +148,7 @@ def test_stopping_and_deleting_what_it_describes(stack: Stack, rig: Rig) -> None
     assert ask(stack, action="stop", event="second") == "", "what has ended stays as it is"
     assert ask(stack, action="delete", event="third") == "" and runs(rig) == []
     assert "no run hello" in ask(stack, action="delete", event="fourth")
-    assert told(rig)[-1] == "rule again can't delete hello: There is no run hello in project main."
+    assert event_messages(rig)[-1] == "rule again can't delete hello: There is no run hello in project main."
     submit(rig, spec_of("hello"))
     assert ask(stack, action="stop", event="second") == "" and runs(rig)[0]["status"] == "submitted", "it was done then"
 
@@ -206,9 +206,9 @@ def test_it_is_refused_once_its_author_has_lost_their_rights(stack: Stack, rig: 
         assert ann is not None
         rig.world.plane.store.commit([Delete(keys.member(rig.project.id, ann[0]))])
     why = ask(stack, action="stop", event="second")
-    said = {"membership": "isn't a member of main", "active": "is no longer an active user"}[lost]
-    assert f"ann, who stored the configuration hello, {said}" in why
-    assert runs(rig)[0]["status"] == "submitted" and why in told(rig)[-1]
+    reason = {"membership": "isn't a member of main", "active": "is no longer an active user"}[lost]
+    assert f"ann, who stored the configuration hello, {reason}" in why
+    assert runs(rig)[0]["status"] == "submitted" and why in event_messages(rig)[-1]
     assert ask(stack, action="stop", event="second") == why, "and stays refused"
 
 
@@ -248,8 +248,8 @@ def test_what_is_not_stored_and_a_project_that_is_gone_are_told(stack: Stack, ri
 def test_an_event_that_is_no_order_is_refused_with_every_problem(stack: Stack) -> None:
     with pytest.raises(Invalid) as refused:
         automate.handler({"detail": {}, "action": "explode", "rule": "a b"}, None, stack.root)
-    said = str(refused.value)
-    assert all(name in said for name in ("event", "configuration", "action", "rule", "detail"))
+    error = str(refused.value)
+    assert all(name in error for name in ("event", "configuration", "action", "rule", "detail"))
 
 
 def test_two_deliveries_at_once_have_one_effect(stack: Stack, rig: Rig) -> None:
@@ -270,7 +270,7 @@ def test_two_deliveries_at_once_have_one_effect(stack: Stack, rig: Rig) -> None:
 
     root = type(stack.root)(replace(stack.root.ports, store=Raced()))
     assert automate.handler(order("stop"), None, root) == {"refused": ""}
-    assert told(rig) == ["hello is stopped by rule again"]
+    assert event_messages(rig) == ["hello is stopped by rule again"]
 
 
 def test_an_order_that_others_are_always_ahead_of_comes_again(rig: Rig) -> None:
@@ -281,7 +281,7 @@ def test_an_order_that_others_are_always_ahead_of_comes_again(rig: Rig) -> None:
 
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig) -> None:
     """Also where a run would change another that lives, and a fleet is in use."""
-    stack.ask_for_a_machine()
+    stack.submit_run()
     stack.perform()
     policed = Policed()
     root = deployed(stack.root, policed, "automate")
@@ -290,10 +290,10 @@ def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig
     stored(rig, spec_of("hello", priority=7))
     stored(rig, fleet("pool"))
     stored(rig, fleet("another"))
-    asked = [("apply", "hers"), ("apply", "hello"), ("delete", "pool"), ("apply", "pool"), ("stop", "hers")]
-    asked.append(("apply", "another"))
-    said = [automate.handler(order(*one, str(n)), None, root)["refused"] for n, one in enumerate(asked)]
-    assert [bool(each) for each in said] == [False, False, True, False, False, False] and "in use" in said[2]
+    orders = [("apply", "hers"), ("apply", "hello"), ("delete", "pool"), ("apply", "pool"), ("stop", "hers")]
+    orders.append(("apply", "another"))
+    reasons = [automate.handler(order(*one, str(n)), None, root)["refused"] for n, one in enumerate(orders)]
+    assert [bool(each) for each in reasons] == [False, False, True, False, False, False] and "in use" in reasons[2]
     for _ in range(3):
         stack.hints += [f"run/{run['id']}" for run in runs(rig)]
         stack.reconcile()
@@ -315,12 +315,12 @@ def test_who_may_change_or_delete_what_is_stored(rig: Rig) -> None:
     rig.world.clock.pass_(1)
     rig.ok("P/automations/delete", {"names": ["hello"]})
     assert rig.ok("P/automations/list", {}) == []
-    said = [one["message"] for one in rig.ok("/api/events/list", {"ascending": True})]
-    assert said[-3:] == ["configuration hello stored", "configuration hello changed", "configuration hello deleted"]
+    messages = [one["message"] for one in rig.ok("/api/events/list", {"ascending": True})]
+    assert messages[-3:] == ["configuration hello stored", "configuration hello changed", "configuration hello deleted"]
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({}, "only runs, fleets and volumes"),
         ({"configuration": {"type": "gateway", "name": "g"}}, "only runs, fleets and volumes"),
@@ -332,8 +332,8 @@ def test_who_may_change_or_delete_what_is_stored(rig: Rig) -> None:
         ({"configuration": {"type": "volume", "name": "data", "backend": "aws", "region": "r", "size": 1}}, "backend"),
     ],
 )
-def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], said: str) -> None:
-    assert said in rig.refused("P/automations/add", {"spec": spec})
+def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], message: str) -> None:
+    assert message in rig.refused("P/automations/add", {"spec": spec})
     assert rig.ok("P/automations/list", {}) == []
 
 

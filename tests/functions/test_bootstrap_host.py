@@ -25,7 +25,7 @@ from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import ExecutionEffects
 from functions import agent_sync, bootstrap_host, reconcile
 from tests.api.rig import Rig
-from tests.functions.test_handlers import Asked, Stack
+from tests.functions.test_handlers import RecordedRequests, Stack
 from tests.functions.test_policies import deployed, spare
 from tests.harness.lambda_host import url_event
 from tests.hosts.fake_host import FakeHost, HeadAndHost
@@ -49,7 +49,7 @@ class Bastion:
     rig: Rig
     host: FakeHost
     head: FakeHost
-    asked: Asked
+    requests: RecordedRequests
     effects: Effects  # what passes ask of other functions
     executions: StepFunctions | None = None
     own: Root | None = None  # the function's, if it isn't that of the others
@@ -59,7 +59,7 @@ class Bastion:
         """What is woken or due, then what that asks for."""
         units, self.stack.hints[:] = sorted(set(self.stack.hints)), []
         reconcile.handler({"units": units}, None, self.passes or self.root)
-        events, self.asked["hosts"] = self.asked["hosts"], []
+        events, self.requests["hosts"] = self.requests["hosts"], []
         for event in events:
             bootstrap_host.handler(event, None, self.own or self.root)
         if self.executions is not None:
@@ -79,9 +79,9 @@ class Bastion:
 @pytest.fixture(params=Driver)
 def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]:
     stack = Stack.at(tmp_path)
-    asked = Asked()
+    requests = RecordedRequests()
     host, head = FakeHost(), FakeHost()
-    effects = ProviderFunctions(asked, {CLOUDS: "effects"}, EventChain(), {"ssh": "hosts"})
+    effects = ProviderFunctions(requests, {CLOUDS: "effects"}, EventChain(), {"ssh": "hosts"})
     executions = None
     if request.param is Driver.execution:
         machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}
@@ -89,11 +89,11 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
         executions = StepFunctions(
             machines, now, lambda payload: bootstrap_host.handler(dict(payload), None, made.own or root)
         )
-    said = ExecutionEffects(executions, effects)
-    ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=said, tunnels=False)
+    execution_effects = ExecutionEffects(executions, effects)
+    ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=execution_effects, tunnels=False)
     root = Root(replace(ports, workflows=executions))
     rig = Rig(World(root.plane, stack.rig.world.clock, tmp_path), stack.rig.project)
-    made = Bastion(stack, root, rig, host, head, asked, effects, executions)
+    made = Bastion(stack, root, rig, host, head, requests, effects, executions)
     yield made
     for execution in executions.executions.values() if executions else ():
         assert execution.ended, "no execution is left behind"
@@ -108,10 +108,10 @@ def applied(bastion: Bastion, host: dict[str, Any] = HOST) -> dict[str, Any]:
 
 def report(bastion: Bastion, instance_id: str) -> None:
     token = bootstrap_token(bastion.root.ports.install_key, instance_id, 0)
-    said = {"v": 1, "instance": instance_id, "boot": "b", "seq": 1, "facts": FACTS}
+    report = {"v": 1, "instance": instance_id, "boot": "b", "seq": 1, "facts": FACTS}
     headers = {"authorization": f"Bearer {token}"}
     answer = agent_sync.handler(
-        url_event("POST", "/agent/sync", "", headers, json.dumps(said).encode()), None, bastion.root
+        url_event("POST", "/agent/sync", "", headers, json.dumps(report).encode()), None, bastion.root
     )
     assert answer["statusCode"] == 200, answer
 
@@ -127,7 +127,7 @@ def test_a_host_is_set_up_and_cleared_by_the_bastion_alone(bastion: Bastion) -> 
     bastion.rig.ok("P/fleets/delete", {"names": ["lab"]})
     bastion.until("")
     assert (bastion.host.files, bastion.host.running) == (before, False)
-    assert bastion.asked["effects"] == [], "nothing of it goes to the function with the clouds' SDKs"
+    assert bastion.requests["effects"] == [], "nothing of it goes to the function with the clouds' SDKs"
 
 
 def test_a_host_that_cant_reach_the_stack_is_told_so(bastion: Bastion) -> None:
@@ -156,8 +156,8 @@ def test_the_head_node_relays_the_calls_of_a_host_that_cant_reach_the_stack(bast
 def test_a_host_whose_head_node_cant_reach_the_stack_either_is_told_so(bastion: Bastion) -> None:
     bastion.host.reaches = bastion.head.reaches = False
     applied(bastion, BEHIND)
-    said = bastion.until("terminated")["termination_reason_message"]
-    assert f"it can't reach {bastion.root.ports.server_url}; nor can its head node ubuntu@head" in said
+    message = bastion.until("terminated")["termination_reason_message"]
+    assert f"it can't reach {bastion.root.ports.server_url}; nor can its head node ubuntu@head" in message
     assert bastion.host.files == bastion.head.files == {}
 
 

@@ -25,7 +25,7 @@ from chalicelib.usecases.pace import PER_CALL
 from chalicelib.usecases.services import certificates
 from functions import agent_sync, provider, reconcile
 from tests.api.rig import ADMIN, Rig, submit
-from tests.functions.test_handlers import Asked
+from tests.functions.test_handlers import RecordedRequests
 from tests.functions.test_policies import deployed
 from tests.harness.lambda_host import scheduled_event, url_event
 from tests.usecases.agents.test_gateway_sync import MACHINE, edge
@@ -52,30 +52,32 @@ class Stack:
     def at(cls, folder: Path) -> Stack:
         clock, answers = Clock(), dict[str, str]()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
-        asked, authority = Asked(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
-        effects, hints = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, EventChain()), list[str]()
+        requests, authority = RecordedRequests(), FakeAuthority(clock.now, lambda host, token: answers.get(token, ""))
+        effects, hints = ProviderFunctions(requests, {CLOUDS: "provider_clouds"}, EventChain()), list[str]()
         ports = replace(made.ports, wake=hints.extend, effects=effects, pace=PER_CALL, authority=authority)
         root = Root(ports)
         _, project = first_start(root.plane, ADMIN)
-        return cls(root, Rig(World(root.plane, clock, folder), project), authority, asked["provider_clouds"], answers)
+        return cls(
+            root, Rig(World(root.plane, clock, folder), project), authority, requests["provider_clouds"], answers
+        )
 
-    def ask(self) -> None:
+    def poll(self) -> None:
         """As the gateway's control program does."""
         headers = {"Authorization": f"Bearer {seats.credential(MACHINE)}"}
         event = url_event("GET", "/agent/gateway", f"since={self.had['version']}&wait=25", headers, b"")
         answer = agent_sync.handler(event, None, self.of("agent_sync"))
         assert answer["statusCode"] == 200, answer
-        said = json.loads(base64.b64decode(answer["body"]))
-        assert said["ask_in"] > 0  # nothing is held here
-        if said["news"]:
-            self.had = said
+        configuration = json.loads(base64.b64decode(answer["body"]))
+        assert configuration["ask_in"] > 0  # nothing is held here
+        if configuration["news"]:
+            self.had = configuration
             self.answers.clear()
-            self.answers.update(said["challenges"])
+            self.answers.update(configuration["challenges"])
 
     def minute(self) -> None:
         """The gateway asks twice, and the schedule's pass comes."""
-        self.ask()
-        self.ask()
+        self.poll()
+        self.poll()
         failed = reconcile.handler(scheduled_event("reconcile"), None, self.of("reconcile"))["failed"]
         assert not [unit for unit in failed if unit.startswith("certificate/")]
         events, self.effects[:] = json.loads(json.dumps(self.effects)), []
@@ -125,7 +127,7 @@ def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
     end = stack.rig.world.at + LIFE * 2 // 3
     while stack.rig.world.at < end - DAY:
         stack.rig.world.at += DAY // 2
-        stack.ask()
+        stack.poll()
     assert stack.authority.issued == 1
     stack.rig.world.at = end
     for _ in range(8):
@@ -136,8 +138,8 @@ def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:
 
 def test_it_is_issued_renewed_and_given_up_with_what_the_policies_allow(stack: Stack) -> None:
     """The gateway goes in the end, and its certificate with it."""
-    policed, asked = Policed(), ("agent_sync", "reconcile", "provider_clouds")
-    stack.processes = {function: deployed(stack.root, policed, function) for function in asked}
+    policed, functions = Policed(), ("agent_sync", "reconcile", "provider_clouds")
+    stack.processes = {function: deployed(stack.root, policed, function) for function in functions}
     gateway = edge(stack.rig, MACHINE.with_(due_at=None))
     asleep(stack.rig)
     stack.until_shown()
@@ -151,13 +153,13 @@ def test_it_is_issued_renewed_and_given_up_with_what_the_policies_allow(stack: S
     hint = [each.unit for each in certificates.of_gateway(stack.root.plane, gateway.id)]
     reconcile.handler({"units": hint}, None, stack.of("reconcile"))
     assert hint and certificates.of_gateway(stack.root.plane, gateway.id) == []
-    assert policed.refused == [] and policed.seen.keys() == {*asked}
+    assert policed.refused == [] and policed.seen.keys() == {*functions}
 
 
 def test_an_event_that_lambda_repeats_orders_nothing_twice(stack: Stack) -> None:
     made = edge(stack.rig)
     asleep(stack.rig)
-    stack.ask()
+    stack.poll()
     reconcile.handler(scheduled_event("reconcile"), None, stack.root)
     (event,) = stack.effects
     for _ in range(3):

@@ -46,7 +46,7 @@ class Site:
     def begin(self) -> None:
         self.begun, self.backend = len(self.account.calls), self.anew()
 
-    def asked(self) -> set[str]:
+    def called(self) -> set[str]:
         return {f"{call.service}:{call.operation}" for call in self.account.calls[self.begun :]}
 
     def pass_(self) -> None:
@@ -83,12 +83,12 @@ def machines(site: Site) -> list[Sequence[Handle]]:
     group = site.backend.create_group(group_request_for(big))
     site.backend.create_group(group_request_for(big))  # which was made already
     reserved = site.account.places.reserve(HERE, (small.availability_zones or ())[0], small.instance.name)
-    asked = (
+    requests = (
         inside(request_for(big), group),
         request_for(offer("m7i.large", spot=True), "spot"),
         replace(request_for(small, "reserved"), reservation=reserved),
     )
-    return [list(site.backend.create(each)) for each in asked]
+    return [list(site.backend.create(each)) for each in requests]
 
 
 def describe(site: Site, made: Iterable[Sequence[Handle]]) -> None:
@@ -123,7 +123,7 @@ def bought() -> set[str]:
         site.pass_()
     site.leave_a_card()
     end_all(site)
-    return site.asked()
+    return site.called()
 
 
 def swept() -> set[str]:
@@ -135,14 +135,14 @@ def swept() -> set[str]:
     site.begin()
     assert site.backend.describe_volume(disk).price, "of one that shows after all: what is told of it is kept"
     end_all(site)
-    return site.asked()
+    return site.called()
 
 
 def fetched() -> set[str]:
     site = Site()
     site.begin()
     assert site.backend.offers()
-    return site.asked()
+    return site.called()
 
 
 def checked() -> set[str]:
@@ -153,7 +153,7 @@ def checked() -> set[str]:
     site.settings["iam_instance_profile"] = "machines"
     site.begin()
     site.backend.check()
-    return site.asked()
+    return site.called()
 
 
 @pytest.mark.slow

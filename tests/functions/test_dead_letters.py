@@ -58,7 +58,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.root.close()
 
 
-def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
+def handled(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
     counted: dict[str, int] = {}
     queue = SqsDeadLetters(lambda service: sqs, QUEUE)
     root = Root(replace(stack.root.ports, dead_letters=queue, count=counted.__setitem__))
@@ -66,13 +66,13 @@ def told(stack: Stack, sqs: Sqs) -> tuple[Any, dict[str, int]]:
 
 
 def test_a_purchase_that_was_given_up_is_told_on_its_instance_and_made_when_it_is_due(stack: Stack) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     sqs = given_up(*stack.events)
     stack.events.clear()  # its event failed too often, and comes no more
-    assert told(stack, sqs) == ({"reported": 1}, {telemetry.DEAD_LETTERS: 1}) and sqs.left() == 0
+    assert handled(stack, sqs) == ({"reported": 1}, {telemetry.DEAD_LETTERS: 1}) and sqs.left() == 0
     events = stack.rig.ok("/api/events/list", {"target_instances": [stack.instance["id"]]})
-    said = [event["message"] for event in events if "failed too often" in event["message"]]
-    assert said == ["processing failed and will be retried (Create: it failed too often or waited too long; it "
+    messages = [event["message"] for event in events if "failed too often" in event["message"]]
+    assert messages == ["processing failed and will be retried (Create: it failed too often or waited too long; it "
                     "is repeated when it is due)"]  # fmt: skip
     stack.rig.world.clock.pass_(30)  # seconds: the effect had 22
     stack.reconcile()
@@ -85,7 +85,7 @@ def test_a_message_that_names_no_unit_is_logged_whole(stack: Stack, caplog: pyte
     hint = {"units": ["run/gone"]}
     sqs = Sqs(*given_up(hint, [1], {"effect": "Create", "unit": "x/y"}).bodies.values(), "no JSON", "[2]", "{}")
     with caplog.at_level(logging.ERROR):
-        assert told(stack, sqs) == ({"reported": 6}, {telemetry.DEAD_LETTERS: 6})
+        assert handled(stack, sqs) == ({"reported": 6}, {telemetry.DEAD_LETTERS: 6})
     logged = "\n".join(caplog.messages)
     assert json.dumps(hint) in logged and "no JSON" in logged and "[1]" in logged and "[2]" in logged
     assert "Create of x/y was given up" in logged
@@ -94,7 +94,7 @@ def test_a_message_that_names_no_unit_is_logged_whole(stack: Stack, caplog: pyte
 
 def test_more_than_a_batch_is_told_in_one_turn(stack: Stack) -> None:
     sqs = given_up(*({"effect": "Create", "unit": f"instance/{n}"} for n in range(23)))
-    assert told(stack, sqs)[0] == {"reported": 23} and sqs.left() == 0
+    assert handled(stack, sqs)[0] == {"reported": 23} and sqs.left() == 0
 
 
 def test_a_message_stays_until_it_was_told(stack: Stack) -> None:

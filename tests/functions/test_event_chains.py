@@ -90,7 +90,7 @@ class Market:
         aws.run()
         return cls(aws, Rig(World(root.plane, clock, folder), project), cloud, root)
 
-    def ask(self) -> None:
+    def submit_run(self) -> None:
         self.rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
         submit(self.rig, task("hello"))
         self.aws.run()
@@ -112,7 +112,7 @@ def ended(market: Market, schedules: int) -> int:
 def test_a_walk_through_refused_offers_is_one_chain_that_lambda_would_cut_off(tmp_path: Path) -> None:
     """So the functions allow it. Nobody waits for a schedule in it."""
     market = Market.at(tmp_path, LONGEST)
-    market.ask()
+    market.submit_run()
     assert BY_DEFAULT < market.aws.longest <= LONGEST, market.aws.longest
     assert ended(market, 1) == 0
 
@@ -121,6 +121,6 @@ def test_a_walk_through_refused_offers_is_one_chain_that_lambda_would_cut_off(tm
 def test_a_chain_has_an_end_and_the_schedule_goes_on_where_it_was(tmp_path: Path, longest: int) -> None:
     """As in an emulator that allows fewer, whatever its functions say."""
     market = Market.at(tmp_path, longest)
-    market.ask()
+    market.submit_run()
     assert ended(market, 60) > 0, "a chain was too long"
     assert market.aws.longest <= longest + 1, "an effect is sent in any case"

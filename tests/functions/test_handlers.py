@@ -43,10 +43,10 @@ from tests.world.plane import World
 from tests.world.time import Clock
 
 
-class Asked(dict[str, list[dict[str, Any]]]):
+class RecordedRequests(dict[str, list[dict[str, Any]]]):
     """Lambda, as far as one function asks it: the asynchronous events of each function."""
 
-    def __call__(self, service: str) -> Asked:
+    def __call__(self, service: str) -> RecordedRequests:
         assert service == "lambda"
         return self
 
@@ -72,13 +72,13 @@ class Stack:
         clock = Clock()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         hints: list[str] = []
-        asked = Asked()
-        work = ProviderFunctions(asked, {CLOUDS: "provider_clouds"}, EventChain())
+        requests = RecordedRequests()
+        work = ProviderFunctions(requests, {CLOUDS: "provider_clouds"}, EventChain())
         backends = Accounts([Account.of(FakeCloud(clock.now))])
         root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=work, account_work=work))
         _, project = first_start(root.plane, ADMIN)
         rig = Rig(World(root.plane, clock, folder), project)
-        return cls(root, rig, hints, asked["provider_clouds"])
+        return cls(root, rig, hints, requests["provider_clouds"])
 
     def fires(self, rule: str) -> dict[str, Any]:
         """What a schedule sends at this moment."""
@@ -89,7 +89,7 @@ class Stack:
         assert done == {"accounts": [f"{FACTS.name}-all"]}
         self.perform()
 
-    def ask_for_a_machine(self) -> None:
+    def submit_run(self) -> None:
         self.refresh()
         self.rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
         submit(self.rig, task("hello"))
@@ -125,15 +125,15 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     assert stack.instance["status"] == "pending" and len(stack.events) == 1
     stack.perform()
     assert stack.instance["status"] == "provisioning"
     instance_id = stack.instance["id"]
     token = bootstrap_token(stack.root.ports.install_key, instance_id, 0)
-    said = {"v": 1, "instance": instance_id, "boot": "b", "seq": 1, "agent": "test", "facts": HOST, "tasks": []}
+    report = {"v": 1, "instance": instance_id, "boot": "b", "seq": 1, "agent": "test", "facts": HOST, "tasks": []}
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    event = url_event("POST", "/agent/sync", "", headers, json.dumps(said).encode())
+    event = url_event("POST", "/agent/sync", "", headers, json.dumps(report).encode())
     answer = agent_sync.handler(event, None, stack.root)
     assert answer["statusCode"] == 200 and "credential" in json.loads(base64.b64decode(answer["body"]))
     stack.reconcile()
@@ -188,7 +188,7 @@ def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
     blobs = stack.root.ports.blobs
     for name in blobs.list("agent/"):  # of the embedded root that the stack is made from
         blobs.delete(name)
-    stack.ask_for_a_machine()
+    stack.submit_run()
     sweep_orphans.handler(stack.fires("sweep"), None, stack.root)
     assert blobs.list("agent/") == []
     stack.perform()
@@ -198,7 +198,7 @@ def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
 
 def test_an_effect_that_comes_twice_buys_once(stack: Stack) -> None:
     """Lambda brings each event at least once."""
-    stack.ask_for_a_machine()
+    stack.submit_run()
     stack.events *= 2
     stack.perform()
     assert stack.instance["status"] == "provisioning"

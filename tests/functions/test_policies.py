@@ -59,13 +59,13 @@ Calls = Callable[..., Iterator[tuple[str, dict[str, Any]]]]
 class Noting:
     """A port; `calls` says which call to AWS one of its methods makes there: the operation and its parameters."""
 
-    def __init__(self, below: Any, look: Callable[[str, dict[str, Any]], None], calls: Calls) -> None:
-        self._below, self._look, self._calls = below, look, calls
+    def __init__(self, below: Any, check: Callable[[str, dict[str, Any]], None], calls: Calls) -> None:
+        self._below, self._check, self._calls = below, check, calls
 
     def __getattr__(self, name: str) -> Any:
         def call(*given: Any, **more: Any) -> Any:
             for operation, params in self._calls(name, *given):
-                self._look(operation, params)
+                self._check(operation, params)
             return getattr(self._below, name)(*given, **more)
 
         return call
@@ -112,44 +112,44 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     ports, reads = root.ports, named(function).reads
 
     def of(service: str) -> Callable[[str, dict[str, Any]], None]:
-        def look(operation: str, params: dict[str, Any]) -> None:
+        def check(operation: str, params: dict[str, Any]) -> None:
             with policed.running(function):
                 policed.look(service, operation, params)
 
-        return look
+        return check
 
-    def asks(function: str) -> None:
+    def invoke(function: str) -> None:
         of("lambda")("Invoke", {"FunctionName": function})
 
     def wake(units: Iterable[str]) -> None:
         if units := list(units):
-            asks("reconcile")
+            invoke("reconcile")
             ports.wake(units)
 
-    class Asking:
+    class AccountWork:
         def submit(self, effect: Effect) -> None:
-            asks("bootstrap_host" if effect.backend == ON_PREM else "provider_clouds")
+            invoke("bootstrap_host" if effect.backend == ON_PREM else "provider_clouds")
             ports.effects.submit(effect)
 
         def sweep(self, account: str) -> None:
-            asks("provider_clouds")
+            invoke("provider_clouds")
             ports.account_work.sweep(account)
 
         def refresh(self, account: str) -> None:
-            asks("provider_clouds")
+            invoke("provider_clouds")
             ports.account_work.refresh(account)
 
-        def check(self, asked: ConfigurationCheck) -> None:
+        def check(self, check: ConfigurationCheck) -> None:
             raise AssertionError("no backend is configured here")
 
     store: Any = Noting(ports.store, of("dynamodb"), of_table)
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
     driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
     of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
-    of_its_own |= {"account_work": Asking(), "streams": None, "publishes": False}  # no connection lasts there
+    of_its_own |= {"account_work": AccountWork(), "streams": None, "publishes": False}  # no connection lasts there
     of_its_own |= {"given_install_id": root.install_id, **({} if "install-key" in reads else {"install_key": b""})}
     of_its_own |= {} if "master-key" in reads else {"seal": NoSealer()}
-    return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, Asking())))
+    return Root(replace(ports, **of_its_own, effects=ExecutionEffects(driven, AccountWork())))
 
 
 # What no story here plays: what every function does before its first event, and what AWS does in its name; what is said
@@ -160,7 +160,7 @@ ELSEWHERE = ("Settings", "Logs", "SendDeadLetters", "Drive", "Answer", *(f"Aws{e
 
 
 # Of hosts whose workflow has no execution, because Step Functions was away: its looks ask for the steps.
-BY_LOOKS = {("lambda:InvokeFunction", "lambda:function:dstack-{stage}-bootstrap_host")}
+BY_DESCRIBES = {("lambda:InvokeFunction", "lambda:function:dstack-{stage}-bootstrap_host")}
 
 
 def spare(policed: Policed, function: str, *elsewhere: str) -> set[Need]:
@@ -213,7 +213,7 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
 def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     """The schedule's function reads which accounts there are, and takes its turn. The provider's writes what it saw
     first, gives back what nobody owns, and ends an instance whose machine is gone."""
-    stack.ask_for_a_machine()
+    stack.submit_run()
     stack.perform()
     found = nouns.find(stack.root.ports.store, Instance, keys.instance(stack.instance["id"]))
     assert found is not None and found.status is InstanceStatus.provisioning
@@ -221,9 +221,9 @@ def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     store.commit([Delete(keys.instance(found.id))])
     root = {name: deployed(stack.root, policed, name) for name in ("sweep_orphans", "provider_clouds")}
 
-    def sweep(looks: int) -> dict[str, list[str]]:
+    def sweep(turns: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
-        for _ in range(looks):
+        for _ in range(turns):
             pass_days(stack.rig, (confirmation_delay(FACTS) + SECOND) / DAY)
             sweep_orphans.handler(stack.fires("sweep"), None, root["sweep_orphans"])
             [done] = stack.perform(root["provider_clouds"])
@@ -251,11 +251,11 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     run = bought(stack, root, people)
     host = stack.instance["id"]
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
-    said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
-    answer = send(agents, "POST", "/agent/sync", orjson.dumps(said), token=token).json
+    report = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
+    answer = send(agents, "POST", "/agent/sync", orjson.dumps(report), token=token).json
     stack.reconcile()
-    said |= {"seq": 2}
-    task_ = send(agents, "POST", "/agent/sync", orjson.dumps(said), token=answer["credential"]).json["tasks"][0]
+    report |= {"seq": 2}
+    task_ = send(agents, "POST", "/agent/sync", orjson.dumps(report), token=answer["credential"]).json["tasks"][0]
     assert send(agents, "GET", task_["spec"]["files"][0]["url"], token=answer["credential"]).status == 200
     assert send(agents, "GET", "/agent/join.sh").status == 200
     job = job_of(stack.rig, run["id"])
@@ -267,7 +267,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
         reap_idle.handler(scheduled_event("reap"), None, root["reap_idle"])
         provided(stack, root)
     assert stack.rig.ok("P/fleets/get", {"name": "pool"})["instances"] == []
-    told_of(root["dead_letters"], host)
+    report_dead_letters(root["dead_letters"], host)
     later_object = "List"  # read before it is there
     unplayed = {
         "api": (later_object, "Accounts", "Newest"),  # when a backend is configured; when a machine is to join
@@ -277,7 +277,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
         "provider_clouds": (later_object, "Query"),  # of what ends about a fleet or a volume
         "dead_letters": ("ReadDeadLetters",),
     }
-    assert {name: spare(policed, name, *grants) - BY_LOOKS for name, grants in unplayed.items()} == {
+    assert {name: spare(policed, name, *grants) - BY_DESCRIBES for name, grants in unplayed.items()} == {
         name: set() for name in unplayed
     }
 
@@ -305,12 +305,12 @@ def test_a_command_for_a_machine_is_of_the_program_that_was_deployed(stack: Stac
 def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     """A machine that was silent is heard again, so the pass looks at the queue too, and buys another for a run that
     waits; then it is silent for good, and given up."""
-    stack.ask_for_a_machine()
+    stack.submit_run()
     stack.perform()
     root, host = deployed(stack.root, policed, "reap_idle"), stack.instance["id"]
-    said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
+    report = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
-    token = send(stack.rig, "POST", "/agent/sync", orjson.dumps(said), token=token).json["credential"]
+    token = send(stack.rig, "POST", "/agent/sync", orjson.dumps(report), token=token).json["credential"]
 
     def reaped() -> dict[str, str]:
         reap_idle.handler(scheduled_event("reap"), None, root)
@@ -322,7 +322,7 @@ def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     waits = job_of(stack.rig, submit(stack.rig, task("waits"))["id"])
     stack.rig.save(waits.with_(due_at=stack.rig.world.clock.now()))  # it is in the queue
     stack.rig.world.clock.pass_(CHECK_EVERY / SECOND - 5)
-    assert send(stack.rig, "POST", "/agent/sync", orjson.dumps({**said, "seq": 2}), token=token).status == 200
+    assert send(stack.rig, "POST", "/agent/sync", orjson.dumps({**report, "seq": 2}), token=token).status == 200
     stack.rig.world.clock.pass_(10)
     assert sorted(reaped().values()) == ["busy", "pending"]
     for _ in range(4):
@@ -331,15 +331,15 @@ def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, pol
     assert left[host] == "terminating, unreachable"
     where_two_passes_meet = "Wake"
     before_it_is_there = "List"
-    assert spare(policed, "reap_idle", where_two_passes_meet, before_it_is_there) == BY_LOOKS
+    assert spare(policed, "reap_idle", where_two_passes_meet, before_it_is_there) == BY_DESCRIBES
 
 
 def bought(stack: Stack, root: dict[str, Root], people: Rig) -> Any:
     """A run with a file, on a machine for it."""
-    mine = upload(people, "/api/files/upload_archive", multipart(tar(("a", b"1")))).json
+    archive = upload(people, "/api/files/upload_archive", multipart(tar(("a", b"1")))).json
     people.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
     people.ok("P/runs/get_plan", {"run_spec": task("hello")})
-    run = submit(people, {**task("hello"), "file_archives": [{"id": mine["id"], "path": "/a"}]})
+    run = submit(people, {**task("hello"), "file_archives": [{"id": archive["id"], "path": "/a"}]})
     hints, stack.hints[:] = sorted(set(stack.hints)), []
     reconcile.handler({"units": hints}, None, root["reconcile"])
     stack.root.ports.blobs.delete(*stack.root.ports.blobs.list("agent/"))  # of the root that this one is made from
@@ -358,11 +358,11 @@ def ended_by(people: Rig) -> None:
     people.ok("P/runs/stop", {"runs_names": ["hello"], "abort": True})
 
 
-def told_of(root: Root, host: str) -> None:
+def report_dead_letters(root: Root, host: str) -> None:
     events = [{"effect": "Create", "unit": unit} for unit in (f"instance/{host}", "queue/none")]
     messages = [json.dumps({"requestPayload": event}) for event in events]
-    told = Root(replace(root.ports, dead_letters=lambda: iter(messages)))
-    assert dead_letters.handler(scheduled_event("dead"), None, told) == {"reported": 2}
+    root_with_letters = Root(replace(root.ports, dead_letters=lambda: iter(messages)))
+    assert dead_letters.handler(scheduled_event("dead"), None, root_with_letters) == {"reported": 2}
 
 
 def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed) -> None:
@@ -394,8 +394,8 @@ def test_a_gateways_machine_may_ask_what_it_asks(stack: Stack, policed: Policed)
     assert ask("POST", "/agent/gateway/traffic", {"reports": [{**seen, "buckets": [], "let_go": []}]}).status == 204
     order = {"id": "s", "ticket": "t", "instance": machine.id, "task": job.id, "target": "port:80"}
     assert ask("POST", "/agent/gateway/streams", {"streams": [order], "pin": "0" * 64}).status == 204
-    said = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
-    assert ask("POST", "/agent/sync", said).json["streams"]
+    report = {"v": 1, "instance": machine.id, "boot": "b", "seq": 1, "tasks": []}
+    assert ask("POST", "/agent/sync", report).json["streams"]
     its = {
         (action, thing)
         for grant in (may.QUERY_INDEX, may.DELETE)

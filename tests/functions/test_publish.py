@@ -92,15 +92,15 @@ def with_bus(stack: Stack, events: Events) -> Root:
 
 
 def test_every_event_becomes_one_document_in_order(stack: Stack) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     for n in range(8):
         submit(stack.rig, task(f"run-{n}", env={"LONG": "x" * 900}))
     found, events = history(stack), Events()
     assert sum(len(events_in(record)) for record in found) > ENTRIES
     assert publish.handler(batch(found), None, with_bus(stack, events)) == {"batchItemFailures": []}
-    told = stack.rig.ok("/api/events/list", {"ascending": True, "within_projects": [stack.rig.project.id]})
+    listed = stack.rig.ok("/api/events/list", {"ascending": True, "within_projects": [stack.rig.project.id]})
     assert events.ids == [event.id for record in found for event in events_in(record)]
-    assert sorted(events.ids) == sorted(one["id"] for one in told)
+    assert sorted(events.ids) == sorted(one["id"] for one in listed)
     assert {one["project"]["name"] for one in events.taken} == {"main"}
     assert any(one["target"]["name"] == "run-7" and one["type"] == "created" for one in events.taken)
 
@@ -108,20 +108,20 @@ def test_every_event_becomes_one_document_in_order(stack: Stack) -> None:
 def test_the_batch_comes_again_from_the_first_that_was_not_taken(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     found = history(stack)
-    told = [event.id for record in found for event in events_in(record)]
+    ids = [event.id for record in found for event in events_in(record)]
     events = Events(refuses={events_in(found[3])[-1].id, events_in(found[1])[-1].id})
     root = with_bus(stack, events)
     assert publish.handler(batch(found), None, root) == {"batchItemFailures": [{"itemIdentifier": "101"}]}
     assert "didn't take 2 of" in caplog.text and "ThrottlingException" in caplog.text
     events.refuses.clear()
     assert publish.handler(batch(found[1:]), None, root) == {"batchItemFailures": []}
-    assert set(events.ids) == set(told) and len(events.ids) > len(told), "consumers know a repetition by its id"
+    assert set(events.ids) == set(ids) and len(events.ids) > len(ids), "consumers know a repetition by its id"
 
 
 def test_an_event_too_long_for_a_plain_item_is_read_as_well(stack: Stack) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     one = history(stack)[0]
     event = events_in(one)[0].with_(detail="why " * 400)
     long = replace(one, body=event.model_dump_json(exclude_defaults=True).encode())
@@ -132,7 +132,7 @@ def test_an_event_too_long_for_a_plain_item_is_read_as_well(stack: Stack) -> Non
 
 
 def test_what_cant_be_read_is_left_out_and_holds_up_nobody(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     found, events = history(stack)[:2], Events()
     sent = batch([found[0], replace(found[0], body=b'[{"id"'), found[0], found[1]])
     sent["Records"][2]["dynamodb"]["NewImage"] = {"pk": {"S": "events/p"}, "sk": {"S": "1#x"}, "packed": {"B": "eA=="}}
@@ -147,7 +147,7 @@ def test_without_a_bus_it_says_how_to_have_one(stack: Stack) -> None:
 
 
 def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> None:
-    stack.ask_for_a_machine()
+    stack.submit_run()
     found, policed = history(stack), Policed()
     root = deployed(stack.root, policed, "publish")
     publish.handler(batch(found), None, Root(replace(root.ports, bus=EventBus(Events(), "bus"))))

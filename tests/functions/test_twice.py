@@ -49,8 +49,8 @@ class Life:
 
     def history(self) -> list[tuple[str, list[str]]]:
         """Without its order, which chance decides between events of one moment."""
-        told = self.rig.ok("/api/events/list", {"within_projects": [self.rig.project.id]})
-        return sorted((event["message"], [target["name"] for target in event["targets"]]) for event in told)
+        events = self.rig.ok("/api/events/list", {"within_projects": [self.rig.project.id]})
+        return sorted((event["message"], [target["name"] for target in event["targets"]]) for event in events)
 
 
 def lived(folder: Path, times: int) -> tuple[list[tuple[str, list[str]]], int]:
@@ -64,9 +64,9 @@ def lived(folder: Path, times: int) -> tuple[list[tuple[str, list[str]]], int]:
     submit(rig, task("hello"))
     life.settle()
     host = stack.instance["id"]
-    said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
+    report = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
     token = bootstrap_token(stack.root.ports.install_key, host, 0)
-    assert send(rig, "POST", "/agent/sync", orjson.dumps(said), token=token).status == 200
+    assert send(rig, "POST", "/agent/sync", orjson.dumps(report), token=token).status == 200
     life.settle()
     assert stack.instance["status"] == "busy"
     (account,) = stack.root.ports.backends.accounts()
@@ -76,9 +76,9 @@ def lived(folder: Path, times: int) -> tuple[list[tuple[str, list[str]]], int]:
     for _ in range(6):
         life.passes(600)
     assert rig.ok("P/fleets/get", {"name": "pool"})["instances"] == [] == list(account.backend.list_owned())
-    told = life.history()
+    history = life.history()
     stack.root.close()
-    return told, machines
+    return history, machines
 
 
 def test_what_comes_twice_leaves_what_once_would_have(tmp_path: Path) -> None:

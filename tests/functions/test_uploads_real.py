@@ -22,9 +22,9 @@ def test_much_output_goes_into_the_bucket_and_is_read_whole(
         monkeypatch.setenv(name, value)
     site = AwsSite("uploads", emulator)
     stage = Virtual(site, tmp_path, "work")
-    words = ["echo $LINE"] * 100
+    commands = ["echo $LINE"] * 100
     (tmp_path / "task.dstack.yml").write_text(
-        TASK % (LINE, " && ".join([*words, "sleep 5", *words, "sleep 30", "echo end"]))
+        TASK % (LINE, " && ".join([*commands, "sleep 5", *commands, "sleep 30", "echo end"]))
     )
     (tmp_path / "fleet.dstack.yml").write_text("type: fleet\nname: machines\nnodes: 1\n")
     assert stage.dstack(["apply", "-y", "-f", "fleet.dstack.yml"])[1] == 0
@@ -34,6 +34,6 @@ def test_much_output_goes_into_the_bucket_and_is_read_whole(
         item["Size"] for item in emulator.client("s3").list_objects_v2(Bucket="uploads", Prefix="logs/")["Contents"]
     ]
     assert max(sizes) > 100_000 and len(sizes) < 20
-    asked = {action for action, _ in site.policed.seen["agent_sync"]}
-    assert "dynamodb:PutItem" in asked and "s3:ListBucket" not in asked, "nothing is listed on the way"
+    actions = {action for action, _ in site.policed.seen["agent_sync"]}
+    assert "dynamodb:PutItem" in actions and "s3:ListBucket" not in actions, "nothing is listed on the way"
     site.close()

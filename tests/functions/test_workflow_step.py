@@ -19,7 +19,7 @@ from chalicelib.runtime.step_functions import ExecutionEffects
 from chalicelib.store.port import Change, Put
 from functions import reconcile, workflow_step
 from tests.functions.test_handlers import Stack
-from tests.functions.test_policies import BY_LOOKS, deployed, spare
+from tests.functions.test_policies import BY_DESCRIBES, deployed, spare
 from tests.world.calls import Policed
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, task
@@ -75,9 +75,9 @@ def test_its_states_start_a_task_that_a_pass_has_left_half_claimed(stack: Stack,
 
 def test_a_state_of_a_run_that_nobody_knows_is_told_to_undo(stack: Stack) -> None:
     event = {"workflow": "0f0f0f0f-0000-4000-8000-000000000000-0-0-0", "step": "barrier", "undo": False, "token": "t"}
-    with pytest.raises(Exception, match="no longer exists") as told:
+    with pytest.raises(Exception, match="no longer exists") as raised:
         workflow_step.handler(event, None, stack.root)
-    assert type(told.value).__name__ == CANCELLED
+    assert type(raised.value).__name__ == CANCELLED
     assert workflow_step.handler({**event, "step": "reserve", "undo": True}, None, stack.root) == {}
 
 
@@ -107,4 +107,4 @@ def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp
     assert place.again(waits).assignment is not None, "a machine is bought for it"
     assert policed.refused == []
     assert ("states:SendTaskSuccess", "*") in policed.seen["workflow_step"]
-    assert spare(policed, "workflow_step", "Wake", "List") == BY_LOOKS  # two passes meet; an object isn't there yet
+    assert spare(policed, "workflow_step", "Wake", "List") == BY_DESCRIBES  # two passes meet; an object isn't there yet

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.fuzz.doors import DOORS, play_and_tell
+from tests.fuzz.doors import DOORS, play_and_report
 from tests.fuzz.play import BATCH, Find, Tally, show
 from tests.fuzz.pool import every
 from tests.fuzz.wire import Over, send_some
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, help="requests through each door (half as many)")
     given = parser.parse_args(arguments)
     if given.only is not None:
-        return tell(show(given.seed, given.only), lambda find: f"--seed {given.seed} --only {find.number}")
+        return report(show(given.seed, given.only), lambda find: f"--seed {given.seed} --only {find.number}")
     begun = time.monotonic()
     total = Tally()
     for done in every(given.seed, given.calls, given.jobs, begun + given.seconds):
@@ -39,15 +39,15 @@ def main(arguments: list[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(f"\r{total.calls}/{given.calls} calls, {len(total.finds)} finds", end="", file=sys.stderr, flush=True)
     took = time.monotonic() - begun
-    status = tell(total.finds, lambda find: f"--seed {given.seed} --only {find.number}")
+    status = report(total.finds, lambda find: f"--seed {given.seed} --only {find.number}")
     over = send_some(given.seed, given.calls // 50 if given.sockets is None else given.sockets)
-    status |= tell(over.finds, lambda find: f"--seed {given.seed} --calls 0 --sockets {find.number + 1}")
+    status |= report(over.finds, lambda find: f"--seed {given.seed} --calls 0 --sockets {find.number + 1}")
     summary(total, over, given.seed, took)
     requests = given.calls // 2 if given.requests is None else given.requests
-    return max(status, *(play_and_tell(name, given.seed, requests) for name in DOORS if requests))
+    return max(status, *(play_and_report(name, given.seed, requests) for name in DOORS if requests))
 
 
-def tell(finds: list[Find], again: Callable[[Find], str]) -> int:
+def report(finds: list[Find], again: Callable[[Find], str]) -> int:
     """Print the finds, one of each kind with how to play it again; 1 if there is any."""
     kinds: dict[str, list[Find]] = {}
     for find in sorted(finds):

@@ -100,7 +100,7 @@ _ENTERED = {
     "properties": {"code": _TEXT, "state": _TEXT, "base_url": {"anyOf": [_TEXT, {"type": "null"}]}},
 }
 _BEGUN = {"type": "object", "properties": {"local_port": {"type": "integer"}, "base_url": {"type": "null"}}}
-OURS: dict[str, Any] = {  # routes that the genuine server's list doesn't have
+OWN_ROUTES: dict[str, Any] = {  # routes that the genuine server's list doesn't have
     "POST /api/auth/{provider}/authorize": {"body": _BEGUN},
     "POST /api/auth/{provider}/callback": {"body": {**_ENTERED, "required": ["code", "state"]}},
     "POST /api/auth/{provider}/device_token": {"body": _STATE},
@@ -117,7 +117,7 @@ OURS: dict[str, Any] = {  # routes that the genuine server's list doesn't have
 
 def row(route: Route) -> dict[str, Any]:
     name = f"{route.method} {route.path}"
-    found: dict[str, Any] = OURS.get(name) or known()["routes"].get(name, {})
+    found: dict[str, Any] = OWN_ROUTES.get(name) or known()["routes"].get(name, {})
     return found
 
 
@@ -333,7 +333,7 @@ def agents_call(town: Cast, caller: Caller, rng: Draw) -> Request:
 def message(caller: Caller, handles: dict[str, list[Any]], rng: Draw) -> dict[str, Any]:
     """A message of the agent, mostly about its own instance and job."""
     job = rng.choice(handles["task"])
-    said = base64.b64encode(f"said by {caller.home}\n".encode()).decode()
+    line = base64.b64encode(f"said by {caller.home}\n".encode()).decode()
     at = NOW + rng.choice((0, -1, 10**6, 10**15))
     parts = {
         "agent": "1.2.3",
@@ -345,7 +345,7 @@ def message(caller: Caller, handles: dict[str, list[Any]], rng: Draw) -> dict[st
              "working_dir": "/w"},
         ],
         "logs": [
-            {"task": job, "offset": rng.choice((0, 14, 14, 26, 10**9)), "records": [[at, said]] * rng.choice((1, 3))},
+            {"task": job, "offset": rng.choice((0, 14, 14, 26, 10**9)), "records": [[at, line]] * rng.choice((1, 3))},
         ],
         "metrics": [
             {"task": job, "at": at, "cpu_usage_micro": 5, "memory_usage_bytes": 2**30, "memory_working_set_bytes": 9,

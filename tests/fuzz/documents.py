@@ -52,7 +52,7 @@ default_permissions: {allow_non_admins_create_projects: false}
 PROFILES = (
     b"profiles:\n- name: big\n  spot_policy: auto\n  max_price: 1.5\n  retry: {on_events: [error], duration: 1h}\n"
 )
-WORDS = (
+FRAGMENTS = (
     b": ", b"- ", b"\n", b"  ", b"&a ", b"*a", b"<<: *a\n", b"!!python/object:os.system ", b"|\n", b"{", b"]", b"'",
     b'"', b"\t", b"\0", b"\xff", b"\xef\xbb\xbf", b"%YAML 9\n", b"---\n", b"? ", b"1..", b"24GB", b"${{ x }}", b"${{",
     b"null", b"~", b"1e999", b".nan", b"0x1F", b"2026-01-01", b"yes", b"type: task\n", b"name: x\n", b"? [a]\n: b\n",
@@ -69,13 +69,13 @@ def archive(rng: Draw) -> bytes:
     if act < 0.3:
         return spoilt(made, rng)
     if act < 0.6 and len(made) >= 512:  # a field of its first header, and the checksum put right
-        whole = bytearray(made)
+        content = bytearray(made)
         at = rng.choice((0, 100, 124, 136, 156, 157, 257, 345, 386, 482))
         piece = rng.choice(
             (b"\0", b"\xff" * 12, b"77777777777", b"-1", b"x" * 12, b"L", b"K", b"S", b"\x80" + b"\xff" * 11)
         )
-        whole[at : at + len(piece)] = piece
-        return sealed(whole)
+        content[at : at + len(piece)] = piece
+        return sealed(content)
     return made
 
 
@@ -159,7 +159,7 @@ def configuration(rng: Draw) -> bytes:
         place = rng.randrange(len(made) + 1)
         act = rng.random()
         if act < 0.6:
-            made = made[:place] + rng.choice(WORDS) * rng.choice((1, 1, 1, 50)) + made[place:]
+            made = made[:place] + rng.choice(FRAGMENTS) * rng.choice((1, 1, 1, 50)) + made[place:]
         elif act < 0.9:
             lines = made.split(b"\n")
             line = rng.randrange(len(lines))
@@ -172,14 +172,14 @@ def configuration(rng: Draw) -> bytes:
 
 def read(data: bytes) -> Iterator[str]:
     """Reads a file in every way there is: a model, or Invalid that says why."""
-    ways: tuple[Callable[[], object], ...] = (
+    readers: tuple[Callable[[], object], ...] = (
         lambda: parse_bytes(data, filename=".dstack.yml"),
         lambda: parse_server_bytes(data, filename="config.yml"),
         lambda: parse_profiles(data.decode("utf-8", "replace"), filename="profiles.yml"),
     )
-    for way in ways:
+    for read_it in readers:
         try:
-            way()
+            read_it()
         except Invalid as refused:
             if not str(refused).strip():
                 yield "a file is refused without a word"

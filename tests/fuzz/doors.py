@@ -18,7 +18,7 @@ from pathlib import Path
 
 from chalicelib.domain.serving import Served, ServedReplica
 from tests.fuzz import pairs
-from tests.fuzz.pairs import Asked, Drawn, Meaning
+from tests.fuzz.pairs import Drawn, Meaning, ReadRequest
 from tests.fuzz.play import Find
 from tests.serving.door import Door, service
 from tests.serving.embedded import opened
@@ -59,7 +59,7 @@ class StrictReplica:
     """Answers as a request's target asks, and keeps what it saw. What isn't one request after the other is a find."""
 
     def __init__(self) -> None:
-        self.seen: list[Asked] = []
+        self.seen: list[ReadRequest] = []
         self.wrong: list[tuple[str, bytes]] = []
         self.port = 0
         self._open: set[asyncio.Task[None]] = set()
@@ -79,9 +79,9 @@ class StrictReplica:
         try:
             while data := await reader.read(65536):
                 raw = (raw + data)[-20_000:]
-                for asked in strict.feed(data):
-                    self.seen.append(asked)
-                    if not early and not await self._answer(writer, asked):
+                for request in strict.feed(data):
+                    self.seen.append(request)
+                    if not early and not await self._answer(writer, request):
                         return
                     early = False
                 if strict.wrong:
@@ -103,10 +103,10 @@ class StrictReplica:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
 
-    async def _answer(self, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    async def _answer(self, writer: asyncio.StreamWriter, request: ReadRequest) -> bool:
         """Does the connection go on?"""
-        found = pairs.plan_of(asked)
-        sent, goes_on = pairs.answer(found, asked)
+        found = pairs.plan_of(request)
+        sent, goes_on = pairs.answer(found, request)
         writer.write(sent)
         await writer.drain()
         return goes_on
@@ -116,7 +116,7 @@ class StrictReplica:
 
 
 @dataclass
-class Told:
+class Exchange:
     """What one client sent and got."""
 
     drawn: Drawn
@@ -125,18 +125,18 @@ class Told:
     ended: bool = False
 
 
-async def converse(address: tuple[str, int], drawn: Drawn) -> Told:
-    told = Told(drawn, pairs.meaning(drawn.bytes))
+async def converse(address: tuple[str, int], drawn: Drawn) -> Exchange:
+    exchange = Exchange(drawn, pairs.meaning(drawn.bytes))
     reader, writer = await asyncio.open_connection(*address)
     try:
         sending = asyncio.ensure_future(_send(writer, drawn))
-        await _receive(reader, told)
+        await _receive(reader, exchange)
         await sending
     except ConnectionError:
-        told.ended = True
+        exchange.ended = True
     finally:
         writer.close()
-    return told
+    return exchange
 
 
 async def _send(writer: asyncio.StreamWriter, drawn: Drawn) -> None:
@@ -147,21 +147,21 @@ async def _send(writer: asyncio.StreamWriter, drawn: Drawn) -> None:
             await asyncio.sleep(PAUSE)
 
 
-async def _receive(reader: asyncio.StreamReader, told: Told) -> None:
-    wanted = pairs.expected(told.meant)
-    waits = LATEST if all(each.whole for each in told.meant.requests) else IDLE
-    while pairs.counted(told.meant, told.got) < wanted:
+async def _receive(reader: asyncio.StreamReader, exchange: Exchange) -> None:
+    wanted = pairs.expected(exchange.meant)
+    waits = LATEST if all(each.complete for each in exchange.meant.requests) else IDLE
+    while pairs.counted(exchange.meant, exchange.got) < wanted:
         try:
             part = await asyncio.wait_for(reader.read(65536), waits)
         except TimeoutError:
             return
         if not part:
-            told.ended = True
+            exchange.ended = True
             return
-        told.got += part
+        exchange.got += part
     with suppress(TimeoutError):  # nothing more should come
         part = await asyncio.wait_for(reader.read(65536), PAUSE)
-        told.got, told.ended = told.got + part, not part
+        exchange.got, exchange.ended = exchange.got + part, not part
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
@@ -195,9 +195,9 @@ async def _play(name: str, door: Door, seed: int, numbers: range) -> Played:
     host = door.host_of(served)
     for start in range(numbers.start, numbers.stop, BATCH):
         batch = range(start, min(start + BATCH, numbers.stop))
-        told = await _batch(door.address, [pairs.draw(seed, number, host) for number in batch])
+        exchanges = await _batch(door.address, [pairs.draw(seed, number, host) for number in batch])
         await asyncio.sleep(2 * IDLE)
-        judge(played, told, replica, lenient=name in LENIENT)
+        judge(played, exchanges, replica, lenient=name in LENIENT)
         replica.seen.clear()
         replica.wrong.clear()
     server.close()
@@ -206,7 +206,7 @@ async def _play(name: str, door: Door, seed: int, numbers: range) -> Played:
     return played
 
 
-async def _batch(address: tuple[str, int], drawn: list[Drawn]) -> dict[int, Told]:
+async def _batch(address: tuple[str, int], drawn: list[Drawn]) -> dict[int, Exchange]:
     seats, found = asyncio.Semaphore(CLIENTS), {}
 
     async def one(each: Drawn) -> None:
@@ -222,22 +222,22 @@ def _served(port: int) -> Served:
     return service((one,), auth=False)
 
 
-def judge(played: Played, told: dict[int, Told], replica: StrictReplica, *, lenient: bool) -> None:
-    by_mark = {mark: its for its in told.values() for mark in pairs.MARK.findall(its.drawn.bytes)}
-    unjudged = {number for number, its in told.items() if lenient and its.meant.odd_ends}
+def judge(played: Played, exchanges: dict[int, Exchange], replica: StrictReplica, *, lenient: bool) -> None:
+    by_mark = {mark: its for its in exchanges.values() for mark in pairs.MARK.findall(its.drawn.bytes)}
+    unjudged = {number for number, its in exchanges.items() if lenient and its.meant.odd_ends}
     for wrong, raw in replica.wrong:
         its = by_mark.get(next(reversed(pairs.MARK.findall(raw)), b""))
         number = its.drawn.number if its else 0
         played.finds.append(Find(number, f"a replica got what is no request: {wrong}", repr(raw[-600:])))
-    for asked in replica.seen:
-        its = by_mark.get(asked.mark)
+    for request in replica.seen:
+        its = by_mark.get(request.mark)
         if its is None:
-            played.finds.append(Find(0, f"a replica got a request without a sender: {asked.target!r}"))
+            played.finds.append(Find(0, f"a replica got a request without a sender: {request.target!r}"))
             continue
         played.reached += 1
         if its.drawn.number not in unjudged:
-            played.finds += [Find(its.drawn.number, what) for what in pairs.judge_seen(its.meant, asked)]
-    for number, its in told.items():
+            played.finds += [Find(its.drawn.number, what) for what in pairs.judge_seen(its.meant, request)]
+    for number, its in exchanges.items():
         played.requests += len(its.meant.requests)
         played.answered += its.got.lower().count(b"\r\nx-replica:")
         played.kinds["spoilt" if its.meant.spoilt else "good"] += 1
@@ -256,12 +256,12 @@ def show(name: str, seed: int, number: int) -> int:
             await asyncio.to_thread(door.serve, served)
             drawn = pairs.draw(seed, number, door.host_of(served))
             print(*(f"> {piece!r}" for piece in drawn.pieces), sep="\n")
-            told = await converse(door.address, drawn)
+            exchange = await converse(door.address, drawn)
             await asyncio.sleep(2 * IDLE)
-            print(f"= {told.meant}")
-            print(*(f"replica: {asked}" for asked in replica.seen), sep="\n")
-            print(f"< {told.got!r}{' and the end' if told.ended else ''}")
-            judge(played, {number: told}, replica, lenient=name in LENIENT)
+            print(f"= {exchange.meant}")
+            print(*(f"replica: {request}" for request in replica.seen), sep="\n")
+            print(f"< {exchange.got!r}{' and the end' if exchange.ended else ''}")
+            judge(played, {number: exchange}, replica, lenient=name in LENIENT)
             print(*played.finds, sep="\n")
             return 1 if played.finds else 0
 
@@ -277,10 +277,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.only is not None:
         return max(show(name, given.seed, given.only) for name in given.door)
-    return max(play_and_tell(name, given.seed, given.requests) for name in given.door)
+    return max(play_and_report(name, given.seed, given.requests) for name in given.door)
 
 
-def play_and_tell(name: str, seed: int, requests: int) -> int:
+def play_and_report(name: str, seed: int, requests: int) -> int:
     """1 if there is any find. Of each kind one is printed, with how to play it again."""
     played = play(name, seed, range(pairs.connections(requests)))
     print(f"{name}: {played}")

@@ -48,7 +48,7 @@ _LENGTHS = (
     "Content-Length:\r\n %d", "Content-Length: 00%d", "Content-Length: %d.0", "Content-Length:",
     "X: a\nContent-Length: %d",
 )  # fmt: skip
-_OTHERS = (
+_HEADERS = (
     "Expect: 100-continue", "Expect: else", "TE: trailers", "Keep-Alive: timeout=5", "Proxy-Connection: keep-alive",
     "Proxy-Authorization: Basic x", "Trailer: x-sum", "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA",
     "Connection: Upgrade\r\nUpgrade: h2c", "Connection: Upgrade\r\nUpgrade: other", "X_Forwarded_For: 6.6.6.6",
@@ -83,14 +83,14 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReadRequest:
     """A request as the strict parser reads it."""
 
     method: bytes
     target: bytes
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
-    whole: bool = True
+    complete: bool = True
 
     def value(self, name: bytes) -> list[bytes]:
         return [value for key, value in self.headers if key == name]
@@ -105,7 +105,7 @@ class Asked:
 class Meaning:
     """What a client's bytes mean: these requests, and then nothing, or bytes that are none."""
 
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[ReadRequest] = field(default_factory=list)
     spoilt: str = ""
 
     @property
@@ -113,7 +113,7 @@ class Meaning:
         """Does it end in a chunked body, or at a line with two carriage returns?"""
         last = self.requests[-1] if self.requests else None
         return "\\r')" in self.spoilt or (
-            last is not None and not last.whole and bool(last.value(b"transfer-encoding"))
+            last is not None and not last.complete and bool(last.value(b"transfer-encoding"))
         )
 
 
@@ -143,7 +143,7 @@ def _request(rng: random.Random, mark: str, host: str) -> bytes:
     if rng.random() < 0.06:
         there = rng.choice((host, host.upper(), f"else.{host}", "bank.example", f"{host}:1", f"x@{host}"))
         target = f"{rng.choice(('http', 'http', 'https', 'ftp', 'HTTP'))}://{there}{target}"
-    lines = [f"X-Mark: {mark}", *rng.sample(_OTHERS, rng.choice((0, 0, 1, 1, 2, 3)))]
+    lines = [f"X-Mark: {mark}", *rng.sample(_HEADERS, rng.choice((0, 0, 1, 1, 2, 3)))]
     lines += rng.sample(_BAD, rng.random() < 0.04)
     version = rng.choices(("HTTP/1.1", "HTTP/1.0", "HTTP/1.2", "http/1.1", "HTTP/2.0"), (90, 4, 1, 1, 1))[0]
     if rng.random() < 0.4 and version != "HTTP/1.0":  # whose connections the strict parser never keeps
@@ -218,12 +218,12 @@ class Reader:
         self.wrong, self._over, self._begun = "", False, False
 
     @property
-    def open(self) -> Asked | None:
+    def open(self) -> ReadRequest | None:
         """The request whose end hasn't come."""
-        return self._made(whole=False) if self._head is not None else None
+        return self._made(complete=False) if self._head is not None else None
 
-    def feed(self, data: bytes) -> list[Asked]:
-        found: list[Asked] = []
+    def feed(self, data: bytes) -> list[ReadRequest]:
+        found: list[ReadRequest] = []
         try:
             while (data or not self._begun) and not self._over:
                 if self._blanks and not self._begun:
@@ -239,7 +239,7 @@ class Reader:
                     elif isinstance(event, h11.Data):
                         self._body += event.data
                     elif isinstance(event, h11.EndOfMessage):
-                        found.append(self._made(whole=True))
+                        found.append(self._made(complete=True))
                         data = self._next()
                         break
                     else:
@@ -248,9 +248,9 @@ class Reader:
             self.wrong = str(wrong) or "no request"
         return found
 
-    def _made(self, *, whole: bool) -> Asked:
+    def _made(self, *, complete: bool) -> ReadRequest:
         assert self._head is not None
-        return Asked(self._head.method, self._head.target, tuple(self._head.headers), bytes(self._body), whole)
+        return ReadRequest(self._head.method, self._head.target, tuple(self._head.headers), bytes(self._body), complete)
 
     def _next(self) -> bytes:
         """What follows, for a parser of its own; nothing where nothing may follow."""
@@ -287,15 +287,15 @@ _HOP = (
 )
 
 
-def judge_seen(meant: Meaning, seen: Asked) -> list[str]:
+def judge_seen(meant: Meaning, seen: ReadRequest) -> list[str]:
     """What is wrong with a request that reached a replica and has a mark of this client's."""
     path = seen.target
     for one in meant.requests:
         if _path(one.target) != path or one.method != seen.method:
             continue
-        if seen.whole and not (one.whole and one.body == seen.body):
+        if seen.complete and not (one.complete and one.body == seen.body):
             continue
-        if not seen.whole and not one.body.startswith(seen.body):
+        if not seen.complete and not one.body.startswith(seen.body):
             continue
         return _judge_headers(one, seen)
     return [f"a replica got a request that nobody sent: {seen.method!r} {path!r}, a body of {len(seen.body)}"]
@@ -305,7 +305,7 @@ def _path(target: bytes) -> bytes:
     return re.sub(rb"^[a-zA-Z]+://[^/]*", b"", target)
 
 
-def _judge_headers(sent: Asked, seen: Asked) -> list[str]:
+def _judge_headers(sent: ReadRequest, seen: ReadRequest) -> list[str]:
     named = b",".join(sent.value(b"connection")).lower()
     same = [name for name in (b"host", b"x-mark") if name == b"host" or name not in named]
     found = [
@@ -344,9 +344,9 @@ def judge_answers(drawn: Drawn, meant: Meaning, got: bytes, *, ended: bool, stri
             return [*found, f"a client got no HTTP: {answer}, {rest[:200]!r}"]
         if answer.mark and answer.mark != one.mark:
             found.append(f"a client got the answer of {answer.mark!r} to {one.mark!r}")
-        if not answer.whole or answer.closes:
-            return [*found, f"more follows the last answer: {answer.rest[:100]!r}"] if answer.rest else found
-        rest, place = answer.rest, place + 1
+        if not answer.complete or answer.closes:
+            return [*found, f"more follows the last answer: {answer.remainder[:100]!r}"] if answer.remainder else found
+        rest, place = answer.remainder, place + 1
     if strictly and rest and b"x-replica:" in rest.lower():
         found.append(f"a client got an answer to what is no request: {rest[:200]!r}")
     return found
@@ -356,9 +356,9 @@ def judge_answers(drawn: Drawn, meant: Meaning, got: bytes, *, ended: bool, stri
 class Answer:
     status: int
     mark: bytes  # of the request that the replica answered; empty: the door's own
-    whole: bool
+    complete: bool
     closes: bool
-    rest: bytes
+    remainder: bytes
 
 
 def read_answer(method: bytes, got: bytes, *, ended: bool) -> Answer | str:
@@ -366,29 +366,29 @@ def read_answer(method: bytes, got: bytes, *, ended: bool) -> Answer | str:
     parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST)
     parser.send(h11.Request(method=method, target="/", headers=[("host", "h")]))
     parser.send(h11.EndOfMessage())
-    status, mark, closes, whole = 0, b"", False, False
+    status, mark, closes, complete = 0, b"", False, False
     try:
         parser.receive_data(got)
         if ended:
             parser.receive_data(b"")
-        while not whole:
+        while not complete:
             event = parser.next_event()
             if event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
                 break
             if isinstance(event, h11.Response):
                 status, closes = event.status_code, (b"connection", b"close") in list(event.headers)
                 mark = next((value for name, value in event.headers if name == b"x-mark"), b"")
-            whole = isinstance(event, h11.EndOfMessage)
+            complete = isinstance(event, h11.EndOfMessage)
     except h11.RemoteProtocolError as wrong:
         if ("peer" in str(wrong) and "closed" in str(wrong)) or "ConnectionClosed" in str(wrong):
             return Answer(status, mark, False, True, b"")
         return str(wrong)
-    return Answer(status, mark, whole, closes, parser.trailing_data[0] if whole else b"")
+    return Answer(status, mark, complete, closes, parser.trailing_data[0] if complete else b"")
 
 
 def expected(meant: Meaning) -> int:
     """The answers after which nothing more comes."""
-    return sum(each.whole for each in meant.requests) + bool(meant.spoilt)
+    return sum(each.complete for each in meant.requests) + bool(meant.spoilt)
 
 
 def counted(meant: Meaning, got: bytes) -> int:
@@ -397,24 +397,24 @@ def counted(meant: Meaning, got: bytes) -> int:
     methods: Sequence[bytes] = [each.method for each in meant.requests]
     while rest and count < len(methods):
         answer = read_answer(methods[count], rest, ended=False)
-        if isinstance(answer, str) or not answer.whole:
+        if isinstance(answer, str) or not answer.complete:
             break
-        rest, count = answer.rest, count + 1
+        rest, count = answer.remainder, count + 1
     return count
 
 
 # --- what a replica answers -------------------------------------------------------------------------------------------
 
 
-def plan_of(asked: Asked) -> str:
-    found = re.search(rb"plan=(\w+)", asked.target)
+def plan_of(request: ReadRequest) -> str:
+    found = re.search(rb"plan=(\w+)", request.target)
     return found[1].decode() if found and found[1].decode() in PLANS else "plain"
 
 
-def answer(plan: str, asked: Asked) -> tuple[bytes, bool]:
+def answer(plan: str, request: ReadRequest) -> tuple[bytes, bool]:
     """An answer of this kind, and whether the replica's connection goes on."""
-    mark = b"x-mark: " + asked.mark + b"\r\n"
-    body, head = b"answer to " + asked.mark, asked.method == b"HEAD"
+    mark = b"x-mark: " + request.mark + b"\r\n"
+    body, head = b"answer to " + request.mark, request.method == b"HEAD"
     sized = b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n" % (mark, len(body))
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
     chunked = b"HTTP/1.1 200 OK\r\n" + mark + b"transfer-encoding: chunked\r\n"

@@ -35,15 +35,15 @@ SLOW = 2.0  # seconds of processor that no call may take: others wait for it
 class Find:
     number: int
     what: str
-    about: str = ""
+    context: str = ""
 
     @property
     def kind(self) -> str:
         """Finds of one kind are told once: their words without names and numbers."""
-        return re.sub(r"[0-9a-f]{6,}|\d+|/\S+", "", self.what) + self.about.partition("Traceback")[2][-200:]
+        return re.sub(r"[0-9a-f]{6,}|\d+|/\S+", "", self.what) + self.context.partition("Traceback")[2][-200:]
 
     def __str__(self) -> str:
-        return f"{self.number}: {self.what}\n    {self.about}"
+        return f"{self.number}: {self.what}\n    {self.context}"
 
 
 @dataclass
@@ -115,21 +115,21 @@ class Batch:
         rng = random.Random(f"{self.seed}/{number}")
         self.errors.last = ""
         begun = time.thread_time()
-        about = "a document"
+        context = "a document"
         if rng.random() < DOCUMENTS:
             finds = list(self.document(rng))
         else:
             caller, request = draw(self.town, rng)
             begun = time.thread_time()
             finds = list(self.call(caller, request))
-            about = f"{caller.name} {request.method} {request.path[:200]} {request.query} {request.body[:1500]!r}"
+            context = f"{caller.name} {request.method} {request.path[:200]} {request.query} {request.body[:1500]!r}"
         cost = time.thread_time() - begun
-        if self.timed and cost > SLOW and about != "a document":  # unpacking is on the time of whoever packed
+        if self.timed and cost > SLOW and context != "a document":  # unpacking is on the time of whoever packed
             finds.append(f"{cost:.1f} s of processor")
         self.tally.calls += 1
-        if about != "a document":
+        if context != "a document":
             self.tally.costs.append(cost)
-        self.tally.finds += [Find(number, what, f"{about} {self.errors.last}") for what in finds]
+        self.tally.finds += [Find(number, what, f"{context} {self.errors.last}") for what in finds]
         if number % PASS == PASS - 1:
             self.decide(number)
 
@@ -182,9 +182,9 @@ class Batch:
         for tenant in TENANTS:
             project_id = self.town.ground.projects[tenant]
             for job_id in self.town.handles[tenant]["task"]:
-                said = b"".join(data for _, data in self.town.rig.world.plane.logs.read(project_id, job_id).records)
+                log = b"".join(data for _, data in self.town.rig.world.plane.logs.read(project_id, job_id).records)
                 for other in TENANTS:
-                    if other != tenant and f"said by {other}".encode() in said:
+                    if other != tenant and f"said by {other}".encode() in log:
                         yield f"{other}'s agent writes into a log of {tenant}"
 
 

@@ -18,7 +18,7 @@ ODD: tuple[Any, ...] = (
     [[]], [None], ["x"] * 200, {}, {"": None}, {"a": {"b": [{}]}}, {"type": "task"}, {"min": 5, "max": 1},
     {"min": None},
 )  # fmt: skip
-WORDS = (
+TEXTS = (
     "main",
     "x",
     "a-name",
@@ -78,7 +78,7 @@ class Shapes:
                 made[name] = self.field(name, inner, depth)
         extra = schema.get("additionalProperties")
         if isinstance(extra, dict) and depth < DEEP:
-            made |= {rng.choice(WORDS): self.value(extra, depth + 1) for _ in range(rng.randrange(3))}
+            made |= {rng.choice(TEXTS): self.value(extra, depth + 1) for _ in range(rng.randrange(3))}
         return made
 
     def field(self, name: str, schema: Schema, depth: int) -> Any:
@@ -100,7 +100,7 @@ class Shapes:
             return rng.choice(("2026-11-21T05:11:20.465869+00:00", "2030-01-01T00:00:00Z", "1970-01-01T00:00:00Z"))
         if schema.get("format") == "uuid" or (kind == "string" and rng.random() < 0.1):
             return f"{rng.getrandbits(32):08x}-2e9a-4af5-aab4-144f175852f7"
-        return rng.choice(WORDS) if kind == "string" else rng.choice(ODD)
+        return rng.choice(TEXTS) if kind == "string" else rng.choice(ODD)
 
 
 def changed(value: Any, rng: random.Random, *, within: bool = False) -> Any:
@@ -112,7 +112,7 @@ def changed(value: Any, rng: random.Random, *, within: bool = False) -> Any:
         if act < 0.12:
             return {key: item for key, item in value.items() if key != name}
         if act < 0.2:
-            return {**value, rng.choice((*WORDS, "", "\0", "é", "a.b")): rng.choice(ODD)}
+            return {**value, rng.choice((*TEXTS, "", "\0", "é", "a.b")): rng.choice(ODD)}
         return {**value, name: changed(value[name], rng)}
     if isinstance(value, list) and value and rng.random() < 0.8:
         place = rng.randrange(len(value))

@@ -95,13 +95,13 @@ class Town:
         """A new token replaces the old one, as a client would remember it."""
         if reply.status != 200 or not request.path.endswith(("/refresh_token", "/agent/sync")):
             return
-        said = orjson.loads(reply.body)
+        answer = orjson.loads(reply.body)
         if caller.agent_of:
-            caller.token = said.get("credential", caller.token)
+            caller.token = answer.get("credential", caller.token)
         else:
-            token = said["creds"]["token"]
+            token = answer["creds"]["token"]
             for each in self.callers:
-                each.token = token if each.name == said["username"] else each.token
+                each.token = token if each.name == answer["username"] else each.token
 
     def handles_of(self, tenant: str) -> Handles:
         return self.handles.get(tenant, {})

@@ -33,18 +33,18 @@ def test_a_batch_is_the_same_when_played_again() -> None:
     assert play(7, range(150)).kinds == play(7, range(150)).kinds != play(8, range(150)).kinds
 
 
-def telling(text: bytes) -> Answerer:
+def leaking(text: bytes) -> Answerer:
     """Answers every successful call with a text more."""
 
     def answer(town: Town, request: Request) -> Reply:
         found = honest(town, request)
-        told = found.body.replace(b'{"', b'{"more":"' + text + b'","', 1)
-        return found._replace(body=told) if found.status == 200 else found
+        body = found.body.replace(b'{"', b'{"more":"' + text + b'","', 1)
+        return found._replace(body=body) if found.status == 200 else found
 
     return answer
 
 
-leaky, coded = telling(b"canary-red_secret"), telling(b"Y2FuYXJ5LWJsdWVfbG9n")
+leaky, coded = leaking(b"canary-red_secret"), leaking(b"Y2FuYXJ5LWJsdWVfbG9n")
 
 
 def careless(town: Town, request: Request) -> Reply:
@@ -84,8 +84,8 @@ def test_a_planted_fault_is_found(answer: Answerer, finds: str) -> None:
 def undecidable(town: Town, request: Request) -> Reply:
     """Leaves a run that nobody can read."""
     (run_id,) = town.handles["red"]["run_id"]
-    kept = town.rig.record(keys.run(run_id))
-    town.store.commit([Put(replace(kept, version=kept.version + 1, body=b"{}"), kept.version)])
+    record = town.rig.record(keys.run(run_id))
+    town.store.commit([Put(replace(record, version=record.version + 1, body=b"{}"), record.version)])
     town.rig.world.plane.wake([f"run/{run_id}"])
     return honest(town, request)
 

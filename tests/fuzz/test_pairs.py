@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fuzz import pairs
-from tests.fuzz.pairs import Asked, Drawn, Meaning, judge_answers, judge_seen, meaning
+from tests.fuzz.pairs import Drawn, Meaning, ReadRequest, judge_answers, judge_seen, meaning
 
 HOST = "app.test"
 FIRST = (
@@ -21,7 +21,7 @@ OWN = (
     (b"x-forwarded-for", b"127.0.0.1"),
     (b"content-length", b"5"),
 )
-SEEN = Asked(b"POST", b"/m7x0z", OWN, b"hello")
+SEEN = ReadRequest(b"POST", b"/m7x0z", OWN, b"hello")
 
 
 def test_a_number_draws_the_same_bytes_again() -> None:
@@ -40,7 +40,7 @@ def test_bytes_mean_the_requests_up_to_what_is_none() -> None:
     found = meaning(FIRST + b"\r\n" + SECOND + b"GET / HTTP/1.1\r\nX: a\r\n folded\r\n\r\n")
     assert [each.target for each in found.requests] == [b"/m7x0z", b"/m7x1z?plan=plain"]
     assert "Host" in found.spoilt
-    assert [each.whole for each in meaning(FIRST[:-1]).requests] == [False]
+    assert [each.complete for each in meaning(FIRST[:-1]).requests] == [False]
     assert len(meaning(FIRST.replace(b"x-hop", b"close") + SECOND).requests) == 1
 
 
@@ -51,7 +51,7 @@ def test_blanks_mean_nothing_where_servers_may_read_over_them() -> None:
 
 def test_what_a_door_does_right_is_no_find() -> None:
     assert judge_seen(meaning(DRAWN.bytes), SEEN) == []
-    assert judge_seen(meaning(DRAWN.bytes), replace(SEEN, body=b"he", whole=False)) == []
+    assert judge_seen(meaning(DRAWN.bytes), replace(SEEN, body=b"he", complete=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_a_door_does_right_is_no_find() -> None:
         (replace(SEEN, headers=(*OWN[:2], OWN[3])), "X-Forwarded-For"),
     ],
 )
-def test_a_planted_fault_is_found(seen: Asked, finds: str) -> None:
+def test_a_planted_fault_is_found(seen: ReadRequest, finds: str) -> None:
     assert any(finds in each for each in judge_seen(meaning(DRAWN.bytes), seen))
 
 

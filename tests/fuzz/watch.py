@@ -20,7 +20,7 @@ from chalicelib.store.sqlite import SqliteStore
 
 CANARY = re.compile(rb"canary-(\w+)")
 CODED = re.compile(rb"Y2FuYXJ5[\w+/]+")  # base64 that begins with "canary"
-_OURS = (b"Traceback (most recent", b'File "/')
+_INTERNALS = (b"Traceback (most recent", b'File "/')
 
 
 class Watched(SqliteStore):
@@ -107,12 +107,12 @@ def seen(ground: Ground, caller: Caller, standings: Sequence[Standing], body: by
     if any(standing.mighty for standing in standings):
         return
     own = {each for standing in standings for each in standing.projects}
-    mine = {caller.name, *(tenant for tenant, project_id in ground.projects.items() if project_id in own)}
+    known = {caller.name, *(tenant for tenant, project_id in ground.projects.items() if project_id in own)}
     mails = standings[0].known and not caller.agent_of
     for found in canaries(body):
         if mails and found.endswith("_mail"):
             continue
-        if found.partition("_")[0] not in mine:
+        if found.partition("_")[0] not in known:
             yield f"{caller.name} reads canary-{found}"
 
 
@@ -145,15 +145,15 @@ def wrote(ground: Ground, caller: Caller, before: Standing, public: set[str], wr
 def _joining(project_id: str, user_id: str, key: Key, written: list[Key]) -> bool:
     """Is it one of the records that change when a user joins a public project? Anybody may."""
     member = keys.member(project_id, user_id)
-    mine = key in (member, keys.project(project_id)) or key.pk == f"events/{project_id}"
-    return mine and member in written
+    own = key in (member, keys.project(project_id)) or key.pk == f"events/{project_id}"
+    return own and member in written
 
 
 def failed(reply: Reply) -> Iterator[str]:
     """What is wrong with a reply whoever asked."""
     if not (200 <= reply.status < 300 or 400 <= reply.status < 500):
         yield f"status {reply.status}"
-    if any(ours in reply.body for ours in _OURS):
+    if any(internal in reply.body for internal in _INTERNALS):
         yield "a traceback in the answer"
     if reply.headers.get("Content-Type") != "application/json":
         return

@@ -42,7 +42,7 @@ LEFT_OUT = ("_members", "/users/update", "/update", "/users/delete", "/projects/
 class Over:
     """What the calls over sockets did."""
 
-    asked: int = 0
+    planned: int = 0
     calls: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     finds: list[Find] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Far:
 
 def send_some(seed: int, calls: int) -> Over:
     """So many calls to a server of our own; the honest caller goes on until the last is answered."""
-    over = Over(asked=calls)
+    over = Over(planned=calls)
     if not calls:
         return over
     with tempfile.TemporaryDirectory() as home:
@@ -107,14 +107,14 @@ def send_some(seed: int, calls: int) -> Over:
             server.close()
         for line in server.lines:
             if "Traceback" in line or "error id" in line:
-                over.finds.append(Find(over.asked, "the server logs a failure", line))
+                over.finds.append(Find(over.planned, "the server logs a failure", line))
     return over
 
 
 def _besiege(far: Far, seed: int, calls: int, over: Over) -> None:
     over_with = threading.Event()
     pid = far.server.process.pid if far.server.process else 0
-    honest = threading.Thread(target=_ask_on, args=(far, over_with, over))
+    honest = threading.Thread(target=_ask_again, args=(far, over_with, over))
     before = _resident(pid)
     honest.start()
     try:
@@ -128,10 +128,10 @@ def _besiege(far: Far, seed: int, calls: int, over: Over) -> None:
         honest.join()
     over.growth = _resident(pid) - before
     if over.growth > GROWTH:
-        over.finds.append(Find(over.asked, f"the server grew by {over.growth >> 20} MiB"))
+        over.finds.append(Find(over.planned, f"the server grew by {over.growth >> 20} MiB"))
 
 
-def _ask_on(far: Far, over_with: threading.Event, over: Over) -> None:
+def _ask_again(far: Far, over_with: threading.Event, over: Over) -> None:
     """The honest caller: a tenant that asks for its run, on a connection of its own, again and again."""
     headers = {"authorization": f"Bearer {far.honest.token}", "content-type": "application/json"}
     request = Request("POST", "/api/project/calm/runs/get", {}, headers, b'{"run_name": "seen"}')
@@ -142,7 +142,7 @@ def _ask_on(far: Far, over_with: threading.Event, over: Over) -> None:
         over.waits.append(wait)
         if status != 200 or wait > WAIT:
             over.finds.append(
-                Find(over.asked, "the honest caller is not served", f"{wait:.1f} s, {status} {body[:300]!r}")
+                Find(over.planned, "the honest caller is not served", f"{wait:.1f} s, {status} {body[:300]!r}")
             )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 BUCKET = "dstack-dev-1-here"
-LOOKS = 3  # until what CloudFormation is at has ended
+POLLS = 3  # until what CloudFormation is at has ended
 LIMIT = 400  # executions at once
 NOT_THERE = type("ResourceNotFoundException", (Exception,), {})
 
@@ -33,10 +33,10 @@ class StackOf:
     template: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     then: str = ""  # its status once it has been looked at often enough
-    looks: int = 0
+    polls_left: int = 0
 
     def goes_on(self, status: str, then: str) -> None:
-        self.status, self.then, self.looks = status, then, LOOKS
+        self.status, self.then, self.polls_left = status, then, POLLS
 
 
 @dataclass
@@ -76,14 +76,14 @@ class Account:
         if StackName not in self.stacks:
             raise refused("ValidationError", f"Stack with id {StackName} does not exist")
         stack = self.stacks[StackName]
-        told = {"StackStatus": stack.status, "StackId": StackName, "Outputs": []}
-        stack.looks -= 1
-        if stack.then and stack.looks <= 0:
+        shown = {"StackStatus": stack.status, "StackId": StackName, "Outputs": []}
+        stack.polls_left -= 1
+        if stack.then and stack.polls_left <= 0:
             stack.status, stack.then = stack.then, ""
         if stack.status == "DELETE_COMPLETE":
             del self.stacks[StackName]
         listed = [{"ParameterKey": name, "ParameterValue": value} for name, value in stack.parameters.items()]
-        return {"Stacks": [{**told, "Parameters": listed}]}
+        return {"Stacks": [{**shown, "Parameters": listed}]}
 
     def describe_stack_events(self, StackName: str) -> Any:
         return {"StackEvents": []}

@@ -100,7 +100,7 @@ def test_two_deployments_from_one_clone_build_one_after_the_other(tmp_path: Path
     waits = threading.Event()
 
     def second() -> None:
-        with build_lock(tmp_path / "packages", lambda said: waits.set()):
+        with build_lock(tmp_path / "packages", lambda line: waits.set()):
             done.append("second")
 
     thread = threading.Thread(target=second)

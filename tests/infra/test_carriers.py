@@ -19,8 +19,8 @@ class Services:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
-    def describe_stack_resource(self, **asked: Any) -> Any:
-        assert asked["StackName"] == "dstack-dev-data" and asked["LogicalResourceId"] == "Bucket"
+    def describe_stack_resource(self, **params: Any) -> Any:
+        assert params["StackName"] == "dstack-dev-data" and params["LogicalResourceId"] == "Bucket"
         return {"StackResourceDetail": {"PhysicalResourceId": "the-bucket"}}
 
     def put_object(self, Bucket: str, Key: str, Body: bytes) -> None:

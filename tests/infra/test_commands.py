@@ -43,7 +43,7 @@ def failed(code: str) -> ClientError:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [
         (NoCredentialsError(), "There are no AWS credentials. Set AWS_PROFILE"),
         (failed("ExpiredToken"), "have expired. Log in again"),
@@ -54,10 +54,10 @@ def failed(code: str) -> ClientError:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_what_the_sdk_raises_is_told_with_a_way_out(error: Exception, words: str) -> None:
+def test_what_the_sdk_raises_is_told_with_a_way_out(error: Exception, message: str) -> None:
     with pytest.raises(Refused) as raised, explained("look"):
         raise error
-    assert words in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_without_a_region_it_says_where_to_set_one(
@@ -98,9 +98,9 @@ def test_only_variables_that_functions_read_are_passed_on() -> None:
 
 
 def test_what_is_kept_can_be_deleted_by_hand() -> None:
-    told = destroy.how_to_delete("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
-    for words in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
-        assert words in told
+    advice = destroy.how_to_delete("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
+    for part in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
+        assert part in advice
 
 
 def test_machines_of_fleets_and_of_gateways_are_left_alone_by_nobody() -> None:

@@ -26,24 +26,24 @@ MAKE = [line for line in LINES if line.startswith("make ")]
 
 @pytest.mark.parametrize("line", MAKE)
 def test_make_passes_on_what_the_guide_says(line: str) -> None:
-    words = shlex.split(line)
+    args = shlex.split(line)
     shown = subprocess.run(
-        [*words, "-n", "-o", ".venv/.dev"], cwd=ROOT, capture_output=True, text=True, check=True
+        [*args, "-n", "-o", ".venv/.dev"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     (run,) = (shlex.split(each) for each in shown.splitlines() if "infra." in each)
     parser = command.parser("infra.x", "")
     parser.add_argument("--set", action="append", default=[])
     given = parser.parse_args(run[3:])
-    assert (run[2], given.stage) == (f"infra.{words[1]}", "dev")
-    assert given.region == ("eu-west-1" if "REGION=eu-west-1" in words else None)
+    assert (run[2], given.stage) == (f"infra.{args[1]}", "dev")
+    assert given.region == ("eu-west-1" if "REGION=eu-west-1" in args else None)
     if "BastionSubnets" in line:
         assert deploy._pairs(given.set) == {"BastionSubnets": "subnet-1,subnet-2", "BastionSecurityGroups": "sg-1"}
 
 
 def test_parameters_that_the_pages_set_are_the_stacks() -> None:
     pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
-    told = {name for page in pages for name in re.findall(r"--set (\w+)=", page)}
-    assert "Bus" in told and told <= {*stateless.template("dev")["Parameters"], *spending.parameters()}
+    parameters = {name for page in pages for name in re.findall(r"--set (\w+)=", page)}
+    assert "Bus" in parameters and parameters <= {*stateless.template("dev")["Parameters"], *spending.parameters()}
 
 
 def test_it_is_said_of_each_function_what_an_event_does_that_comes_twice() -> None:
@@ -61,8 +61,8 @@ def test_every_scenario_is_played_on_the_deployed_functions_or_the_guide_says_wh
 
 @pytest.mark.slow
 def test_what_plays_them_imports_no_handler() -> None:
-    look = "import sys, tests.e2e.aws.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
-    done = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
+    script = "import sys, tests.e2e.aws.__main__; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "tests" in loaded and not loaded & {"app", "functions"}
 

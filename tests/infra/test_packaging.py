@@ -32,8 +32,8 @@ def test_a_policy_allows_named_actions_on_named_things(path: Path) -> None:
         for action in [actions] if isinstance(actions, str) else actions:
             assert "*" not in action, f"{path.name}: {action}"
         for thing in [things] if isinstance(things, str) else things:
-            ours = "dstack-" in thing or "dstack-install" in json.dumps(statement.get("Condition", {}))
-            assert ours or statement["Sid"] in UNTAGGED, f"{path.name}: {thing} isn't this product's"
+            own = "dstack-" in thing or "dstack-install" in json.dumps(statement.get("Condition", {}))
+            assert own or statement["Sid"] in UNTAGGED, f"{path.name}: {thing} isn't this product's"
         assert "NotAction" not in statement and "NotResource" not in statement
 
 
@@ -69,7 +69,7 @@ def test_no_policy_is_left_of_a_function_that_is_gone() -> None:
 def test_no_stage_may_change_what_another_made() -> None:
     """Wherever a policy asks for our tag, it asks for this stage's."""
     made = bound(stateless.template("dev")["Resources"])
-    asked = [
+    conditions = [
         condition
         for resource in made.values()
         for policy in resource.get("Properties", {}).get("Policies", ())
@@ -77,7 +77,7 @@ def test_no_stage_may_change_what_another_made() -> None:
         for condition in statement.get("Condition", {}).get("StringLike", {}).items()
         if condition[0].endswith("/dstack-install")
     ]
-    assert asked and all(value == {"Ref": "InstallId"} for _, value in asked)
+    assert conditions and all(value == {"Ref": "InstallId"} for _, value in conditions)
     assert ANY not in json.dumps(made)
     own = {"PolicyDocument": {"Statement": [{"Condition": {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}}]}}
     assert ANY not in json.dumps(bound([own])), "Chalice's too"

@@ -31,7 +31,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bare
 
 
-def chalice(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def chalice(bare: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(bare),
@@ -41,7 +41,7 @@ def chalice(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "http_proxy": "http://127.0.0.1:9",
         "https_proxy": "http://127.0.0.1:9",
     }
-    return subprocess.run([CHALICE, *words], cwd=bare, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run([CHALICE, *args], cwd=bare, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +107,10 @@ def test_functions_are_as_the_table_says_and_know_their_stage(package: Path) -> 
 
 def test_ours_is_merged_into_what_chalice_packs(bare: Path) -> None:
     """As somebody does it by hand: each function is there once, with the name and the policy of its stage."""
-    ours = subprocess.run([sys.executable, "-m", stateless.__name__], cwd=ROOT, capture_output=True, check=True).stdout
-    (bare / "ours.json").write_bytes(ours)
+    expected = subprocess.run(
+        [sys.executable, "-m", stateless.__name__], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    (bare / "ours.json").write_bytes(expected)
     done = chalice(bare, "package", "--merge-template", "ours.json", "merged")
     assert done.returncode == 0, done.stdout + done.stderr
     made = resources(bare / "merged")

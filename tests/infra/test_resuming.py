@@ -30,7 +30,7 @@ class Deployer:
     folder: Path
     agrees: bool = True
     breaks_off: bool = False
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     begun: int = 0  # how often the first start was reached
     set: dict[str, str] = field(default_factory=dict)  # parameters that they choose
 
@@ -40,8 +40,8 @@ class Deployer:
         one = _Deployment(
             "dev",
             where,
-            self.said.append,
-            self._asked,
+            self.lines.append,
+            self._confirm,
             report,
             dict(self.set),
             poll=0,
@@ -54,7 +54,7 @@ class Deployer:
         one.make({"clouds": Artefact("clouds", code, release, 1, 1)}, b"agent", self.template)
         return report
 
-    def _asked(self, question: str) -> bool:
+    def _confirm(self, question: str) -> bool:
         if self.breaks_off:
             raise KeyboardInterrupt
         return self.agrees
@@ -79,7 +79,7 @@ class _Deployment(Deployment):
         self.deployer.begun += 1
 
 
-def whole(account: Account, release: str = "1") -> None:
+def check_complete(account: Account, release: str = "1") -> None:
     assert account.stacks.keys() == {DATA, MAIN, ALARM}
     assert all(stack.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE") for stack in account.stacks.values())
     assert account.stacks[MAIN].template["Code"] == [f"deploy/clouds-{release}.zip"]
@@ -117,10 +117,10 @@ def test_whichever_call_is_cut_off_the_next_run_finishes(tmp_path: Path, upgrade
         except DstackError as broken:
             assert broken.hint, account.calls[-1]
         else:
-            assert any("but the alarm" in said for said in deployer.said), account.calls[-1]
+            assert any("but the alarm" in line for line in deployer.lines), account.calls[-1]
         account.cut, made = 0, dict(account.secrets)
         deployer.run(release)
-        whole(account, release)
+        check_complete(account, release)
         assert account.secrets.items() >= made.items() and account.secrets.items() >= keys.items(), (
             "no key is made anew"
         )
@@ -133,12 +133,12 @@ def test_what_cloudformation_undid_is_made_again(tmp_path: Path, fails: str) -> 
     with pytest.raises(Refused, match=f"{fails} could not be changed"):
         deployer.run()
     deployer.run()
-    whole(deployer.account)
+    check_complete(deployer.account)
     deployer.account.fails = {MAIN}
     with pytest.raises(Refused):
         deployer.run("2")
     assert deployer.run("2").changes == [f"{MAIN}: Add Any"]
-    whole(deployer.account, "2")
+    check_complete(deployer.account, "2")
 
 
 def test_an_account_that_may_have_no_budget_has_everything_else(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_an_account_that_may_have_no_budget_has_everything_else(tmp_path: Path) 
     assert deployer.begun == 1 and f"{MAIN}: Add Any" in report.changes
     assert deployer.account.stacks[MAIN].status == "CREATE_COMPLETE"
     assert deployer.account.stacks[ALARM].status == "ROLLBACK_COMPLETE"
-    (said,) = (said for said in deployer.said if "but the alarm" in said)
-    assert "younger than a day" in said and "--set SpendingAlarm=0" in said
+    (line,) = (line for line in deployer.lines if "but the alarm" in line)
+    assert "younger than a day" in line and "--set SpendingAlarm=0" in line
     assert deployer.run().changes == [f"{ALARM}: Add Any"]
-    whole(deployer.account)
+    check_complete(deployer.account)
 
 
 def test_an_alarm_that_was_chosen_stays_as_it_was_chosen(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_alarm_that_was_chosen_stays_as_it_was_chosen(tmp_path: Path) -> None
     assert deployer.account.stacks[ALARM].parameters == {"SpendingAlarm": "7"}
     deployer.set = {}
     assert deployer.run().changes == []
-    assert "more than $7 a day" in deployer.said[-1] or any("$7 a day" in said for said in deployer.said)
+    assert "more than $7 a day" in deployer.lines[-1] or any("$7 a day" in line for line in deployer.lines)
     del deployer.account.stacks[ALARM]
     deployer.account.stacks[MAIN].parameters |= {"SpendingAlarm": "5", "SpendingEmail": "a@example.com"}
     deployer.run("2")
@@ -197,17 +197,17 @@ def test_code_that_nobody_can_be_deploying_any_more_goes(tmp_path: Path) -> None
     deployer.run("2")
     left = {name for name in deployer.account.objects if name.startswith("deploy/") and name.endswith(".zip")}
     assert left == {"deploy/clouds-2.zip"}
-    whole(deployer.account, "2")
+    check_complete(deployer.account, "2")
 
 
 def test_a_removal_is_shown_and_asked_for() -> None:
-    account, said, here = Account({MAIN: StackOf("CREATE_COMPLETE")}), list[str](), AwsAccount("1", "here", "me")
-    main = Stack(account("cloudformation"), MAIN, said.append, 0)
+    account, lines, here = Account({MAIN: StackOf("CREATE_COMPLETE")}), list[str](), AwsAccount("1", "here", "me")
+    main = Stack(account("cloudformation"), MAIN, lines.append, 0)
     with pytest.raises(command.Declined):
-        remove(main, here, said.append, lambda _: False)
-    assert said == ["  - Api  AWS::X::Y"] and MAIN in account.stacks
-    remove(main, here, said.append, lambda _: True)
-    assert said[1:] == ["  - Api  AWS::X::Y", f"{MAIN} is deleted."] and account.stacks == {}
+        remove(main, here, lines.append, lambda _: False)
+    assert lines == ["  - Api  AWS::X::Y"] and MAIN in account.stacks
+    remove(main, here, lines.append, lambda _: True)
+    assert lines[1:] == ["  - Api  AWS::X::Y", f"{MAIN} is deleted."] and account.stacks == {}
 
 
 def test_a_stage_with_machines_is_not_removed() -> None:
@@ -223,7 +223,7 @@ def test_who_says_no_is_told_what_stays_as_it_was(tmp_path: Path) -> None:
     deployer.agrees = False
     with pytest.raises(command.Declined, match="dstack-dev is left as it was"):
         deployer.run("2")
-    whole(deployer.account)
+    check_complete(deployer.account)
     assert deployer.begun == 1
 
 
@@ -232,14 +232,14 @@ def test_who_breaks_off_instead_of_an_answer_leaves_nothing_proposed(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         deployer.run()
     assert deployer.account.changes == {} and deployer.account.stacks[DATA].status == "REVIEW_IN_PROGRESS"
-    assert retained(Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0), "dev") == []
+    assert retained(Stack(deployer.account("cloudformation"), DATA, deployer.lines.append, 0), "dev") == []
     assert deployer.account.stacks == {}, "an empty stack isn't kept"
 
 
 def test_what_is_kept_is_named(tmp_path: Path) -> None:
     deployer = Deployer(Account(), tmp_path)
     deployer.run()
-    data = Stack(deployer.account("cloudformation"), DATA, deployer.said.append, 0)
+    data = Stack(deployer.account("cloudformation"), DATA, deployer.lines.append, 0)
     assert retained(data, "dev") == [DATA, "table", BUCKET, "/dstack-dev"] and DATA in deployer.account.stacks
     for status in ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS"):
         deployer.account.stacks = {DATA: StackOf(status)}
@@ -267,4 +267,4 @@ def test_a_stage_that_chalice_deployed_is_refused_with_the_way_out(tmp_path: Pat
     assert "chalice delete --stage dev" in refused.value.hint
     account.functions.remove(f"{ALONE}-dev-reconcile")
     assert deployer.run().changes == []
-    whole(account)
+    check_complete(account)

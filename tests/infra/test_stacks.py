@@ -23,7 +23,7 @@ class Formation:
     reason: str = ""  # why the change set failed
     events: list[dict[str, Any]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
-    asked: dict[str, Any] = field(default_factory=dict)
+    change_set: dict[str, Any] = field(default_factory=dict)
 
     def describe_stacks(self, StackName: str) -> Any:
         if not self.statuses:
@@ -57,9 +57,9 @@ class Formation:
     def get_template_summary(self, **template: str) -> Any:
         return {"Parameters": [{"ParameterKey": name} for name in ("Kept", "Given", "New")]}
 
-    def create_change_set(self, **asked: Any) -> Any:
-        self.calls.append(asked["ChangeSetType"])
-        self.asked = asked
+    def create_change_set(self, **params: Any) -> Any:
+        self.calls.append(params["ChangeSetType"])
+        self.change_set = params
         return {"Id": "change"}
 
     def describe_change_set(
@@ -94,12 +94,12 @@ def event(id_: str, name: str, status: str, reason: str = "") -> dict[str, Any]:
 
 
 def change(action: str, name: str, replacement: str = "False", *targets: dict[str, str]) -> dict[str, Any]:
-    told = {"Action": action, "LogicalResourceId": name, "ResourceType": "AWS::X::Y", "Replacement": replacement}
-    return {"ResourceChange": told | {"Details": [{"Target": target} for target in targets]}}
+    fields = {"Action": action, "LogicalResourceId": name, "ResourceType": "AWS::X::Y", "Replacement": replacement}
+    return {"ResourceChange": fields | {"Details": [{"Target": target} for target in targets]}}
 
 
-def stack(formation: Formation, said: list[str] | None = None) -> Stack:
-    return Stack(formation, "dstack-dev", (said if said is not None else []).append, poll=0)
+def stack(formation: Formation, lines: list[str] | None = None) -> Stack:
+    return Stack(formation, "dstack-dev", (lines if lines is not None else []).append, poll=0)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_a_status_says_what_to_do(status: str | None, wanted: Course) -> None:
 
 
 def test_a_deployment_in_progress_is_followed_to_its_end() -> None:
-    said: list[str] = []
+    lines: list[str] = []
     formation = Formation(["UPDATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "UPDATE_COMPLETE"])
-    stack(formation, said).settle()
-    assert "waiting for its end" in said[0] and formation.calls == []
+    stack(formation, lines).settle()
+    assert "waiting for its end" in lines[0] and formation.calls == []
 
 
 def test_a_stack_that_was_never_finished_is_deleted_first() -> None:
@@ -139,13 +139,13 @@ def test_a_stack_that_was_never_finished_is_deleted_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "message"),
     [("UPDATE_ROLLBACK_FAILED", "continue-update-rollback --stack-name dstack-dev"), ("DELETE_FAILED", "delete-stack")],
 )
-def test_a_stuck_stack_is_refused_with_what_to_do(status: str, words: str) -> None:
+def test_a_stuck_stack_is_refused_with_what_to_do(status: str, message: str) -> None:
     with pytest.raises(Refused, match=status) as raised:
         stack(Formation([status])).settle()
-    assert words in raised.value.hint
+    assert message in raised.value.hint
 
 
 def test_changes_are_listed_by_all_pages_with_what_is_replaced() -> None:
@@ -171,8 +171,8 @@ def test_a_change_names_what_of_a_resource_is_another() -> None:
     """Above all a variable that somebody forgot to set again."""
     code = {"Attribute": "Properties", "Name": "Code", "Path": "/Properties/Code/S3Key"}
     gone = {"Attribute": "Properties", "Name": "Environment", "Path": "/Properties/Environment/Variables/DSTACK_X"}
-    whole, tags = {"Attribute": "Properties", "Name": "MemorySize"}, {"Attribute": "Tags"}
-    formation = Formation(["CREATE_COMPLETE"], [change("Modify", "Api", "False", code, gone, gone, whole, tags)])
+    properties, tags = {"Attribute": "Properties", "Name": "MemorySize"}, {"Attribute": "Tags"}
+    formation = Formation(["CREATE_COMPLETE"], [change("Modify", "Api", "False", code, gone, gone, properties, tags)])
     proposal = stack(formation).propose({}, TemplateBody="{}")
     assert proposal is not None
     (line,) = map(str, proposal.changes)
@@ -184,7 +184,7 @@ def test_a_change_names_what_of_a_resource_is_another() -> None:
 def test_a_parameter_that_isnt_given_stays_as_it_was_deployed() -> None:
     formation = Formation(["CREATE_COMPLETE"], [change("Add", "A")])
     stack(formation).propose({"Given": "new"}, TemplateBody="{}")
-    assert formation.asked["Parameters"] == [
+    assert formation.change_set["Parameters"] == [
         {"ParameterKey": "Given", "ParameterValue": "new"},
         {"ParameterKey": "Kept", "UsePreviousValue": True},
     ]
@@ -226,8 +226,8 @@ def test_a_failed_change_names_the_first_resource_that_failed() -> None:
     """And not those that were cancelled because of it, nor what earlier deployments said."""
     old = event("e1", "Old", "CREATE_FAILED", "long ago")
     formation = Formation(["CREATE_COMPLETE", "UPDATE_IN_PROGRESS"], [change("Add", "A")], events=[old])
-    said: list[str] = []
-    one = stack(formation, said)
+    lines: list[str] = []
+    one = stack(formation, lines)
     formation.statuses[:] = ["CREATE_COMPLETE", "CREATE_COMPLETE", "CREATE_COMPLETE"]
     proposal = one.propose({}, TemplateBody="{}")
     assert proposal is not None
@@ -235,39 +235,39 @@ def test_a_failed_change_names_the_first_resource_that_failed() -> None:
     with pytest.raises(Refused, match=r"Api \(AWS::X::Y\): it is full") as raised:
         one.execute(proposal)
     assert "run this command again" in raised.value.hint
-    assert not any("long ago" in line for line in said)
+    assert not any("long ago" in line for line in lines)
 
 
 def test_what_failed_first_is_found_however_much_followed_before_the_next_look() -> None:
     """And nothing of earlier deployments is looked at."""
-    said: list[str] = []
+    lines: list[str] = []
     old = [event(f"old{number}", "Old", "CREATE_FAILED", "long ago") for number in range(9)]
     formation = Formation(["CREATE_COMPLETE"], [change("Add", "A")], events=old)
-    one = stack(formation, said)
+    one = stack(formation, lines)
     proposal = one.propose({}, TemplateBody="{}")
     assert proposal is not None
     execute = formation.execute_change_set
 
-    def executed(**asked: str) -> None:
-        execute(**asked)
+    def executed(**params: str) -> None:
+        execute(**params)
         formation.events[:0] = [event(f"d{number}", f"R{number}", "DELETE_COMPLETE") for number in range(7)]
 
     formation.execute_change_set = executed  # type: ignore[method-assign]
     formation.statuses[:] = ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"]
     with pytest.raises(Refused, match=r"Api \(AWS::X::Y\): it is full"):
         one.execute(proposal)
-    assert len(said) == 10 and not any("long ago" in line for line in said)
+    assert len(lines) == 10 and not any("long ago" in line for line in lines)
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
+    ("status", "expected"),
     [
         ("UPDATE_ROLLBACK_COMPLETE", "CloudFormation has undone what it had begun"),
         ("UPDATE_ROLLBACK_FAILED", "continue-update-rollback --stack-name dstack-dev"),
         ("DELETE_FAILED", "What is left of it stays"),
     ],
 )
-def test_what_failed_is_said_to_be_undone_only_if_it_was(status: str, words: str) -> None:
+def test_what_failed_is_said_to_be_undone_only_if_it_was(status: str, expected: str) -> None:
     formation = Formation(["CREATE_COMPLETE"], [change("Add", "A")])
     one = stack(formation)
     proposal = one.propose({}, TemplateBody="{}")
@@ -275,4 +275,4 @@ def test_what_failed_is_said_to_be_undone_only_if_it_was(status: str, words: str
     formation.statuses[:] = ["CREATE_COMPLETE", status]
     with pytest.raises(Refused) as raised:
         one.execute(proposal)
-    assert words in raised.value.hint and "run this command again" in raised.value.hint
+    assert expected in raised.value.hint and "run this command again" in raised.value.hint

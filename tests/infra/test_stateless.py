@@ -75,7 +75,7 @@ def test_a_schedule_is_one_that_eventbridge_takes() -> None:
         assert not function.every or re.fullmatch(r"rate\((1 minute|([2-9]|[1-9]\d+) minutes)\)", function.every)
 
 
-def told() -> dict[str, Any]:
+def settings_template() -> dict[str, Any]:
     """The settings that the stack writes, before anything is put in."""
     return dict(json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"][0]))
 
@@ -83,21 +83,21 @@ def told() -> dict[str, Any]:
 def test_functions_know_of_the_bus_only_while_there_is_one() -> None:
     """Else nothing would tell the server that announces from the one that doesn't, and what it costs."""
     _, names = RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"]
-    assert (told()["bus"], names) == ("${Bus}", {"Bus": {"Fn::If": ["Announced", "dstack-dev", ""]}})
+    assert (settings_template()["bus"], names) == ("${Bus}", {"Bus": {"Fn::If": ["Announced", "dstack-dev", ""]}})
     assert RESOURCES["StateChanges"]["Condition"] == RESOURCES["PublishStream"]["Condition"] == "Announced"
     assert "Settings" in RESOURCES["PublishStream"]["DependsOn"]
 
 
 def test_names_lead_to_what_the_stacks_make() -> None:
     state = json.dumps(stateful.template()["Resources"]).replace("${Stage}", "dev")
-    settings = told()
+    settings = settings_template()
     for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
         assert f'"{name}"' in state
-    asked = {settings[f"{name}_function"] for name in ("wake", "host")}
-    asked |= {*settings["provider_functions"].values()}
-    asked |= {"dstack-dev-automate"}  # which the rules of others ask
-    assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.async_events}
-    assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
+    functions = {settings[f"{name}_function"] for name in ("wake", "host")}
+    functions |= {*settings["provider_functions"].values()}
+    functions |= {"dstack-dev-automate"}  # which the rules of others ask
+    assert functions == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.async_events}
+    assert functions <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
 
 
 def test_nothing_is_polled_that_costs() -> None:
@@ -136,7 +136,7 @@ def test_an_event_is_repeated_twice_and_one_that_others_asked_for_becomes_a_dead
 
 
 def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone() -> None:
-    settings = told()
+    settings = settings_template()
     assert set(settings["state_machines"]) == set(WORKFLOWS)
     for name, reference in settings["state_machines"].items():
         machine = RESOURCES[reference.strip("${}")]["Properties"]
@@ -191,8 +191,10 @@ def test_a_function_reads_its_own_parameters_and_no_others() -> None:
             if any(action.startswith("ssm:") for action in grant.actions) and "/aws/" not in thing
         }
         assert read == set(function.parameters), function.name
-        said = RESOURCES[function.id]["Properties"]["Environment"]["Variables"]
-        assert set(said["DSTACK_READS"].split(",")) == read and said["DSTACK_INSTALL_ID"] == {"Ref": "InstallId"}
+        variables = RESOURCES[function.id]["Properties"]["Environment"]["Variables"]
+        assert set(variables["DSTACK_READS"].split(",")) == read and variables["DSTACK_INSTALL_ID"] == {
+            "Ref": "InstallId"
+        }
 
 
 def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
@@ -208,7 +210,7 @@ def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
 def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
     """Lambda drops an event after about 16 hops of one chain, unless the function says that it is meant. How long a
     chain may be is `runtime/event_chains.py`'s."""
-    asks = {
+    invokes = {
         function.name: {
             thing.rpartition("-")[2]
             for grant in function.allowed
@@ -220,14 +222,14 @@ def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
 
     def reached(name: str) -> set[str]:
         found: set[str] = set()
-        todo = [*asks[name]]
+        todo = [*invokes[name]]
         while todo:
             if (each := todo.pop()) not in found:
                 found.add(each)
-                todo += asks[each]
+                todo += invokes[each]
         return found
 
-    looping = {name for name in asks if name in reached(name)}
+    looping = {name for name in invokes if name in reached(name)}
     assert looping == {"reconcile", "provider_clouds", "bootstrap_host"}
     allowed = {function.name for function in FUNCTIONS if RESOURCES[function.id]["Properties"].get("RecursiveLoop")}
     assert allowed == looping == {function.name for function in FUNCTIONS if function.loops}
@@ -247,7 +249,7 @@ def test_a_stage_in_another_region_has_other_names_wherever_these_are_everybodys
     for kind, name in (("BucketName", "dstack-${Stage}-${AWS::AccountId}-${AWS::Region}"),
                        ("BudgetName", "dstack-dev-${AWS::Region}-spending")):  # fmt: skip
         assert f'"{kind}"' in made and name in made
-    assert told()["bucket"] == "dstack-dev-${AWS::AccountId}-${AWS::Region}"
+    assert settings_template()["bucket"] == "dstack-dev-${AWS::AccountId}-${AWS::Region}"
     older = template("dev", Choices(bucket="dstack-dev-1"))
     assert "AccountId}-${AWS::Region}" not in json.dumps(older), "a stage that is older keeps its bucket"
     assert "arn:${AWS::Partition}:s3:::dstack-dev-1/logs/*" in json.dumps(older)
@@ -277,18 +279,21 @@ def test_what_the_aws_backend_may_do_is_somebodys_to_do() -> None:
 
 def test_each_artefact_of_the_registry_has_its_function_its_code_and_its_way_there() -> None:
     """What is asked of a provider goes to the function of its row's artefact, and no other function has its SDK."""
-    settings = told()
+    settings = settings_template()
     assert not {CHALICE, SSH} & artefacts_of_providers().keys(), "which are others' artefacts"
     for artefact in artefacts_of_providers():
         function = named(may.provider(artefact))
         assert (function.artefact, function.entry) == (artefact, "functions.provider.handler")
         assert settings["provider_functions"][artefact] == f"dstack-dev-{function.name}"
         assert artefact in artefacts.KINDS and function.bounded and function.async_events
-        for asks in ("api", "sweep_orphans", "refresh_catalog", "reconcile", "reap_idle", "workflow_step"):
+        for caller in ("api", "sweep_orphans", "refresh_catalog", "reconcile", "reap_idle", "workflow_step"):
             invoked = {
-                one for grant in named(asks).allowed for one in grant.resources if "InvokeFunction" in grant.actions[0]
+                one
+                for grant in named(caller).allowed
+                for one in grant.resources
+                if "InvokeFunction" in grant.actions[0]
             }
-            assert f"lambda:function:dstack-{{stage}}-{function.name}" in invoked, asks
+            assert f"lambda:function:dstack-{{stage}}-{function.name}" in invoked, caller
     assert {function.artefact for function in FUNCTIONS} == {*artefacts_of_providers(), CHALICE, SSH}
 
 
@@ -326,7 +331,7 @@ def test_calls_are_traced_only_if_somebody_asks_for_it(function: Function) -> No
     """Then the function may write traces, too."""
     properties = RESOURCES[function.id]["Properties"]
     assert properties.get("Tracing", properties.get("TracingConfig", {}).get("Mode")) == {"Ref": "Tracing"}
-    (traces,) = (each for each in asked_for(function) if each[0] == "Traced")
+    (traces,) = (each for each in conditional_statements(function) if each[0] == "Traced")
     assert traces[1]["Action"] == ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
     assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "PassThrough"
 
@@ -339,7 +344,7 @@ def statements(function: Function) -> list[Any]:
     return list(policy["PolicyDocument"]["Statement"])
 
 
-def asked_for(function: Function) -> list[tuple[str, Any]]:
+def conditional_statements(function: Function) -> list[tuple[str, Any]]:
     """What is in its policy only where a parameter asks for it: the condition, and the statement."""
     return [tuple(each["Fn::If"][:2]) for each in statements(function) if "Fn::If" in each]
 
@@ -363,13 +368,16 @@ def test_a_function_is_allowed_named_actions_on_named_things(function: Function)
     for each in (each.get("Fn::If", (None, each))[1] for each in statements(function)):
         assert not any("*" in action for action in each["Action"]) and "NotAction" not in each
         for thing in each["Resource"]:
-            ours = "dstack-" in str(thing) or "/dstack-" in json.dumps(each.get("Condition", {}))  # a tag
-            assert ours or each["Sid"] in (wherever if thing == "*" else foreign), each["Sid"]
+            own = "dstack-" in str(thing) or "/dstack-" in json.dumps(each.get("Condition", {}))  # a tag
+            assert own or each["Sid"] in (wherever if thing == "*" else foreign), each["Sid"]
 
 
 def test_lambda_alone_puts_the_function_that_logs_in_into_a_vpc() -> None:
     """What its own code can do there would be to take any network card of the account's."""
-    found = {function.name: [one for when, one in asked_for(function) if when == "InVpc"] for function in FUNCTIONS}
+    found = {
+        function.name: [one for when, one in conditional_statements(function) if when == "InVpc"]
+        for function in FUNCTIONS
+    }
     assert {name for name, inside in found.items() if inside} == {"bootstrap_host"}
     placed = {id_: each["Properties"]["VpcConfig"] for id_, each in RESOURCES.items() if "VpcConfig" in str(each)}
     named_ = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.mutants.changes import Change, changes, readable
 from tests.mutants.touching import Touching
-from tests.mutants.trial import ABOUT, Copy, Verdict, about
+from tests.mutants.trial import TESTS_OF, Copy, Verdict, closest_tests
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def everything(below: list[str]) -> list[Change]:
     """Every change in the packages that have their own tests, or in those below these paths. Not in the file that
     `make cost RECORD=1` writes: its numbers are what was measured."""
-    there = (path for name in ABOUT for path in (ROOT / "chalicelib" / name).rglob("*.py"))
+    there = (path for name in TESTS_OF for path in (ROOT / "chalicelib" / name).rglob("*.py"))
     paths = sorted(path.relative_to(ROOT).as_posix() for path in there if path.name != "plane_rates.py")
     if below:  # the start of a path, or of a path and a line
         paths = [
@@ -58,7 +58,7 @@ def watched(copy: Copy, sample: list[Change]) -> tuple[Touching, float]:
     them when nothing is wrong."""
     files = {change.file for change in sample}
     began = time.perf_counter()
-    tests = sorted({path for name in files for path in about(copy.root, name)})
+    tests = sorted({path for name in files for path in closest_tests(copy.root, name)})
     print(f"watching what {len(tests)} files of tests reach", flush=True)
     touching = copy.watched(tests, {name.split("/")[1] for name in files}, 3600)
     return touching, 30 + 4 * (time.perf_counter() - began)
@@ -75,8 +75,8 @@ def play(sample: list[Change], jobs: int) -> list[Verdict]:
         finally:
             free.append(copy)
         done.append(verdict)
-        word = f"noticed by {verdict.by}" if verdict.noticed else "SURVIVES"
-        print(f"{len(done)}/{len(sample)} {verdict.seconds} s {change.file}:{change.line} {word}", flush=True)
+        verdict_text = f"noticed by {verdict.by}" if verdict.noticed else "SURVIVES"
+        print(f"{len(done)}/{len(sample)} {verdict.seconds} s {change.file}:{change.line} {verdict_text}", flush=True)
         return verdict
 
     try:

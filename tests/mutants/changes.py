@@ -125,7 +125,7 @@ class _Source:
             case ast.BoolOp():
                 for left, right in zip(node.values, node.values[1:], strict=False):
                     yield from self._flip("and/or", left, node.op, right)
-            case ast.BinOp() if not (_is_words(node.left) or _is_words(node.right)):
+            case ast.BinOp() if not (_is_prose(node.left) or _is_prose(node.right)):
                 yield from self._flip("arithmetic", node.left, node.op, node.right)
             case ast.UnaryOp(op=ast.Not()):
                 yield "negation", *self._span(node), self._text(node.operand)
@@ -155,7 +155,7 @@ class _Source:
                 if isinstance(node.func, ast.Name) and node.func.id in _OPPOSITES:
                     yield "call", *self._span(node.func), _OPPOSITES[node.func.id]
                 wanted = (keyword for keyword in node.keywords if keyword.arg and not _guards(node, keyword))
-                named = (keyword for keyword in wanted if keyword.arg != _HINT and not _is_words(keyword.value))
+                named = (keyword for keyword in wanted if keyword.arg != _HINT and not _is_prose(keyword.value))
                 yield from (self._drop("argument", *self._span(keyword)) for keyword in named)
             case ast.Dict():
                 pairs = ((key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None)
@@ -197,7 +197,7 @@ def _read_at_run_time(node: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not (_is_words(child) or _is_for_reading(child) or _guards(node, child)):
+            if isinstance(child, ast.AST) and not (_is_prose(child) or _is_for_reading(child) or _guards(node, child)):
                 yield child
 
 
@@ -206,14 +206,14 @@ def _guards(call: ast.AST, child: ast.AST) -> bool:
     return isinstance(child, ast.keyword) and isinstance(call, ast.Call) and getattr(call.func, "id", "") == "zip"
 
 
-def _is_words(node: ast.AST | None) -> bool:
+def _is_prose(node: ast.AST | None) -> bool:
     match node:
         case ast.JoinedStr():
             return True
         case ast.Constant(value=str() as text):
             return " " in text
         case ast.BinOp(left=left, op=ast.Mod()):
-            return _is_words(left)
+            return _is_prose(left)
     return False
 
 

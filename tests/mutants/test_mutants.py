@@ -12,7 +12,7 @@ from tests.mutants.__main__ import ROOT, drawn, everything
 from tests.mutants.changes import changes, readable
 from tests.mutants.imports import imported
 from tests.mutants.touching import statement
-from tests.mutants.trial import Copy, about, alone, rounds
+from tests.mutants.trial import Copy, alone, closest_tests, rounds
 
 TABLE = "chalicelib/machines/table.py"
 PATIENCE = 600.0  # seconds, for what ends by itself
@@ -113,17 +113,21 @@ def test_an_edit_of_the_source_moves_no_other_change_in_or_out_of_a_sample() -> 
 
 
 def test_tests_are_found_by_name_the_closest_first() -> None:
-    assert about(ROOT, TABLE)[0] == "tests/machines/test_tables.py"
-    assert about(ROOT, "chalicelib/planning/runs/rollout.py")[0] == "tests/planning/runs/test_rollout.py"
+    assert closest_tests(ROOT, TABLE)[0] == "tests/machines/test_tables.py"
+    assert closest_tests(ROOT, "chalicelib/planning/runs/rollout.py")[0] == "tests/planning/runs/test_rollout.py"
     near = {"tests/store/test_dynamo_calls.py", "tests/store/test_dynamo_real.py"}
-    assert set(about(ROOT, "chalicelib/store/dynamo.py")[:2]) == near
-    assert "tests/store/test_kill_real.py" not in about(ROOT, "chalicelib/store/dynamo.py")
-    assert any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/program/session.py"))
-    assert not any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/runtimes/docker.py"))
+    assert set(closest_tests(ROOT, "chalicelib/store/dynamo.py")[:2]) == near
+    assert "tests/store/test_kill_real.py" not in closest_tests(ROOT, "chalicelib/store/dynamo.py")
+    assert any(
+        path.startswith("tests/simulation/") for path in closest_tests(ROOT, "chalicelib/agent/program/session.py")
+    )
+    assert not any(
+        path.startswith("tests/simulation/") for path in closest_tests(ROOT, "chalicelib/agent/runtimes/docker.py")
+    )
 
 
 def test_an_agents_test_that_imports_nothing_of_a_file_isnt_about_it() -> None:
-    found = about(ROOT, "chalicelib/agent/runtimes/users.py")
+    found = closest_tests(ROOT, "chalicelib/agent/runtimes/users.py")
     assert "tests/agent/kernel/test_spool.py" not in found
     assert "tests/agent/runtimes/test_own_users_real.py" in found, "by another name"
     assert found.index("tests/agent/runtimes/test_users.py") < found.index("tests/agent/program/test_program.py"), (

@@ -27,7 +27,7 @@ from tests.mutants.changes import Change
 from tests.mutants.imports import imported
 from tests.mutants.touching import Touching
 
-ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this order
+TESTS_OF: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this order
     "machines": ("machines", "planning", "engine", "simulation", "scenarios"),
     "planning": ("planning", "engine", "usecases", "simulation", "api", "scenarios"),
     "engine": ("engine", "usecases", "simulation", "scenarios"),
@@ -85,10 +85,10 @@ FIRST = ("sh", "-c", '"$@"; exit $?', "sh")  # a namespace's first process: it r
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
-def about(root: Path, file: str) -> list[str]:
+def closest_tests(root: Path, file: str) -> list[str]:
     """The test files for a source file, those that are closest to it first."""
     package, inside = Path(file).parts[1], file.removeprefix("chalicelib/")
-    folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
+    folders = [root / "tests" / name for name in TESTS_OF.get(inside, TESTS_OF[package])]
     paths = dict.fromkeys(path for folder in folders for path in sorted(folder.rglob("test_*.py")))
     quick = (
         path for path in sorted((root / "tests").rglob("test_*.py")) if not elsewhere(ROOT / path.relative_to(root))
@@ -120,10 +120,10 @@ def rounds(root: Path, change: Change, touching: Touching) -> list[list[str]]:
     touched, at_import = touching.tests(change)
     starts = change.file.split("/")[1] in IMPORTS
     near, others = list[str](), list[str]()
-    for path in about(root, change.file):
+    for path in closest_tests(root, change.file):
         is_near = _is_near(change.file, path)
-        whole = at_import or (starts and (is_near or (not touched and SLOW.search(path))))
-        tests = [path] if whole else sorted(test for test in touched if test.startswith(f"{path}::"))
+        all_tests = at_import or (starts and (is_near or (not touched and SLOW.search(path))))
+        tests = [path] if all_tests else sorted(test for test in touched if test.startswith(f"{path}::"))
         (near if is_near else others).extend(tests)
     return [tests for tests in (near, others) if tests]
 
@@ -139,10 +139,10 @@ def _is_near(file: str, path: str) -> bool:
     return path in _mirrors(file) or Path(file).stem.strip("_").rstrip("s") in Path(path).stem
 
 
-def _first(status: int | None, said: str) -> str:
+def _first(status: int | None, output: str) -> str:
     """Of the tests that failed."""
-    failed = _FAILED.search(said)
-    return "no end" if status is None else failed[1] if failed else said[-200:].strip()
+    failed = _FAILED.search(output)
+    return "no end" if status is None else failed[1] if failed else output[-200:].strip()
 
 
 @functools.cache
@@ -152,10 +152,10 @@ def alone() -> tuple[str, ...]:
     A changed agent may well signal every process there is.
     """
     for rights in ((), ("--user", "--map-current-user")):
-        words = (*APART_FROM_ALL, *rights, *FIRST)
+        command = (*APART_FROM_ALL, *rights, *FIRST)
         with contextlib.suppress(OSError):
-            if subprocess.run([*words, "true"], capture_output=True).returncode == 0:
-                return words
+            if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+                return command
     return ()
 
 
@@ -192,22 +192,22 @@ class Copy:
         """Tells which of these tests run which lines of these packages. Nothing is changed, so they must pass, if not
         at once, then alone: on a busy machine one of thousands may wait too long. Who fails even so is left out."""
         options = ["--cov-context=test", "--cov-report=", *(f"--cov=chalicelib/{name}" for name in sorted(packages))]
-        status, said = self._pytest(files, patience, options)
-        failed = _FAILED.findall(said)
+        status, output = self._pytest(files, patience, options)
+        failed = _FAILED.findall(output)
         if failed and status is not None:
-            status, said = self._pytest(failed, patience, [*options, "--cov-append"])
-            self.left_out = _FAILED.findall(said)
+            status, output = self._pytest(failed, patience, [*options, "--cov-append"])
+            self.left_out = _FAILED.findall(output)
             for test in self.left_out:
                 print(f"fails without any change, so it is left out: {test}", flush=True)
         if status is None or (status != 0 and not self.left_out):
-            raise SystemExit(f"without any change, {_first(status, said)} fails")
+            raise SystemExit(f"without any change, {_first(status, output)} fails")
         return Touching(self.root, self.root / ".coverage")
 
     def passes(self, tests: list[str], patience: float) -> tuple[bool, str]:
         """Do these tests pass? With the first that doesn't."""
-        status, said = self._pytest(tests, patience, ["-x"])
+        status, output = self._pytest(tests, patience, ["-x"])
         passed = status in (0, NO_TESTS)  # none, where those that could tell are left out
-        return passed, "" if passed else _first(status, said)
+        return passed, "" if passed else _first(status, output)
 
     def _pytest(self, tests: list[str], patience: float, more: Sequence[str]) -> tuple[int | None, str]:
         options = ["-q", "-rfE", "--tb=no", "--no-header", "-p", "no:cacheprovider", f"--timeout={SLOWEST}"]

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.agent import git_hosts
 from tests.harness.installed import program
 from tests.harness.server import ROOT, Server
-from tests.scenarios.script import Stage, Step, last_look, normalise, run_step
+from tests.scenarios.script import Stage, Step, normalise, run_step, state_shown
 from tests.scenarios.stages import Real, Virtual
 from tests.world.embedded import EmbeddedSite
 
@@ -106,7 +106,9 @@ def play_page(path: Path, stage: Stage) -> tuple[str, list[Shown]]:
         elif found["name"]:
             run_step(Step("file", found["name"], found["body"]), stage)
         elif found["language"] == "console":
-            commands = [Shown(line, said, _typed(line, stage)) for line, said in _COMMAND.findall(found["body"])]
+            commands = [
+                Shown(line, shown_output, _typed(line, stage)) for line, shown_output in _COMMAND.findall(found["body"])
+            ]
             shown.extend(commands)
             return "```console\n" + "".join(f"$ {each.command}\n{each.now}" for each in commands) + "```"
         return found[0]
@@ -159,7 +161,7 @@ def compare(path: Path, stage: Stage, *, renew: bool = False) -> None:
     try:
         text, shown = play_page(path, stage)
     except AssertionError as error:
-        error.add_note(last_look(stage))
+        error.add_note(state_shown(stage))
         raise
     if renew:
         path.write_text(text)

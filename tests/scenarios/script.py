@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 NEWLINE = "\n"
-_LAST_LOOK = (["dstack", "ps", "-a", "-v"], ["dstack", "event"])  # shown where a scenario gets stuck
+_STATE_COMMANDS = (["dstack", "ps", "-a", "-v"], ["dstack", "event"])  # shown where a scenario gets stuck
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Stage(Protocol):
     def environment(self) -> dict[str, str]:
         """What the user's other programs see."""
 
-    def dstack(self, words: list[str]) -> tuple[str, int]:
+    def dstack(self, args: list[str]) -> tuple[str, int]:
         """What the command prints on either stream, and its status."""
 
-    def streams(self, words: list[str]) -> tuple[str, str]:
+    def streams(self, args: list[str]) -> tuple[str, str]:
         """The same apart: what a pipe gets, and what goes past it."""
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
@@ -106,14 +106,14 @@ def play(steps: list[Step], stage: Stage) -> list[Step]:
         try:
             done.append(Step(step.kind, step.text, run_step(step, stage)))
         except AssertionError as error:
-            error.add_note(render([step for step in done if step.kind != "file"]) + last_look(stage))
+            error.add_note(render([step for step in done if step.kind != "file"]) + state_shown(stage))
             raise
     return done
 
 
-def last_look(stage: Stage) -> str:
+def state_shown(stage: Stage) -> str:
     """What there is where a script got stuck."""
-    return render([Step("command", " ".join(words), _shown(stage, words[1:])) for words in _LAST_LOOK])
+    return render([Step("command", " ".join(args), _shown(stage, args[1:])) for args in _STATE_COMMANDS])
 
 
 def run_step(step: Step, stage: Stage) -> str:
@@ -139,9 +139,9 @@ def run_step(step: Step, stage: Stage) -> str:
     return ""
 
 
-def _shown(stage: Stage, words: list[str], tail: int = 0) -> str:
+def _shown(stage: Stage, args: list[str], tail: int = 0) -> str:
     """The output, or its last lines, without what differs from run to run; and the status where it isn't 0."""
-    output, status = stage.dstack(words)
+    output, status = stage.dstack(args)
     shown = normalise(output, stage.home).split("\n")[-tail:]
     return f"{NEWLINE.join(shown)}{f'{NEWLINE}[exit {status}]' if status else ''}".strip("\n")
 
@@ -189,7 +189,7 @@ _CHANGING = (
 def normalise(text: str, home: Path) -> str:
     """What differs from run to run, out; runs of blanks left by it, squeezed."""
     text = text.replace(str(home), "~")
-    for pattern, word in _CHANGING:
-        text = pattern.sub(word, text)
+    for pattern, replacement in _CHANGING:
+        text = pattern.sub(replacement, text)
     lines = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in text.splitlines()]
     return "\n".join(lines).strip("\n")

@@ -21,7 +21,7 @@ from tests.world.site import ADMIN, Site
 
 MAIN = "main"  # the project that a server begins with
 PROJECT = {"is_public": False}
-LOOK_EVERY = SECOND // 4
+CHECK_EVERY = SECOND // 4
 
 
 @dataclass
@@ -42,11 +42,11 @@ class Virtual:
     def environment(self) -> dict[str, str]:
         return self.exported
 
-    def dstack(self, words: list[str]) -> tuple[str, int]:
-        return Dstack(self._terminal()).together(*words)
+    def dstack(self, args: list[str]) -> tuple[str, int]:
+        return Dstack(self._terminal()).together(*args)
 
-    def streams(self, words: list[str]) -> tuple[str, str]:
-        ended = Dstack(self._terminal())(*words)
+    def streams(self, args: list[str]) -> tuple[str, str]:
+        ended = Dstack(self._terminal())(*args)
         return ended.out, ended.err
 
     def _terminal(self) -> Terminal:
@@ -61,9 +61,9 @@ class Virtual:
             via=wires.to(self.site.url, self._request),
         )
 
-    def _request(self, *asked: Any) -> tuple[int, bytes]:
+    def _request(self, *args: Any) -> tuple[int, bytes]:
         self.site.time.pass_(TRIP)
-        return self.site.request(*asked)
+        return self.site.request(*args)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         return self.site.call(f"/api/project/{self.project}/{path}", body)
@@ -79,7 +79,7 @@ class Virtual:
         end = time.at + HOUR
         while not check():
             assert time.at < end, f"waited an hour of the world's time in vain for {what}"
-            time.run(max(time.at + LOOK_EVERY, time.next_at(end)))
+            time.run(max(time.at + CHECK_EVERY, time.next_at(end)))
 
 
 @dataclass
@@ -105,28 +105,28 @@ class Real:
         found = {} if self.server.command else {"PYTHONPATH": str(ROOT)}  # what is installed finds itself
         return {**self.server.environment(), "HOME": str(self.home), **found, **self.exported}
 
-    def dstack(self, words: list[str]) -> tuple[str, int]:
+    def dstack(self, args: list[str]) -> tuple[str, int]:
         if self.server.forked:
             place = self.server.place(self.server.command)
-            status, shown = forks.run(words, self.home, self._seen, place, seconds=int(2 * PATIENCE))
+            status, shown = forks.run(args, self.home, self._seen, place, seconds=int(2 * PATIENCE))
             return shown, status
-        done = self._run(words, subprocess.STDOUT)
+        done = self._run(args, subprocess.STDOUT)
         return done.stdout, done.returncode
 
-    def streams(self, words: list[str]) -> tuple[str, str]:
+    def streams(self, args: list[str]) -> tuple[str, str]:
         if self.server.forked:
             place = self.server.place(self.server.command)
-            return forks.streams(words, self.home, self._seen, place, seconds=int(2 * PATIENCE))[1:]
-        done = self._run(words, subprocess.PIPE)
+            return forks.streams(args, self.home, self._seen, place, seconds=int(2 * PATIENCE))[1:]
+        done = self._run(args, subprocess.PIPE)
         return done.stdout, done.stderr
 
     @property
     def _seen(self) -> dict[str, str]:
         return {**self.environment, "COLUMNS": "120"}
 
-    def _run(self, words: list[str], errors: int) -> subprocess.CompletedProcess[str]:
+    def _run(self, args: list[str], errors: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self.server.prefix, *self.command, *words],
+            [*self.server.prefix, *self.command, *args],
             cwd=self.home,
             env=self._seen,
             stdin=subprocess.DEVNULL,

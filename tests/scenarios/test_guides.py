@@ -45,16 +45,16 @@ def test_a_page_that_starts_no_server_first_is_found(tmp_path: Path) -> None:
 
 
 def test_a_pipe_takes_standard_output_only(tmp_path: Path) -> None:
-    class Said:
+    class PrintingStage:
         home, environment = tmp_path, {}
 
-        def dstack(self, words: list[str]) -> tuple[str, int]:
+        def dstack(self, args: list[str]) -> tuple[str, int]:
             return "progress\none\ntwo\n", 0
 
-        def streams(self, words: list[str]) -> tuple[str, str]:
+        def streams(self, args: list[str]) -> tuple[str, str]:
             return "one\ntwo\n", "progress\n"
 
     page = tmp_path / "page.md"
     page.write_text("```console\n$ dstack x | tail -1\n$ dstack x 2>&1 | tail -1\n$ dstack x\n```\n")
-    _, shown = play_page(page, Said())  # type: ignore[arg-type]
+    _, shown = play_page(page, PrintingStage())  # type: ignore[arg-type]
     assert [each.now for each in shown] == ["progress\ntwo\n", "two\n", "progress\none\ntwo\n"]

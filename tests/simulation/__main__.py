@@ -49,7 +49,7 @@ def shortest(met: dict[int, set[str]], times: int) -> list[int]:
     return sorted(chosen)
 
 
-def tell(seed: int) -> bool:
+def play_one(seed: int) -> bool:
     """One history with its log of events; False if it goes wrong."""
     from chalicelib.store.history import events_in
     from tests.simulation.history import History
@@ -87,7 +87,7 @@ def find_planted(pool: ProcessPoolExecutor, played: Played, coverage: bool) -> l
     for (name, bug), (found, lines) in zip(PLANTED.items(), hunts, strict=True):
         played.lines += lines
         at = f"seed {found.seed}" if found.seed is not None else f"NOT FOUND in {bug.seeds} seeds"
-        others = f"; others said: {', '.join(sorted(found.others))}" if found.others else ""
+        others = f"; others said: {', '.join(sorted(found.other_invariants))}" if found.other_invariants else ""
         print(f"planted: {name:36} {bug.breaks.name:22} {at}{others}", flush=True)
         if found.seed is None:
             missed.append(name)
@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many play at once")
     given = parser.parse_args(arguments)
     if given.seed is not None:
-        return 0 if tell(given.seed) else 1
+        return 0 if play_one(given.seed) else 1
     seeds = range(given.start, given.start + given.seeds)
     shares = [seeds[first :: given.jobs] for first in range(given.jobs)]
     with ProcessPoolExecutor(given.jobs, get_context("spawn"), quiet) as pool:

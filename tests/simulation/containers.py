@@ -145,7 +145,7 @@ class Containers(Story):
             if instance.offer.is_container and going and not instance.claims:
                 yield Violation(ENDS_WITH_ITS_JOB, f"{instance.name} is {instance.status}, and its job has ended")
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         containers = [each for each in self.watch.instances.values() if each.offer.region == CONTAINERS]
         self.world.note(f"{len(containers)} containers")
 

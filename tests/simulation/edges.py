@@ -127,7 +127,7 @@ class ShakyScript(Script):
         return False
 
 
-def nobody(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Ignores the call."""
 
 
@@ -137,11 +137,11 @@ class ShakyBackend:
     def __init__(self, cloud: FakeCloud, world: World) -> None:
         self.facts: BackendFacts = cloud.facts
         self._cloud, self._world = cloud, world
-        self.creating: Callable[[CreateRequest], None] = nobody
-        self.made: Callable[[], None] = nobody
-        self.ending: Callable[[Handle], None] = nobody
-        self.ending_group: Callable[[Handle], None] = nobody
-        self.detaching: Callable[[Handle, Sequence[Handle]], None] = nobody
+        self.creating: Callable[[CreateRequest], None] = ignore
+        self.made: Callable[[], None] = ignore
+        self.ending: Callable[[Handle], None] = ignore
+        self.ending_group: Callable[[Handle], None] = ignore
+        self.detaching: Callable[[Handle, Sequence[Handle]], None] = ignore
 
     def check(self) -> None:
         self._cloud.check()

@@ -39,9 +39,9 @@ class Machines(StepFunctions):
         if self._world.chance(0.1):
             self._world.note(f"lost: {type(effect).__name__}")
             return
-        self._world.after(self._world.some(0.01, 0.5), lambda: self._heard(effect))
+        self._world.after(self._world.some(0.01, 0.5), lambda: self._received(effect))
 
-    def _heard(self, effect: StartExecution | AnswerExecution) -> None:
+    def _received(self, effect: StartExecution | AnswerExecution) -> None:
         send(self, effect)
         self._go_on()
 

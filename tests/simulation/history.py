@@ -56,10 +56,10 @@ class History:
         for story in self.stories:
             story.wind_up()
         self._wait(END_PATIENCE, lambda story: story.left())
-        self._rest()
+        self._settle()
         self._executions_end()
         for story in self.stories:
-            story.look_back()
+            story.verify_at_end()
         ends: dict[str, int] = {}
         for run in self.scene.watch.runs.values():
             ends[run.status.value] = ends.get(run.status.value, 0) + 1
@@ -84,7 +84,7 @@ class History:
         if machines is not None and not self.world.run(self.world.time + EXECUTIONS_PATIENCE, machines.all_ended):
             raise EXECUTIONS_END.broken(f"of {len(machines.executions)} executions some go on for ever")
 
-    def _rest(self) -> None:
+    def _settle(self) -> None:
         """The first half settles the remaining deadlines; nothing may be written in the second."""
         self.world.run(self.world.time + IDLE)
         before = self.scene.written()

@@ -33,7 +33,7 @@ class Task:
     state: str = "preparing"
     exit_status: int | None = None
     log: bytes = b""
-    asked: str = ""
+    exit_reason: str = ""
     lost: bool = False  # with its host's disk
     disks: tuple[str, ...] = ()  # volumes that are mounted for it
     held: bool = False  # exited, and they can't be unmounted yet
@@ -63,11 +63,11 @@ class Carried:
     state: str = "starting"
     ending: bool = False
     busy: dict[str, Micros] = field(default_factory=dict)  # requests under way, by job: until when
-    word: dict[str, Any] = field(default_factory=dict)  # what it was last told to serve
+    configuration: dict[str, Any] = field(default_factory=dict)  # what it was last told to serve
     busy_since: Micros | None = None  # the plane has heard that it has requests
-    heard_at: Micros = 0  # what it last reported
+    reported_at: Micros = 0  # what it last reported
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         return {**self.order, "state": self.state, "message": ""}
 
 
@@ -141,7 +141,7 @@ class Host:
         if self.troubles is not None:
             self.session.health_changed(self.troubles, self.world.seconds())
         for task in self.tasks.values():
-            self._tell(task)
+            self._report(task)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
         if self.carried is not None:
             self._go_on(self.carried)
@@ -264,7 +264,7 @@ class Host:
             grace = (command.grace or 5.0) if isinstance(command, Stop) else 0.0
             reason = "terminated_by_user" if isinstance(command, Stop) else "aborted_by_user"
             if task := self.tasks.get(command.task):
-                self._later(self.world.some(0, min(grace, 20.0)), lambda: self._exit(task, 143, reason))
+                self._after(self.world.some(0, min(grace, 20.0)), lambda: self._exit(task, 143, reason))
         elif isinstance(command, Remove):
             self.tasks.pop(command.task, None)
             self.session.task_removed(command.task)
@@ -285,41 +285,41 @@ class Host:
         status = int(self.hosts.fails(run, work))
         delay = self.world.some(0.1, 2.0)
         if work.pulls:
-            self._later(delay, lambda: self._move(task, "pulling"))
+            self._after(delay, lambda: self._move(task, "pulling"))
             delay += self.world.some(0.1, 5.0)
         delay *= work.starts
-        self._later(delay, lambda: self._move(task, "running"))
+        self._after(delay, lambda: self._move(task, "running"))
         for part in range(1, 4):  # the last part just before it ends
-            self._later(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
+            self._after(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
         if work.session is not None:
-            self._later(delay, lambda: self._session(task, 1))
-            self._later(delay + work.session, lambda: self._session(task, 0))
+            self._after(delay, lambda: self._session(task, 1))
+            self._after(delay + work.session, lambda: self._session(task, 0))
         if work.gpu is not None:
-            self._later(delay, lambda: self._measure(task, work))
+            self._after(delay, lambda: self._measure(task, work))
         reason = "container_exited_with_error" if status else "done_by_runner"
-        self._later(delay + work.seconds, lambda: self._exit(task, status, reason))
+        self._after(delay + work.seconds, lambda: self._exit(task, status, reason))
 
-    def _later(self, delay: float, do: Callable[[], None]) -> None:
+    def _after(self, delay: float, do: Callable[[], None]) -> None:
         self.world.after(delay, lambda: None if self.dead else do())
 
     def _move(self, task: Task, state: str) -> None:
         if task.state != "exited" and self.tasks.get(task.id) is task:
             task.state = state
             task.running_at = self.world.now() if state == "running" else None
-            self._tell(task)
+            self._report(task)
             self.pump()
 
     def _session(self, task: Task, connections: int) -> None:
         if task.state == "running" and self.tasks.get(task.id) is task:
             task.connections, task.idle_since = connections, None if connections else self.world.now()
-            self._tell(task)
+            self._report(task)
             self.pump()
 
     def _measure(self, task: Task, work: Work) -> None:
         """How busy its GPU is, every so often."""
         if task.state == "running" and self.tasks.get(task.id) is task:
             self.session.measured([{"task": task.id, "at": self.world.now(), "gpus": [{"util_percent": work.gpu}]}])
-            self._later(MEASURED, lambda: self._measure(task, work))
+            self._after(MEASURED, lambda: self._measure(task, work))
 
     def _write(self, task: Task, size: int) -> None:
         if task.state == "running" and self.tasks.get(task.id) is task:
@@ -331,23 +331,23 @@ class Host:
         if task.state == "exited" or self.tasks.get(task.id) is not task:
             return
         task.exit_status = status if task.state == "running" else None
-        task.state, task.asked = "exited", reason
+        task.state, task.exit_reason = "exited", reason
         if task.disks and self.world.chance(0.3):
             task.held = True
-            self._later(self.world.some(1, 60), lambda: self._unmounted(task))
-        self._tell(task)
+            self._after(self.world.some(1, 60), lambda: self._unmounted(task))
+        self._report(task)
         self.pump()
 
     def _unmounted(self, task: Task) -> None:
         task.held = False
         if self.tasks.get(task.id) is task:
-            self._tell(task)
+            self._report(task)
             self.pump()
 
-    def _tell(self, task: Task) -> None:
+    def _report(self, task: Task) -> None:
         report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.world.now()}
         if task.state == "exited":
-            report.update(exit_status=task.exit_status, reason=task.asked, log_end=len(task.log))
+            report.update(exit_status=task.exit_status, reason=task.exit_reason, log_end=len(task.log))
             report.update(held=list(task.disks) if task.held else [])
         elif task.state == "running":
             report.update(mounted=list(task.disks))
@@ -371,14 +371,14 @@ class Host:
         carried = self.carried
         if order is None and carried is not None:
             carried.ending = True
-            self._later(self.world.some(0.1, 10), lambda: self._drop(carried))
+            self._after(self.world.some(0.1, 10), lambda: self._drop(carried))
         elif order is None:
             self.session.gateway_changed(None)
         elif carried is None or carried.ending or carried.order != order:
             self.world.note("gateway carried")
             self.carried = begun = Carried(order)
-            self.session.gateway_changed(begun.told())
-            self._later(self.world.some(0.5, 60), lambda: self._serve(begun))
+            self.session.gateway_changed(begun.report())
+            self._after(self.world.some(0.5, 60), lambda: self._serve(begun))
 
     def _drop(self, carried: Carried) -> None:
         if self.carried is carried and carried.ending:
@@ -389,12 +389,12 @@ class Host:
     def _serve(self, carried: Carried) -> None:
         if self.carried is carried:
             carried.state = "running"
-            self.session.gateway_changed(carried.told())
+            self.session.gateway_changed(carried.report())
             self.pump()
 
     def _go_on(self, carried: Carried) -> None:
         """The agent starts: it says at once that there is a replica, and how that is once it has looked. The end of
         one, cut short, is asked for again."""
         carried.ending = False
-        self.session.gateway_changed({**carried.told(), "state": "starting"})
-        self._later(1.0 if carried.state == "running" else 20.0, lambda: self._serve(carried))
+        self.session.gateway_changed({**carried.report(), "state": "starting"})
+        self._after(1.0 if carried.state == "running" else 20.0, lambda: self._serve(carried))

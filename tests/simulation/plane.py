@@ -113,25 +113,25 @@ class Process:
         self._hints.update(dict.fromkeys(units))
         if not self._planned:
             self._planned = True
-            self._later(self.world.some(0.01, 0.5), self._pass)
+            self._after(self.world.some(0.01, 0.5), self._pass)
 
     def submit(self, effect: Effect) -> None:
         if self.site.loses_effect(effect):
             return
         if isinstance(effect, StartExecution | AnswerExecution):
-            self.site.say(effect)
+            self.site.announce(effect)
             return
         delay = self.world.some(5, 90) if self.world.chance(0.05) else self.world.some(0, 0.5)
-        self._later(delay, lambda: self.executor.execute(effect))
+        self._after(delay, lambda: self.executor.execute(effect))
 
     def _tick(self) -> None:
         self.wake(())
         if self.site.terms.pace.watched:
-            self._later(0, lambda: self.wake(silent_units(self.store, self.world)))
+            self._after(0, lambda: self.wake(silent_units(self.store, self.world)))
         self.world.after(self.site.terms.tick, self._tick)
 
     def _sweep(self) -> None:
-        self._later(0, lambda: [self.sweeper.run(account) for account in self.site.accounts.accounts()])
+        self._after(0, lambda: [self.sweeper.run(account) for account in self.site.accounts.accounts()])
         self.world.after(SWEEP, self._sweep)
 
     def _pass(self) -> None:
@@ -143,7 +143,7 @@ class Process:
         if done.units > MOST_UNITS:
             raise PASSES_END.broken(f"it looked at {done.units}")
 
-    def _later(self, delay: float, do: Callable[[], object]) -> None:
+    def _after(self, delay: float, do: Callable[[], object]) -> None:
         generation = self.generation
 
         def run() -> None:
@@ -254,7 +254,7 @@ class Site:
         )
         return reconciler, executor
 
-    def say(self, effect: StartExecution | AnswerExecution) -> None:
+    def announce(self, effect: StartExecution | AnswerExecution) -> None:
         if self.executions is not None:
             self.executions.take(effect)
 

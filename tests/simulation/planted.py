@@ -231,14 +231,14 @@ def _incurious(snapshot: InstanceSnapshot) -> Plan:
 
 class _Greedy(Sweeper):
     def _view(self, account: Account) -> AccountSweep[OwnedResource]:
-        class Ours:
+        class OwnDescription:
             facts = account.facts
 
             @staticmethod
             def list_owned() -> Sequence[Owned]:
                 return [replace(owned, install=INSTALL) for owned in account.backend.list_owned()]
 
-        return super()._view(Account.of(Ours()))  # type: ignore[arg-type]
+        return super()._view(Account.of(OwnDescription()))  # type: ignore[arg-type]
 
 
 class _Blind(Sweeper):
@@ -273,8 +273,8 @@ def _one_short(snapshot: QueueSnapshot) -> Plan:
     for step in plan.steps:
         last: list[Any] = [noun for noun in step.saves if isinstance(noun, Instance)][-1:]
         if any(isinstance(noun, Gang) for noun in step.saves):
-            kept = (noun.with_(claims=()) if noun in last else noun for noun in step.saves)
-            steps.append(replace(step, saves=tuple(kept)))
+            saved = (noun.with_(claims=()) if noun in last else noun for noun in step.saves)
+            steps.append(replace(step, saves=tuple(saved)))
         else:
             steps.append(step)
     return replace(plan, steps=tuple(steps))
@@ -359,8 +359,10 @@ class _Hospitable(Reader):
         self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
     ) -> tuple[FleetView, ...]:
         found = super().fleet_views(project_id, hinted, again)
-        mine = (replace(as_fleet(each), instances=tuple(self.instances(each.id))) for each in self.gateways(project_id))
-        return (*found, *mine)
+        hosts = (
+            replace(as_fleet(each), instances=tuple(self.instances(each.id))) for each in self.gateways(project_id)
+        )
+        return (*found, *hosts)
 
 
 def _first_door(snapshot: RunSnapshot) -> Plan:
@@ -401,15 +403,15 @@ PLANTED: dict[str, Planted] = {
         known=3,
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
-    "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
+    "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_STAY),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=17),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS, known=1),
-    "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE, known=1),
+    "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_COMPLETE, known=1),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END, known=15),
     "drops a machine's deadline": Planted(
         Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=9
     ),
-    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
+    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.EVENTS_MATCH),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
     "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN, known=5),
@@ -432,7 +434,7 @@ PLANTED: dict[str, Planted] = {
     "takes a disk for attached": Planted(
         Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=16, stories=always(volumes.Volumes)
     ),
-    "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_KEPT),
+    "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_HOLDS),
     "deletes a gateway before its machines": Planted(
         Parts(kinds=_deciding("gateway", _gone_at_once)), gateways.NONE_OUTLIVES, seeds=120, known=17
     ),
@@ -443,7 +445,7 @@ PLANTED: dict[str, Planted] = {
         Parts(kinds=_deciding("certificate", _certified)), gateways.NO_TRACE, seeds=120, known=17
     ),
     "asks the first door only": Planted(
-        Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_ASKED, known=4, stories=always(gateways.Gateways)
+        Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_LET_GO, known=4, stories=always(gateways.Gateways)
     ),
     "places jobs at gateways": Planted(Parts(reader=_Hospitable), gateways.NO_JOBS_THERE, seeds=120, known=46),
     "fills in the login anew": Planted(
@@ -459,7 +461,7 @@ PLANTED: dict[str, Planted] = {
 @dataclass
 class Found:
     seed: int | None = None  # at which its invariant was broken
-    others: set[str] = field(default_factory=set)  # invariants that were broken before
+    other_invariants: set[str] = field(default_factory=set)  # invariants that were broken before
 
 
 def hunt(bug: Planted) -> Found:
@@ -471,5 +473,5 @@ def hunt(bug: Planted) -> Found:
             if violation.invariant is bug.breaks:
                 found.seed = seed
                 return found
-            found.others.add(violation.invariant.name)
+            found.other_invariants.add(violation.invariant.name)
     return found

@@ -22,7 +22,7 @@ from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns
 from chalicelib.usecases.machines import fleet_plans
 from chalicelib.usecases.runs import plans
-from tests.simulation.edges import nobody
+from tests.simulation.edges import ignore
 from tests.simulation.hosts import Host, Hosts, Work
 from tests.simulation.plane import Parts, Site, Terms
 from tests.simulation.stories import Scene
@@ -82,7 +82,7 @@ class Quiet:
 
     def die(self, why: str) -> None:
         """The running process dies here, the first time."""
-        self.site.backend.made = nobody
+        self.site.backend.made = ignore
         raise Crash(why)
 
     def _saw(self, commit: Commit) -> None:
@@ -95,7 +95,7 @@ class Quiet:
     def until(self, holds: Callable[[], bool], within: float) -> float:
         """Let time pass until it holds, which it must within so many seconds; returns how many it took."""
         began = self.world.seconds()
-        assert holds() or self.world.run(self.world.time + round(within * SECOND), holds), self.told()
+        assert holds() or self.world.run(self.world.time + round(within * SECOND), holds), self.description()
         return self.world.seconds() - began
 
     def pass_(self, seconds: float) -> None:
@@ -140,7 +140,7 @@ class Quiet:
         assert found is not None
         return found
 
-    def told(self) -> str:
+    def description(self) -> str:
         """The state of everything, for the report of a failed test."""
         known = (noun for kind in self.scene.watch.known.values() for noun in kind.values())
         return "; ".join(f"{noun.kind} {noun.name} {noun.status} {noun.message!r}" for noun in known)

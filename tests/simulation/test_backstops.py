@@ -28,8 +28,8 @@ from tests.simulation.plane import Parts
 from tests.simulation.quiet import SIZE, Quiet
 from tests.simulation.world import Violation
 
-LOOK = 2.0  # seconds: a pass looks every second
-NEW = EMBEDDED.recheck + LOOK  # until a new run is looked at of which nobody was told
+PASS_EVERY = 2.0  # seconds: a pass looks every second
+NEW = EMBEDDED.recheck + PASS_EVERY  # until a new run is looked at of which nobody was told
 HELD = 20.0  # a call that the server holds ends by itself after this, and counts as heard until then
 GONE = 10.0  # from the first request to end a machine until the second finds it gone
 
@@ -103,7 +103,7 @@ def test_a_run_whose_job_has_ended_ends() -> None:
 def test_a_stopped_run_begins_to_end() -> None:
     plane = running()
     runs.stop(plane.plane, plane.user, plane.project, ["run"], abort=False)
-    plane.until(plane.placed("terminating"), LOOK)
+    plane.until(plane.placed("terminating"), PASS_EVERY)
 
 
 def test_a_run_that_waits_to_be_tried_again_is() -> None:
@@ -169,9 +169,9 @@ def test_a_job_whose_host_falls_silent_ends(pace: Pace, promise: int) -> None:
     plane = running(pace=pace)
     plane.agent.dead = True
     longest = promise + pace.grain
-    plane.until(lambda: plane.job.disconnected_at is not None, longest + HELD + LOOK)
-    took = plane.until(plane.placed("failed"), longest + LOOK)  # after a missed report, the same period again
-    assert took > promise - LOOK
+    plane.until(lambda: plane.job.disconnected_at is not None, longest + HELD + PASS_EVERY)
+    took = plane.until(plane.placed("failed"), longest + PASS_EVERY)  # after a missed report, the same period again
+    assert took > promise - PASS_EVERY
     assert plane.job.reason is JobReason.instance_unreachable
 
 
@@ -179,7 +179,7 @@ def test_a_stopped_job_whose_host_falls_silent_ends() -> None:
     plane = running()
     runs.stop(plane.plane, plane.user, plane.project, ["run"], abort=False)
     plane.agent.dead = True
-    plane.until(plane.placed("terminating"), LOOK)
+    plane.until(plane.placed("terminating"), PASS_EVERY)
     plane.until(plane.placed("terminated"), 125)
 
 
@@ -199,8 +199,8 @@ def test_a_purchase_that_nobody_made_is_repeated() -> None:
     plane = Quiet()
     plane.lose(Create)
     plane.fleet("1..1")
-    plane.until(plane.is_("pending"), LOOK)
-    took = plane.until(plane.is_("provisioning"), 22 + LOOK)  # 20 s for a call, 2 s until it can be seen
+    plane.until(plane.is_("pending"), PASS_EVERY)
+    took = plane.until(plane.is_("provisioning"), 22 + PASS_EVERY)  # 20 s for a call, 2 s until it can be seen
     assert took > 15
 
 
@@ -209,7 +209,7 @@ def test_a_purchase_whose_buyer_died_is_adopted() -> None:
     plane.die_after(lambda old, new: isinstance(new, Instance) and len(new.handles) == 2)
     plane.fleet("1..1")
     plane.until(lambda: len(plane.scene.watch.instances) == 1 and len(plane.instance.handles) == 2, 5)
-    plane.until(plane.is_("provisioning"), 22 + LOOK)
+    plane.until(plane.is_("provisioning"), 22 + PASS_EVERY)
     assert len(plane.site.cloud.machines()) == 1
 
 
@@ -225,7 +225,7 @@ def test_a_purchase_that_came_too_late_is_repeated_by_a_pass() -> None:
 
     plane.site.loses_effect = lost
     plane.fleet("1..1")
-    plane.until(lambda: bool(late), LOOK)
+    plane.until(lambda: bool(late), PASS_EVERY)
     plane.world.after(30, lambda: plane.site.processes[0].executor.execute(late[0]))
     plane.pass_(40)
     assert len(plane.site.cloud.machines()) == 1
@@ -236,7 +236,7 @@ def test_a_purchase_that_failed_for_a_moment_is_repeated() -> None:
     plane.site.script.faults = [Fault("create", "Throttled", retry_after=7)]
     plane.fleet("1..1")
     plane.until(lambda: bool(plane.scene.watch.instances) and bool(plane.instance.message), 5)
-    plane.until(plane.is_("provisioning"), 7 + LOOK)
+    plane.until(plane.is_("provisioning"), 7 + PASS_EVERY)
 
 
 def test_a_fleet_whose_offer_was_refused_tries_the_next() -> None:
@@ -245,7 +245,7 @@ def test_a_fleet_whose_offer_was_refused_tries_the_next() -> None:
     plane.die_after(became(Instance, "terminated"))
     plane.fleet("1..1")
     plane.until(plane.is_("terminated"), 5)
-    plane.until(lambda: plane.instance.num == 1, LOOK)
+    plane.until(lambda: plane.instance.num == 1, PASS_EVERY)
 
 
 def test_a_job_whose_offer_was_refused_tries_the_next() -> None:
@@ -255,7 +255,7 @@ def test_a_job_whose_offer_was_refused_tries_the_next() -> None:
     plane.fleet()
     plane.task()
     plane.until(plane.is_("terminated"), NEW + 5)
-    plane.until(lambda: plane.instance.num == 1, LOOK)
+    plane.until(lambda: plane.instance.num == 1, PASS_EVERY)
 
 
 def test_a_fleet_without_an_offer_asks_again() -> None:
@@ -271,7 +271,7 @@ def test_a_machine_that_is_ended_while_it_is_bought_is_looked_for_until_it_can_b
     plane = Quiet(cloud_lag=5 * SECOND)
     plane.site.backend.made = lambda: plane.die("with a disk that nobody has written down")
     plane.fleet("1..1")
-    plane.until(lambda: bool(plane.site.cloud.resources()), LOOK)
+    plane.until(lambda: bool(plane.site.cloud.resources()), PASS_EVERY)
     fleets.delete(plane.plane, plane.user, plane.project, ["cloud"])
     took = plane.until(plane.is_("terminated"), 25 + GONE)  # 20 s for a call, 5 s until it can be seen
     assert took > 20
@@ -285,7 +285,7 @@ def test_a_machine_whose_agent_was_heard_joins() -> None:
     plane = Quiet()
     plane.fleet("1..1")
     plane.until(plane.is_("provisioning"), 5)
-    plane.until(plane.is_("idle"), 2 + 15 + LOOK)
+    plane.until(plane.is_("idle"), 2 + 15 + PASS_EVERY)
 
 
 def test_a_host_whose_agent_was_heard_late_joins() -> None:
@@ -303,7 +303,7 @@ def test_a_machine_that_is_lost_before_its_agent_was_heard_is_missed() -> None:
     plane.lose(Describe)
     plane.pass_(10)
     plane.site.cloud.lose(plane.site.cloud.machines()[0]["id"])
-    plane.until(lambda: plane.scene.watch.instances[plane.instance.id].status != "provisioning", 15 + 15 + LOOK)
+    plane.until(lambda: plane.scene.watch.instances[plane.instance.id].status != "provisioning", 15 + 15 + PASS_EVERY)
     assert plane.instance.reason is not InstanceReason.provisioning_timeout
 
 
@@ -349,7 +349,7 @@ def test_a_machine_that_is_back_is_reachable(bought: bool) -> None:
         plane.until(plane.is_("idle"), 60)
     plane.agent.cut_off_until = plane.world.seconds() + 100
     plane.until(lambda: plane.instance.unreachable, 100)
-    plane.until(lambda: not plane.instance.unreachable, 100 + (60 if bought else 600) + LOOK)
+    plane.until(lambda: not plane.instance.unreachable, 100 + (60 if bought else 600) + PASS_EVERY)
 
 
 def test_a_host_that_was_changed_is_known_as_what_it_is() -> None:
@@ -396,16 +396,16 @@ def test_a_request_to_end_that_a_cloud_forgot_is_repeated() -> None:
     plane = idle()
     plane.site.script.lies = 2
     fleets.delete(plane.plane, plane.user, plane.project, ["cloud"])
-    plane.until(plane.is_("terminated"), 5 + 10 + 20 + 3 * LOOK)
+    plane.until(plane.is_("terminated"), 5 + 10 + 20 + 3 * PASS_EVERY)
     assert not plane.site.cloud.resources()
 
 
 def test_a_deleted_fleet_ends_when_its_last_machine_has() -> None:
     plane = idle()
     fleets.delete(plane.plane, plane.user, plane.project, ["cloud"])
-    plane.until(lambda: plane.instance.status == "terminating", LOOK)
+    plane.until(lambda: plane.instance.status == "terminating", PASS_EVERY)
     plane.until(plane.is_("terminated"), 20)
-    plane.until(lambda: plane.cloud.deleted, 60 + LOOK)
+    plane.until(lambda: plane.cloud.deleted, 60 + PASS_EVERY)
 
 
 def test_a_fleet_that_lost_a_machine_it_must_have_buys_another() -> None:
@@ -413,7 +413,7 @@ def test_a_fleet_that_lost_a_machine_it_must_have_buys_another() -> None:
     plane.site.cloud.lose(plane.site.cloud.machines()[0]["id"])
     first = plane.instance.id
     plane.until(lambda: plane.scene.watch.instances[first].status == "terminated", 140)
-    plane.until(lambda: plane.instance.num == 1, LOOK)
+    plane.until(lambda: plane.instance.num == 1, PASS_EVERY)
 
 
 # --- the engine -------------------------------------------------------------------------------------------------------
@@ -433,4 +433,4 @@ def test_a_look_that_failed_is_repeated() -> None:
     with pytest.raises(Violation, match="ZeroDivisionError"):
         plane.pass_(60)
     assert plane.is_("pending")()
-    plane.until(plane.is_("idle"), 10 + 22 + LOOK)
+    plane.until(plane.is_("idle"), 10 + 22 + PASS_EVERY)

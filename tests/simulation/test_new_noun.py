@@ -14,7 +14,7 @@ from tests.engine.leases import Lease, Leases, LeaseStatus
 from tests.simulation.history import History
 from tests.simulation.plane import Parts
 from tests.simulation.stories import STORIES, Story
-from tests.simulation.stories.commits import TOLD
+from tests.simulation.stories.commits import EVENTS_MATCH
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
 LEASES_END = Invariant("leases end", "a lease is closed some time after its time is up")
@@ -63,4 +63,4 @@ def test_everybodys_invariants_hold_for_it() -> None:
     untold.rules = KINDS.rules
     with pytest.raises(Violation) as violation:
         play(Parts(kinds=untold, families=(*FAMILIES, Leases)), 0)
-    assert violation.value.invariant is TOLD
+    assert violation.value.invariant is EVENTS_MATCH

@@ -36,14 +36,14 @@ class Commit:
 class Watch:
     """`known[kind][id]` is the noun as last written, for every kind in the table of nouns."""
 
-    def __init__(self, store: MemoryStore, kinds: Kinds, told: Callable[[Commit], None]) -> None:
+    def __init__(self, store: MemoryStore, kinds: Kinds, on_commit: Callable[[Commit], None]) -> None:
         self._kinds: Mapping[str, type[Noun]] = {row.name: row.noun for row in kinds.rows if row.noun is not None}
         self.known: dict[type[Noun], dict[str, Any]] = {kind: {} for kind in self._kinds.values()}
         self.runs: Mapping[str, Run] = self.known[Run]
         self.jobs: Mapping[str, Job] = self.known[Job]
         self.instances: Mapping[str, Instance] = self.known[Instance]
         self.fleets: Mapping[str, Fleet] = self.known[Fleet]
-        self._told = told
+        self._on_commit = on_commit
         store.after = self._committed
 
     def _kind_of(self, key: Key) -> type[Noun] | None:
@@ -67,4 +67,4 @@ class Watch:
             noun: Any = nouns.read(kind, change.record)
             commit.nouns.append((self.known[kind].get(noun.id), noun))
             self.known[kind][noun.id] = noun
-        self._told(commit)
+        self._on_commit(commit)

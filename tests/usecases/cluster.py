@@ -47,7 +47,7 @@ class Agent:
     credential: str = ""
     seq: int = 0
 
-    def say(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
+    def sync(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
         self.seq += 1
         return self.send(self.message(*tasks, **parts))
 
@@ -62,7 +62,7 @@ class Agent:
 
     def join(self) -> dict[str, Any]:
         self.credential = bootstrap_token(self.world.plane.install_key, self.instance_id, 0)
-        return self.say(facts=FACTS)
+        return self.sync(facts=FACTS)
 
 
 @dataclass

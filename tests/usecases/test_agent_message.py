@@ -58,10 +58,10 @@ def test_what_is_let_in_and_what_is_one_too_many(parts: dict[str, Any], more: di
 
 
 def test_a_message_may_be_so_long_and_no_longer() -> None:
-    whole = orjson.dumps(HEAD)
-    read_message(whole.ljust(MAX_MESSAGE))
+    message = orjson.dumps(HEAD)
+    read_message(message.ljust(MAX_MESSAGE))
     with pytest.raises(Invalid, match=f"has {MAX_MESSAGE + 1} bytes; the limit is {MAX_MESSAGE}"):
-        read_message(whole.ljust(MAX_MESSAGE + 1))
+        read_message(message.ljust(MAX_MESSAGE + 1))
 
 
 def test_another_protocol_is_named() -> None:

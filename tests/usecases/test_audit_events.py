@@ -28,9 +28,9 @@ class Desk:
         self.root = users.named_user(self.plane.store, "admin")
         self.seen: set[str] = set()
         self.projects = [self.main.id]
-        self.told()
+        self.new_events()
 
-    def told(self) -> list[str]:
+    def new_events(self) -> list[str]:
         """The events since the last look, a line each: what, about whom, by whom, where, and what it says."""
         places = [keys.event(project_id, 0, "").pk for project_id in ("", *self.projects)]
         records = [record for place in places for record in all_of(self.plane.store, "main", place)]
@@ -42,11 +42,11 @@ class Desk:
     def line(self, event: Event) -> str:
         assert event.at >= self.plane.clock.now()
         assert event.actor_id == (None if event.actor_name is None else self.root.id)
-        about = " ".join(f"{target.type}:{target.name}" for target in event.targets)
+        targets = " ".join(f"{target.type}:{target.name}" for target in event.targets)
         where = {self.main.id: "in main", "": "anywhere"}.get(event.project_id, "elsewhere")
         of = " run" * bool(event.run_id) + " fleet" * bool(event.fleet_id)
         more = [*event.fields, *filter(None, [event.before and f"{event.before}>{event.after}", event.detail])]
-        return " ".join([f"{event.type} {about} by {event.actor_name} {where}{of}", *more])
+        return " ".join([f"{event.type} {targets} by {event.actor_name} {where}{of}", *more])
 
 
 @pytest.fixture
@@ -58,19 +58,19 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def test_users(desk: Desk) -> None:
     ann, token = users.create_user(desk.plane, desk.root, "ann", GlobalRole.user, email="a@b")
-    assert desk.told() == ["created user:ann by admin anywhere"]
+    assert desk.new_events() == ["created user:ann by admin anywhere"]
     assert (ann.name, ann.email, ann.active, ann.role) == ("ann", "a@b", True, GlobalRole.user)
     changed = users.update_user(desk.plane, desk.root, "ann", GlobalRole.admin, email=None, active=False)
     assert (changed.role, changed.email, changed.active) == (GlobalRole.admin, None, False)
-    assert [line.split(" ")[0] for line in desk.told()] == ["changed"]
+    assert [line.split(" ")[0] for line in desk.new_events()] == ["changed"]
     users.update_user(desk.plane, desk.root, "ann", GlobalRole.admin, email=None, active=False)
-    assert desk.told() == [], "nothing was changed"
+    assert desk.new_events() == [], "nothing was changed"
     _, other = users.refresh_token(desk.plane, desk.root, "ann", "")
-    assert other != token and [line.partition(" by ")[0] for line in desk.told()] == ["token_replaced user:ann"]
+    assert other != token and [line.partition(" by ")[0] for line in desk.new_events()] == ["token_replaced user:ann"]
     users.refresh_ssh_key(desk.plane, desk.root, "ann")
-    assert desk.told() == ["keys_replaced user:ann by admin anywhere"]
+    assert desk.new_events() == ["keys_replaced user:ann by admin anywhere"]
     users.delete_users(desk.plane, desk.root, ["ann", "ann"])
-    assert desk.told() == ["deleted user:ann by admin anywhere"]
+    assert desk.new_events() == ["deleted user:ann by admin anywhere"]
 
 
 def members(desk: Desk, project: Project) -> dict[str, tuple[ProjectRole, int]]:
@@ -79,20 +79,20 @@ def members(desk: Desk, project: Project) -> dict[str, tuple[ProjectRole, int]]:
 
 def made_user(desk: Desk, name: str) -> User:
     user, _ = users.create_user(desk.plane, desk.root, name, GlobalRole.user)
-    desk.told()
+    desk.new_events()
     return user
 
 
 def test_projects_and_members(desk: Desk) -> None:
     project = projects.create_project(desk.plane, desk.root, "two")
     desk.projects.append(project.id)
-    assert desk.told() == ["created project:two by admin elsewhere"]
+    assert desk.new_events() == ["created project:two by admin elsewhere"]
     assert (project.owner_id, project.is_public, project.created_at) == (desk.root.id, False, desk.plane.clock.now())
     project = desk.rig.world.again(project)
     for name in ("ann", "bob"):
         made_user(desk, name)
     projects.add_members(desk.plane, desk.root, project, None, {"ann": ProjectRole.user, "bob": ProjectRole.manager})
-    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    assert desk.new_events() == ["members_changed project:two by admin elsewhere"]
     assert members(desk, project) == {
         "admin": (ProjectRole.admin, 0),
         "ann": (ProjectRole.user, 1),
@@ -100,34 +100,34 @@ def test_projects_and_members(desk: Desk) -> None:
     }
     project = desk.rig.world.again(project)
     projects.add_members(desk.plane, desk.root, project, None, {"ann": ProjectRole.user})
-    assert desk.told() == [], "nothing was changed"
+    assert desk.new_events() == [], "nothing was changed"
     projects.set_members(desk.plane, desk.root, project, {"bob": ProjectRole.admin, "admin": ProjectRole.user})
-    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    assert desk.new_events() == ["members_changed project:two by admin elsewhere"]
     assert members(desk, project) == {"bob": (ProjectRole.admin, 0), "admin": (ProjectRole.user, 1)}
     project = desk.rig.world.again(project)
     projects.remove_members(desk.plane, desk.root, project, None, ["admin"])
-    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    assert desk.new_events() == ["members_changed project:two by admin elsewhere"]
     project = desk.rig.world.again(project)
     project = projects.set_public(desk.plane, desk.root, project, is_public=True)
-    assert desk.told() == ["changed project:two by admin elsewhere public"]
+    assert desk.new_events() == ["changed project:two by admin elsewhere public"]
     project = desk.rig.world.again(project)
     assert projects.set_public(desk.plane, desk.root, project, is_public=True) == project
-    assert desk.told() == []
+    assert desk.new_events() == []
     projects.set_public(desk.plane, desk.root, project, is_public=False)
-    assert desk.told() == ["changed project:two by admin elsewhere private"]
+    assert desk.new_events() == ["changed project:two by admin elsewhere private"]
     projects.delete_projects(desk.plane, desk.root, ["two"])
-    assert desk.told() == ["deleted project:two by admin elsewhere"]
+    assert desk.new_events() == ["deleted project:two by admin elsewhere"]
 
 
 def test_secrets(desk: Desk) -> None:
     secrets.set_secret(desk.plane, desk.main, desk.root, "key", "one")
-    assert desk.told() == ["created secret:key by admin in main"]
+    assert desk.new_events() == ["created secret:key by admin in main"]
     secrets.set_secret(desk.plane, desk.main, desk.root, "key", "two")
-    (line,) = desk.told()
+    (line,) = desk.new_events()
     assert "secret:key by admin in main" in line and "two" not in line
     assert secrets.get_secret(desk.plane, desk.main, "key")[1] == "two"
     secrets.delete_secrets(desk.plane, desk.main, desk.root, ["key"])
-    assert desk.told() == ["deleted secret:key by admin in main"]
+    assert desk.new_events() == ["deleted secret:key by admin in main"]
 
 
 TASK: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "commands": ["x"], "priority": 1}}
@@ -135,7 +135,7 @@ TASK: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "
 
 def test_runs(desk: Desk) -> None:
     row = plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None)
-    assert desk.told() == [
+    assert desk.new_events() == [
         "created job:train-0-0 by admin in main run",
         "created run:train by admin in main run",
     ]
@@ -151,14 +151,14 @@ def test_runs(desk: Desk) -> None:
     )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
     row = plans.apply_plan(desk.plane, desk.root, desk.main, more, None)
-    assert desk.told() == ["changed run:train by admin in main run priority"]
+    assert desk.new_events() == ["changed run:train by admin in main run priority"]
     assert (row.run.deployment_num, row.run.priority, row.jobs[0].priority) == (1, 9, 9)
     assert plans.apply_plan(desk.plane, desk.root, desk.main, more, None).run.deployment_num == 1
-    assert desk.told() == []
+    assert desk.new_events() == []
     runs.stop(desk.plane, desk.root, desk.main, ["train", "train"], abort=False)
-    assert desk.told() == ["status run:train by admin in main run submitted>terminating"]
+    assert desk.new_events() == ["status run:train by admin in main run submitted>terminating"]
     runs.stop(desk.plane, desk.root, desk.main, ["train"], abort=True)
-    assert desk.told() == ["status run:train by admin in main run terminating>terminating"]
+    assert desk.new_events() == ["status run:train by admin in main run terminating>terminating"]
 
 
 def test_fleets(desk: Desk) -> None:
@@ -168,7 +168,7 @@ def test_fleets(desk: Desk) -> None:
 
     now = desk.plane.clock.now()
     fleet = applied(nodes={"min": 0, "target": 2, "max": 4}).fleet
-    assert desk.told() == ["created fleet:cloud by admin in main fleet"]
+    assert desk.new_events() == ["created fleet:cloud by admin in main fleet"]
     woken = {f"fleet/{fleet.id}", f"queue/{desk.main.id}"}
     assert desk.rig.world.take_woken() == woken
     assert (fleet.name, fleet.to_create, fleet.spec_num, fleet.status) == ("cloud", 2, 0, "active")
@@ -177,13 +177,13 @@ def test_fleets(desk: Desk) -> None:
     stalled = desk.rig.world.again(fleet).with_(consolidation_attempt=3, to_create=0, due_at=None)
     desk.rig.world.save(stalled)
     fleet = applied(nodes={"min": 1, "target": 1, "max": 4}).fleet
-    assert desk.told() == ["changed fleet:cloud by admin in main fleet nodes"]
+    assert desk.new_events() == ["changed fleet:cloud by admin in main fleet nodes"]
     assert desk.rig.world.take_woken() == woken
     assert (fleet.spec_num, fleet.to_create, fleet.consolidation_attempt, fleet.due_at) == (1, 1, 0, now)
     assert applied(nodes={"min": 1, "target": 1, "max": 4}).fleet.spec_num == 1
-    assert desk.told() == [], "nothing was changed"
+    assert desk.new_events() == [], "nothing was changed"
     fleets.delete(desk.plane, desk.root, desk.main, ["cloud", "cloud"])
-    assert desk.told() == ["status fleet:cloud by admin in main fleet active>terminating deleted by a user"]
+    assert desk.new_events() == ["status fleet:cloud by admin in main fleet active>terminating deleted by a user"]
 
 
 @pytest.mark.parametrize(

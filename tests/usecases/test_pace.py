@@ -40,7 +40,7 @@ class Quiet:
             before = self.cluster.presence
             clock.pass_(pause + held + TRAVEL)
             self.closest = min(self.closest, before.seen_until - clock.at)
-            answer = self.cluster.agent.say(running(self.job), wait=HELD)
+            answer = self.cluster.agent.sync(running(self.job), wait=HELD)
             assert not has_news(answer)
             pause = answer["next_sync_in"]
             self.calls += 1
@@ -53,9 +53,9 @@ def quiet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Quiet]:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     world.clock.pass_(STEADY_AFTER / SECOND)
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     yield Quiet(cluster, job)
     world.plane.store.close()
 
@@ -119,13 +119,13 @@ def test_a_call_that_changes_a_job_is_remembered_there_and_leaves_the_presence_i
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say()
+    cluster.agent.sync()
     before = cluster.presence
     cluster.world.clock.pass_(1)
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).told_by == (cluster.agent.boot, cluster.agent.seq) and cluster.presence == before
     cluster.world.clock.pass_(PER_CALL.presence)
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.presence.last_seen == cluster.world.at
 
 
@@ -133,4 +133,4 @@ def test_a_host_that_joins_calls_again_soon(world: World) -> None:
     cluster = Cluster.of(world, InstanceStatus.pending)
     assert cluster.agent.join()["next_sync_in"] == 2.0
     cluster.save(cluster.instance.with_(status=InstanceStatus.idle))
-    assert cluster.agent.say()["next_sync_in"] == 60.0
+    assert cluster.agent.sync()["next_sync_in"] == 60.0

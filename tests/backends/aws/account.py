@@ -20,7 +20,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from tests.backends.aws.lines import KEY, Line, Session
-from tests.backends.aws.wire import Call, Params, Refusal, answered, ask_moto, decode
+from tests.backends.aws.wire import Call, Params, Refusal, answered, call_moto, decode
 
 _NUMBERS = itertools.count(100_000_000_001)
 
@@ -63,7 +63,7 @@ class Script:
     lag: Micros = 2 * SECOND  # until what was created shows
     boot: Micros = 10 * SECOND  # from pending to running
     end: Micros = 15 * SECOND  # from shutting-down to terminated
-    kept: Micros = 60 * MINUTE  # how long what was terminated is still listed
+    listed_for: Micros = 60 * MINUTE  # how long what was terminated is still listed
     ready: Micros = 2 * SECOND  # from the creation of a volume until it is available
     attach: Micros = 2 * SECOND
     detach: Micros = 2 * SECOND
@@ -163,8 +163,8 @@ class Account:
     def moto(self, call: Call, operation: str = "", **changed: Any) -> Params:
         """moto's answer to it, or to another call in its place; `None` takes a parameter away."""
         params = {**({} if operation else call.params), **changed}
-        kept = {name: value for name, value in params.items() if value is not None}
-        return ask_moto(Call(call.service, call.region, operation or call.operation, kept, call.key), self.id)
+        given = {name: value for name, value in params.items() if value is not None}
+        return call_moto(Call(call.service, call.region, operation or call.operation, given, call.key), self.id)
 
     def _settle(self, call: Call) -> None:
         """moto's default VPC has no way out; AWS's has an internet gateway. Whoever asks for neither doesn't see it."""
@@ -184,7 +184,7 @@ class Account:
 
         return ec2_backends[self.id][region]
 
-    def asked(self, operation: str) -> list[Params]:
+    def params_of(self, operation: str) -> list[Params]:
         """The parameters of every call of it, in order."""
         return [call.params for call in self.calls if call.operation == operation]
 

@@ -18,7 +18,7 @@ from tests.backends.aws.wire import Call, Params, Refusal
 
 NOTICE = 2 * MINUTE  # between the notice to a spot instance and its end
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
-_OURS = {  # filters that moto lacks, or answers by its own idea of time
+_FILTERS = {  # filters that moto lacks, or answers by its own idea of time
     "client-token": lambda body: body.get("ClientToken"),
     "instance-state-name": lambda body: body["State"]["Name"],
     "instance-lifecycle": lambda body: body.get("InstanceLifecycle"),
@@ -154,10 +154,12 @@ class Machines:
 
     def _nics(self, params: Params, body: Params) -> list[Params]:
         (primary,) = body["NetworkInterfaces"]
-        asked = params.get("NetworkInterfaces") or [{"DeviceIndex": 0, "Groups": params.get("SecurityGroupIds", [])}]
-        public = len(asked) == 1 and asked[0].get("AssociatePublicIpAddress", True)
+        interfaces = params.get("NetworkInterfaces") or [
+            {"DeviceIndex": 0, "Groups": params.get("SecurityGroupIds", [])}
+        ]
+        public = len(interfaces) == 1 and interfaces[0].get("AssociatePublicIpAddress", True)
         nics = []
-        for nic in asked:
+        for nic in interfaces:
             is_first = (nic.get("NetworkCardIndex", 0), nic["DeviceIndex"]) == (0, 0)
             one = {**primary} if is_first else {"NetworkInterfaceId": self._account.new_id("eni")}
             one |= {"InterfaceType": nic.get("InterfaceType", "interface"), "Status": "in-use"}
@@ -197,17 +199,17 @@ class Machines:
         """All that fit, whatever shows."""
         if not any(machine.region == call.region for machine in self.all.values()):
             return []
-        theirs = [each for each in filters if each["Name"] not in _OURS]
-        ours = [each for each in filters if each["Name"] in _OURS]
+        of_moto = [each for each in filters if each["Name"] not in _FILTERS]
+        of_fake = [each for each in filters if each["Name"] in _FILTERS]
         found: list[Params] = []
         token = None
         while True:
             answer = self._account.moto(
-                call, "DescribeInstances", Filters=theirs or None, InstanceIds=ids, NextToken=token
+                call, "DescribeInstances", Filters=of_moto or None, InstanceIds=ids, NextToken=token
             )
             for each in answer["Reservations"]:
                 bodies = [self._record_program(body) for body in each["Instances"] if body["InstanceId"] in self.all]
-                found.append({**each, "Instances": [body for body in bodies if fits(body, ours, _OURS)]})
+                found.append({**each, "Instances": [body for body in bodies if fits(body, of_fake, _FILTERS)]})
             token = answer.get("NextToken")
             if not token:
                 return [each for each in found if each["Instances"]]
@@ -222,7 +224,7 @@ class Machines:
 
     def _shows(self, machine: Machine) -> bool:
         script, now = self._account.script, self._account.now()
-        over = machine.ends_at is not None and now >= machine.ends_at + script.kept
+        over = machine.ends_at is not None and now >= machine.ends_at + script.listed_for
         return now >= machine.made_at + script.lag and not over
 
     def state(self, machine: Machine) -> str:
@@ -268,8 +270,8 @@ class Machines:
                 self._end(machine, self._account.now(), "Client.UserInitiatedShutdown")
             after = self.state(machine)
             states = {"CurrentState": after, "PreviousState": before}
-            told = {name: {"Name": state, "Code": CODES[state]} for name, state in states.items()}
-            changes.append({"InstanceId": machine.id, **told})
+            changed_state = {name: {"Name": state, "Code": CODES[state]} for name, state in states.items()}
+            changes.append({"InstanceId": machine.id, **changed_state})
         return {"TerminatingInstances": changes}
 
     def _end(self, machine: Machine, when: Micros, reason: str) -> None:
@@ -298,7 +300,7 @@ class Machines:
     def lose(self, instance_id: str) -> None:
         """It is gone, and nobody said so."""
         machine = self.all[instance_id]
-        machine.stops_at = machine.ends_at = self._account.now() - self._account.script.kept
+        machine.stops_at = machine.ends_at = self._account.now() - self._account.script.listed_for
         machine.reason = ("Server.InternalError", "lost")
 
     def spot_requests(self, call: Call) -> Params:

@@ -107,8 +107,8 @@ def played(plant: Plant, cases: Iterable[str]) -> set[str]:
             os.write(writing, json.dumps(sorted(_failing(plant, list(cases)))).encode())
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as told:
-        answer = told.read()
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
     os.waitpid(child, 0)
     return set(json.loads(answer)) if answer else set(cases)
 
@@ -118,8 +118,8 @@ def _failing(plant: Plant, cases: list[str]) -> set[str]:
 
     sys.meta_path.insert(0, _Changed(plant))
     failed = _Failed()
-    asked = [f"{HERE}::{case}" for case in cases] or [HERE]
-    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:randomly", *asked], plugins=[failed])
+    selection = [f"{HERE}::{case}" for case in cases] or [HERE]
+    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:randomly", *selection], plugins=[failed])
     return failed.cases
 
 
@@ -139,10 +139,10 @@ def _warm() -> None:
 
 
 def main() -> int:
-    asked = argparse.ArgumentParser(prog="python -m tests.backends.aws.planted", description=__doc__)
-    asked.add_argument("--only", default="", help="changes of a file, or for a case, whose name has this")
-    asked.add_argument("--explore", action="store_true", help="play the whole suite and print all that fails")
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m tests.backends.aws.planted", description=__doc__)
+    parser.add_argument("--only", default="", help="changes of a file, or for a case, whose name has this")
+    parser.add_argument("--explore", action="store_true", help="play the whole suite and print all that fails")
+    given = parser.parse_args()
     os.chdir(ROOT)
     _warm()
     noticed: set[str] = set()

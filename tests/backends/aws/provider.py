@@ -16,7 +16,7 @@ from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.lines import KEY, SECRET
 from tests.backends.aws.rules import vcpus
 from tests.backends.aws.shop import disk_price, price, quota_code, spot_price
-from tests.backends.aws.wire import Call as Asked
+from tests.backends.aws.wire import Call as AwsCall
 from tests.backends.aws.wire import raw_user_data
 from tests.backends.conformance.provider import Call, Fails
 from tests.backends.conformance.requests import INSTALL, OTHER_INSTALL, request_for
@@ -24,7 +24,7 @@ from tests.backends.conformance.requests import INSTALL, OTHER_INSTALL, request_
 REGIONS = ("us-east-1", "eu-west-1")
 IMAGE = "ami-0b1a000000000003"  # of somebody's own machines
 # What a call of the protocol asks of AWS first, and what it does there.
-ASKS = {
+OPERATIONS = {
     "check": "GetCallerIdentity",
     "offers": "DescribeInstanceTypes",
     "create": "RunInstances",
@@ -64,7 +64,7 @@ class AwsProvider:
 
     def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
         code, status = CODES[error]
-        self._account.script.faults.append(Fault(ASKS[call], code, when, times, status=status))
+        self._account.script.faults.append(Fault(OPERATIONS[call], code, when, times, status=status))
 
     def page_fails(self) -> None:
         fault = Fault("DescribeInstances", "InternalError", further=True, status=500)
@@ -129,7 +129,7 @@ class AwsProvider:
     def _of_machine(self, offer: Offer) -> float:
         if not offer.instance.resources.spot:
             return price(offer.instance.name, offer.region)
-        zones = sorted(self._account.places.zones(Asked("ec2", offer.region, "", {}, KEY)))
+        zones = sorted(self._account.places.zones(AwsCall("ec2", offer.region, "", {}, KEY)))
         sold = [zones.index(zone) for zone in offer.availability_zones or ()]
         return spot_price(offer.instance.name, offer.region, max(sold))
 
@@ -137,8 +137,8 @@ class AwsProvider:
         """By the rules of every group that the machine is in."""
         machine = self._account.machines.all[self._vm(handles)]
         names = sorted({group["GroupId"] for nic in machine.nics for group in nic["Groups"]})
-        asked = clients(self._account).call("ec2", machine.region, "describe_security_groups", GroupIds=names)
-        rules = [rule for group in asked["SecurityGroups"] for rule in group["IpPermissions"]]
+        groups = clients(self._account).call("ec2", machine.region, "describe_security_groups", GroupIds=names)
+        rules = [rule for group in groups["SecurityGroups"] for rule in group["IpPermissions"]]
         world = [rule for rule in rules if {"CidrIp": "0.0.0.0/0"} in rule["IpRanges"] and rule["Ipv6Ranges"]]
         return {port for rule in world for port in range(rule.get("FromPort", -1), rule.get("ToPort", -1) + 1)}
 
@@ -166,4 +166,4 @@ class AwsProvider:
             "MaxCount": 1,
             "TagSpecifications": [{"ResourceType": "instance", "Tags": listed}],
         }
-        self._account.handle(Asked("ec2", offer.region, "RunInstances", params, KEY))
+        self._account.handle(AwsCall("ec2", offer.region, "RunInstances", params, KEY))

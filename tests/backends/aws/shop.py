@@ -172,11 +172,11 @@ def _like(found: list[Params], call: Call, read: dict[str, Any]) -> list[Params]
     return found
 
 
-def _row(name: str, region: str, dollars: float, said: str = "On Demand") -> str:
+def _row(name: str, region: str, dollars: float, term: str = "On Demand") -> str:
     dimension = {
         "unit": "Hrs",
         "pricePerUnit": {"USD": f"{dollars:.10f}"},
-        "description": f"${dollars} per {said} Linux {name} Instance Hour",
+        "description": f"${dollars} per {term} Linux {name} Instance Hour",
     }
     attributes = {
         "instanceType": name,
@@ -198,8 +198,8 @@ def volume_price(kind: str, region: str) -> float:
 
 def _row_of_volume(kind: str, region: str) -> str:
     dollars = volume_price(kind, region)
-    said = f"${dollars} per GB-month of {kind} provisioned storage - {region}"
-    dimension = {"unit": "GB-Mo", "pricePerUnit": {"USD": f"{dollars:.10f}"}, "description": said}
+    description = f"${dollars} per GB-month of {kind} provisioned storage - {region}"
+    dimension = {"unit": "GB-Mo", "pricePerUnit": {"USD": f"{dollars:.10f}"}, "description": description}
     attributes = {"volumeApiName": kind, "regionCode": region, "usagetype": f"EBS:VolumeUsage.{kind}"}
     terms = {"OnDemand": {f"{kind}.A": {"priceDimensions": {f"{kind}.A.B": dimension}}}}
     return json.dumps({"product": {"productFamily": "Storage", "attributes": attributes}, "terms": terms})

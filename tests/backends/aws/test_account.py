@@ -75,10 +75,10 @@ def test_a_token_finds_its_instance_in_its_zone_alone(
 
 
 def test_a_volumes_token_is_taken_once(ec2: Any) -> None:
-    asked = {"AvailabilityZone": "us-east-1a", "Size": 10, "ClientToken": "t"}
-    assert ec2.create_volume(**asked)["VolumeId"] == ec2.create_volume(**asked)["VolumeId"]
+    params = {"AvailabilityZone": "us-east-1a", "Size": 10, "ClientToken": "t"}
+    assert ec2.create_volume(**params)["VolumeId"] == ec2.create_volume(**params)["VolumeId"]
     with refused("IdempotentParameterMismatch"):
-        ec2.create_volume(**{**asked, "Size": 11})
+        ec2.create_volume(**{**params, "Size": 11})
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def test_states_take_their_time(launch: Callable[..., Any], ec2: Any, clock: Clo
     clock.at += account.script.end
     assert state_of(ec2, name) == "terminated"
     ec2.terminate_instances(InstanceIds=[name])
-    clock.at += account.script.kept
+    clock.at += account.script.listed_for
     with refused("InvalidInstanceID.NotFound"):
         state_of(ec2, name)
 
@@ -174,7 +174,7 @@ def test_the_sdk_repeats_what_isnt_forbidden_to_it(account: Account, subnets: li
         eager.run_instances(
             ImageId=IMAGE, InstanceType="g4dn.xlarge", MinCount=1, MaxCount=1, SubnetId=subnets[0], ClientToken="t"
         )
-    assert len(account.asked("RunInstances")) == 2
+    assert len(account.params_of("RunInstances")) == 2
 
 
 def test_listings_come_in_pages(launch: Callable[..., Any], ec2: Any, account: Account) -> None:

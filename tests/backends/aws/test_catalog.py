@@ -54,7 +54,7 @@ class Market:
     def offers(self) -> dict[str, Offer]:
         return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalog.offers()}
 
-    def asked(self, operation: str) -> int:
+    def count_of(self, operation: str) -> int:
         return sum(call.operation == operation for call in self.account.calls)
 
     def close(self) -> None:
@@ -105,13 +105,13 @@ def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Marke
     with pytest.raises(Throttled):
         market.offers()
     market.offers()
-    asked = market.asked("GetProducts")
-    assert asked <= len(PRICED) + 1, "one was refused, and no other is asked for again"
+    count = market.count_of("GetProducts")
+    assert count <= len(PRICED) + 1, "one was refused, and no other is asked for again"
     market.offers()
-    assert market.asked("GetProducts") == asked
+    assert market.count_of("GetProducts") == count
     market.clock.at += DAY
     market.offers()
-    assert market.asked("GetProducts") == asked + len(PRICED)
+    assert market.count_of("GetProducts") == count + len(PRICED)
 
 
 def test_a_region_that_does_not_answer_leaves_no_half_catalog(market: Market, script: Script) -> None:
@@ -157,7 +157,7 @@ def test_a_cluster_whose_machines_take_an_elastic_address_each_is_as_large_as_th
 
 
 @pytest.mark.parametrize(
-    ("type_name", "described", "whole"),
+    ("type_name", "described", "count"),
     [
         ("p5.48xlarge", {"Count": 8}, 8),
         ("g6f.xlarge", {"Count": 0}, 0),
@@ -169,16 +169,16 @@ def test_a_cluster_whose_machines_take_an_elastic_address_each_is_as_large_as_th
     ],
 )
 def test_whole_gpus_count_and_shares_dont_however_aws_says_it(
-    type_name: str, described: dict[str, float], whole: int
+    type_name: str, described: dict[str, float], count: int
 ) -> None:
     gpu = {"Name": "H100", "Manufacturer": "NVIDIA", "MemoryInfo": {"SizeInMiB": 81_920}, **described}
-    assert len(_gpus({"InstanceType": type_name, "GpuInfo": {"Gpus": [gpu]}})) == whole
+    assert len(_gpus({"InstanceType": type_name, "GpuInfo": {"Gpus": [gpu]}})) == count
 
 
 def test_small_pages_are_read_to_their_end(market: Market, script: Script) -> None:
-    whole = market.offers()
+    offers = market.offers()
     script.page = 1
-    assert market.offers() == whole
+    assert market.offers() == offers
 
 
 def test_what_volumes_cost_is_asked_for_once_a_day(market: Market) -> None:
@@ -186,10 +186,10 @@ def test_what_volumes_cost_is_asked_for_once_a_day(market: Market) -> None:
         assert market.prices.of_volume("gp3", HERE) == volume_price("gp3", HERE)
         assert market.prices.of_volume("gp3", "us-east-1") == volume_price("gp3", "us-east-1")
     assert market.prices.of_volume("gp9", HERE) is None
-    assert market.asked("GetProducts") == 2
+    assert market.count_of("GetProducts") == 2
     market.clock.at += DAY
     market.prices.of_volume("gp3", HERE)
-    assert market.asked("GetProducts") == 3
+    assert market.count_of("GetProducts") == 3
 
 
 # --- reservations and disks -------------------------------------------------------------------------------------------
@@ -198,11 +198,14 @@ def test_what_volumes_cost_is_asked_for_once_a_day(market: Market) -> None:
 def test_a_block_is_paid_already_and_is_shown_until_it_begins(market: Market) -> None:
     block = {"ReservationType": "capacity-block"}
     place = market.account.places.reserve
-    now, later = place(HERE, f"{HERE}b", "g5.xlarge", **block), place(HERE, f"{HERE}a", "g5.xlarge", State="scheduled")
+    now, scheduled = (
+        place(HERE, f"{HERE}b", "g5.xlarge", **block),
+        place(HERE, f"{HERE}a", "g5.xlarge", State="scheduled"),
+    )
     found = market.offers()
     assert found[f"g5.xlarge/{now}"].price == pytest.approx(BESIDE, rel=1e-4)
     assert found[f"g5.xlarge/{now}"].availability_zones == (f"{HERE}b",)
-    assert found[f"g5.xlarge/{later}"].availability is Availability.not_available
+    assert found[f"g5.xlarge/{scheduled}"].availability is Availability.not_available
 
 
 def test_a_block_says_when_its_machines_end_and_is_not_sold_to_its_last_minute(market: Market) -> None:
@@ -225,10 +228,10 @@ def test_a_reserved_type_is_offered_even_if_it_is_not_sold_otherwise(market: Mar
     """And only in its reservation; nothing is offered that is reserved for another system or in a Local Zone."""
     script.sold += ("c5.large",)
     place = market.account.places.reserve
-    mine = place(HERE, f"{HERE}a", "c5.large")
+    place_id = place(HERE, f"{HERE}a", "c5.large")
     place(HERE, f"{HERE}a", "c5.large", InstancePlatform="Windows")
     place(HERE, "eu-west-1-lhr-1a", "c5.large")
-    assert {key for key in market.offers() if key.startswith("c5.")} == {f"c5.large/{mine}"}
+    assert {key for key in market.offers() if key.startswith("c5.")} == {f"c5.large/{place_id}"}
 
 
 @pytest.mark.parametrize(("kind", "sold"), [("cpu", {"m5.large"}), ("nvidia", {"g5.xlarge"})])
@@ -301,7 +304,7 @@ def test_without_a_file_the_permission_is_named(market: Market, script: Script) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "can't be read"),
         ("provider,region\naws,x\n", "lack the column instance_type, price, spot_price"),
@@ -311,11 +314,13 @@ def test_without_a_file_the_permission_is_named(market: Market, script: Script) 
         (b"\xff\xfe", "can't be read"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: str | bytes | None, said: str) -> None:
+def test_a_file_that_cannot_be_used_is_told_with_the_line(
+    tmp_path: Path, text: str | bytes | None, message: str
+) -> None:
     path = tmp_path / "prices.csv"
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(Unfit, match=message):
         OfflinePrices(path).of("aws")
 
 
@@ -325,8 +330,8 @@ def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: 
 def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     """What would be offered of these, at a dollar each."""
     config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
-    asked = Clients(config.creds)
-    catalog = AwsCatalog(asked, config, Prices(asked, lambda: 0), lambda: 0)
+    api = Clients(config.creds)
+    catalog = AwsCatalog(api, config, Prices(api, lambda: 0), lambda: 0)
     types = {name: body for name, body in names.items() if catalog._wanted(body)}
     region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}

@@ -63,10 +63,10 @@ def test_a_text_says_what_was_asked_and_where() -> None:
 
 
 def test_an_encoded_message_and_control_characters_are_left_out() -> None:
-    said = str(
+    message = str(
         answered("UnauthorizedOperation", "Not\x1b[31m you. Encoded authorization failure message: " + "x" * 900)
     )
-    assert "Encoded" not in said and "xxx" not in said and "\x1b" not in said
+    assert "Encoded" not in message and "xxx" not in message and "\x1b" not in message
     assert len(str(answered("InternalError", "y" * 5000))) < 400
 
 

@@ -14,7 +14,7 @@ from tests.backends.aws.account import Account
 from tests.backends.aws.provider import clients, config
 from tests.backends.clock import Clock
 
-OURS = "210987654321"
+OWNER = "210987654321"
 X86, ARM = "ami-0d1a000000000001", "ami-0d1a000000000002"  # AWS's
 Images = Callable[..., AwsImages]
 
@@ -31,7 +31,7 @@ def offer(name: str, gpu: str = "", arch: str = "x86") -> Offer:
     return Offer(backend="aws", instance=InstanceType(name=name, resources=has), region="us-east-1", price=1.0)
 
 
-def named(name: str, owner: str = OURS) -> dict[str, str]:
+def named(name: str, owner: str = OWNER) -> dict[str, str]:
     return {"name": name, "owner": owner, "user": "ubuntu"}
 
 
@@ -49,9 +49,9 @@ def test_awss_own_image_is_for_the_architecture(images: Images, what: Offer, id:
 
 
 def test_a_gpu_that_awss_image_has_no_driver_for_needs_another(images: Images) -> None:
-    with pytest.raises(Unfit, match=r"p3\.2xlarge") as told:
+    with pytest.raises(Unfit, match=r"p3\.2xlarge") as raised:
         images().of(offer("p3.2xlarge", "V100"))
-    assert "os_images.nvidia" in told.value.hint
+    assert "os_images.nvidia" in raised.value.hint
     assert images(nvidia=named("our-image-*")).of(offer("p3.2xlarge", "V100")).id == "ami-0b1a000000000004"
 
 
@@ -64,13 +64,13 @@ def test_of_the_accounts_images_the_newest_of_the_owner_is_taken_with_its_root(i
 def test_each_kind_has_its_image(images: Images) -> None:
     both = images(cpu=named("our-image-1"), nvidia=named("our-image-2"))
     assert [both.of(each).id[-1] for each in (offer("m7i.large"), offer("g5.xlarge", "A10G"))] == ["3", "4"]
-    with pytest.raises(Unfit, match=r"no image for m7i\.large") as told:
+    with pytest.raises(Unfit, match=r"no image for m7i\.large") as raised:
         images(nvidia=named("our-image-2")).of(offer("m7i.large"))
-    assert "os_images.cpu" in told.value.hint
+    assert "os_images.cpu" in raised.value.hint
 
 
 @pytest.mark.parametrize(
-    ("given", "what", "said"),
+    ("given", "what", "message"),
     [
         (named("our-image-3"), offer("m7i.large"), "no image our-image-3 of 210987654321 for x86_64"),
         (named("our-image-1", "self"), offer("m7i.large"), "no image our-image-1 of this account for x86_64"),
@@ -78,18 +78,18 @@ def test_each_kind_has_its_image(images: Images) -> None:
     ],
 )
 def test_an_image_that_isnt_there_or_is_for_another_architecture_is_told(
-    images: Images, given: dict[str, str], what: Offer, said: str
+    images: Images, given: dict[str, str], what: Offer, message: str
 ) -> None:
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(Unfit, match=message):
         images(cpu=given).of(what)
 
 
 def test_an_image_is_looked_up_again_after_a_while_or_when_it_may_be_gone(
     images: Images, account: Account, clock: Clock
 ) -> None:
-    mine, asked = images(cpu=named("our-image-1")), []
-    for after in (lambda: None, lambda: None, mine.forget, lambda: setattr(clock, "at", clock.at + 10 * MINUTE)):
+    cache, counts = images(cpu=named("our-image-1")), []
+    for after in (lambda: None, lambda: None, cache.forget, lambda: setattr(clock, "at", clock.at + 10 * MINUTE)):
         after()
-        mine.of(offer("m7i.large"))
-        asked.append(len(account.asked("DescribeImages")))
-    assert asked == [1, 1, 2, 3]
+        cache.of(offer("m7i.large"))
+        counts.append(len(account.params_of("DescribeImages")))
+    assert counts == [1, 1, 2, 3]

@@ -37,7 +37,9 @@ def offer(name: str = "g5.xlarge", *, spot: bool = False, efa: tuple[int, ...] =
     return Offer(backend="aws", instance=kind, region="us-east-1", price=1.0, terms=terms)
 
 
-def asked(request: CreateRequest, place: LaunchPlace = PLACE, settings: LaunchSettings = SETTINGS) -> dict[str, Any]:
+def params_for(
+    request: CreateRequest, place: LaunchPlace = PLACE, settings: LaunchSettings = SETTINGS
+) -> dict[str, Any]:
     """The launch, once the SDK's model of the API has accepted it."""
     from botocore.validate import ParamValidator
 
@@ -48,7 +50,7 @@ def asked(request: CreateRequest, place: LaunchPlace = PLACE, settings: LaunchSe
 
 
 def test_a_machine_is_launched_safely() -> None:
-    params = asked(request_for(offer()))
+    params = params_for(request_for(offer()))
     assert params["MetadataOptions"] == {
         "HttpTokens": "required",
         "HttpEndpoint": "enabled",
@@ -62,39 +64,39 @@ def test_a_machine_is_launched_safely() -> None:
 
 def test_a_repeated_launch_asks_for_the_same() -> None:
     request = request_for(offer())
-    assert asked(request) == asked(replace(request))
+    assert params_for(request) == params_for(replace(request))
 
 
 def test_each_zone_has_its_token() -> None:
     tokens = {zone_token(token, zone) for token in ("one", "two") for zone in ("us-east-1a", "us-east-1b")}
     assert len(tokens) == 4
     assert all(len(token) <= 64 and token.isascii() for token in tokens)
-    assert asked(request_for(offer()))["ClientToken"] == zone_token(request_for(offer()).token, "us-east-1a")
+    assert params_for(request_for(offer()))["ClientToken"] == zone_token(request_for(offer()).token, "us-east-1a")
 
 
 def test_the_boot_script_is_sent_as_it_is() -> None:
     request = request_for(offer())
-    assert asked(request)["UserData"] == request.user_data
+    assert params_for(request)["UserData"] == request.user_data
 
 
 def test_a_boot_script_that_is_too_long_is_refused() -> None:
     longest = replace(request_for(offer()), user_data="#" * 16_384)
-    assert asked(longest)["UserData"]
+    assert params_for(longest)["UserData"]
     with pytest.raises(Unfit, match="16384 bytes"):
-        asked(replace(longest, user_data=longest.user_data + "#"))
+        params_for(replace(longest, user_data=longest.user_data + "#"))
 
 
 @pytest.mark.parametrize(("mib", "image", "gib"), [(102_400, 8, 100), (102_401, 8, 101), (1_024, 35, 35)])
 def test_the_root_disk_has_the_images_name_and_at_least_its_size(mib: int, image: int, gib: int) -> None:
     place = replace(PLACE, image=replace(PLACE.image, root_gib=image))
-    [disk] = asked(request_for(offer(disk=mib)), place)["BlockDeviceMappings"]
+    [disk] = params_for(request_for(offer(disk=mib)), place)["BlockDeviceMappings"]
     assert disk["DeviceName"] == "/dev/xvda"
     assert disk["Ebs"] == {"VolumeSize": gib, "VolumeType": "gp3", "DeleteOnTermination": True}
 
 
 def test_everything_that_a_launch_makes_has_the_owners_tags() -> None:
     request = request_for(offer(spot=True))
-    specs = asked(request)["TagSpecifications"]
+    specs = params_for(request)["TagSpecifications"]
     assert [spec["ResourceType"] for spec in specs] == [
         "instance",
         "volume",
@@ -109,19 +111,19 @@ def test_everything_that_a_launch_makes_has_the_owners_tags() -> None:
 def test_the_accounts_tags_never_replace_the_owners() -> None:
     settings = LaunchSettings(tags={"dstack-install": "another"})
     request = request_for(offer())
-    for spec in asked(request, settings=settings)["TagSpecifications"]:
+    for spec in params_for(request, settings=settings)["TagSpecifications"]:
         tags = {tag["Key"]: tag["Value"] for tag in spec["Tags"]}
         assert tags["dstack-install"] == dict(request.tags)["dstack-install"] != "another"
 
 
 def test_a_name_is_the_users_to_give() -> None:
     request = replace(request_for(offer()), tags=(*request_for(offer()).tags, ("Name", "theirs")))
-    for spec in asked(request, settings=LaunchSettings(tags={"Name": "the account's"}))["TagSpecifications"]:
+    for spec in params_for(request, settings=LaunchSettings(tags={"Name": "the account's"}))["TagSpecifications"]:
         assert {"Key": "Name", "Value": "theirs"} in spec["Tags"]
 
 
 def test_a_spot_machine_ends_when_it_is_reclaimed() -> None:
-    market = asked(request_for(offer(spot=True)))["InstanceMarketOptions"]
+    market = params_for(request_for(offer(spot=True)))["InstanceMarketOptions"]
     assert market == {
         "MarketType": "spot",
         "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
@@ -130,7 +132,7 @@ def test_a_spot_machine_ends_when_it_is_reclaimed() -> None:
 
 @pytest.mark.parametrize("public", [True, False])
 def test_a_single_interface_says_whether_it_has_a_public_address(public: bool) -> None:
-    [nic] = asked(request_for(offer()), settings=LaunchSettings(public_ips=public))["NetworkInterfaces"]
+    [nic] = params_for(request_for(offer()), settings=LaunchSettings(public_ips=public))["NetworkInterfaces"]
     assert nic == {
         "DeviceIndex": 0,
         "NetworkCardIndex": 0,
@@ -142,8 +144,8 @@ def test_a_single_interface_says_whether_it_has_a_public_address(public: bool) -
 
 
 def test_the_machines_role_is_the_accounts() -> None:
-    assert "IamInstanceProfile" not in asked(request_for(offer()))
-    params = asked(request_for(offer()), settings=LaunchSettings(instance_profile="jobs"))
+    assert "IamInstanceProfile" not in params_for(request_for(offer()))
+    params = params_for(request_for(offer()), settings=LaunchSettings(instance_profile="jobs"))
     assert params["IamInstanceProfile"] == {"Name": "jobs"}
 
 
@@ -152,7 +154,7 @@ def test_the_machines_role_is_the_accounts() -> None:
 
 def cards(*efa: int) -> list[tuple[int, int, str]]:
     request = replace(request_for(offer("p5.48xlarge", efa=efa)), placement_group=GROUP)
-    params = asked(request)
+    params = params_for(request)
     assert params["Placement"] == {"GroupName": "dstack-cluster"}
     return [
         (nic["NetworkCardIndex"], nic["DeviceIndex"], nic.get("InterfaceType", "interface"))
@@ -184,7 +186,7 @@ def test_a_type_without_an_efa_has_one_interface_in_a_cluster_too() -> None:
 
 def test_a_machine_by_itself_needs_no_efa() -> None:
     request = request_for(offer("p5.48xlarge", efa=(0, 1)))
-    assert len(asked(request)["NetworkInterfaces"]) == 1
+    assert len(params_for(request)["NetworkInterfaces"]) == 1
     assert not needs_address(request, public_ips=True)
 
 
@@ -194,7 +196,7 @@ def test_only_a_machine_with_several_interfaces_needs_an_address_of_its_own() ->
     assert needs_address(several, public_ips=True)
     assert not needs_address(several, public_ips=False)
     assert not needs_address(one, public_ips=True)
-    assert all("AssociatePublicIpAddress" not in nic for nic in asked(several)["NetworkInterfaces"])
+    assert all("AssociatePublicIpAddress" not in nic for nic in params_for(several)["NetworkInterfaces"])
 
 
 # --- reservations --------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_only_a_machine_with_several_interfaces_needs_an_address_of_its_own() ->
 
 def test_a_reservation_is_named() -> None:
     place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=False, tenancy="dedicated"))
-    params = asked(replace(request_for(offer()), placement_group=GROUP), place)
+    params = params_for(replace(request_for(offer()), placement_group=GROUP), place)
     assert params["CapacityReservationSpecification"] == {
         "CapacityReservationTarget": {"CapacityReservationId": "cr-1"}
     }
@@ -219,11 +221,11 @@ def test_a_spot_machine_isnt_launched_beside_its_reservation() -> None:
 def test_a_reservation_in_a_placement_group_is_used_in_that_group() -> None:
     place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=False, group="theirs"))
     for request in (request_for(offer()), replace(request_for(offer()), placement_group=GROUP)):
-        assert asked(request, place)["Placement"] == {"GroupName": "theirs"}
+        assert params_for(request, place)["Placement"] == {"GroupName": "theirs"}
 
 
 def test_a_capacity_block_is_a_market_and_has_its_own_placement() -> None:
     place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=True))
-    params = asked(replace(request_for(offer()), placement_group=GROUP), place)
+    params = params_for(replace(request_for(offer()), placement_group=GROUP), place)
     assert params["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
     assert "Placement" not in params

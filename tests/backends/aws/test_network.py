@@ -31,23 +31,23 @@ class Vpc:
         made = ec2.create_nat_gateway(SubnetId=inside, ConnectivityType="private")
         self.nat = made["NatGateway"]["NatGatewayId"]
 
-    def subnet(self, zone: str, **way_out: str) -> str:
+    def subnet(self, zone: str, **target: str) -> str:
         """With a route table of its own if it has a way out; else the VPC's main one counts."""
         self._subnets += 1
         made = self._ec2.create_subnet(
             VpcId=self.id, CidrBlock=f"10.0.{self._subnets}.0/24", AvailabilityZone=f"{HERE}{zone}"
         )
         subnet = str(made["Subnet"]["SubnetId"])
-        if way_out:
+        if target:
             table = self._ec2.create_route_table(VpcId=self.id)["RouteTable"]["RouteTableId"]
-            self._ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **way_out)
+            self._ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", **target)
             self._ec2.associate_route_table(RouteTableId=table, SubnetId=subnet)
         return subnet
 
-    def main_leads(self, **way_out: str) -> None:
+    def main_leads(self, **target: str) -> None:
         inside = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "association.main", "Values": ["true"]}]
         (table,) = self._ec2.describe_route_tables(Filters=inside)["RouteTables"]
-        self._ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", **way_out)
+        self._ec2.create_route(RouteTableId=table["RouteTableId"], DestinationCidrBlock="0.0.0.0/0", **target)
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_a_private_subnet_has_another_way_out(ec2: Any, networks: Callable[..., 
 
 def test_a_vpc_without_a_subnet_that_fits_says_what_it_lacks(ec2: Any, networks: Callable[..., Networks]) -> None:
     vpc = Vpc(ec2)
-    for public, said in ((True, "no public subnet"), (False, "no private subnet")):
-        with pytest.raises(Unfit, match=f"{vpc.id} in {HERE} has {said}"):
+    for public, lacks in ((True, "no public subnet"), (False, "no private subnet")):
+        with pytest.raises(Unfit, match=f"{vpc.id} in {HERE} has {lacks}"):
             networks(vpc_ids={HERE: vpc.id}, public_ips=public).of(HERE)
 
 
@@ -115,18 +115,18 @@ def test_members_reach_each_other_both_ways_and_nobody_reaches_them(
     (group,) = ec2.describe_security_groups(GroupIds=[name])["SecurityGroups"]
     assert {"Key": "team", "Value": "ml"} in group["Tags"]
     itself = [{"GroupId": name}]
-    (way_in,) = group["IpPermissions"]
-    assert way_in["IpProtocol"] == "-1" and way_in["IpRanges"] == []
-    assert [{"GroupId": pair["GroupId"]} for pair in way_in["UserIdGroupPairs"]] == itself
-    ways_out = [rule["UserIdGroupPairs"] for rule in group["IpPermissionsEgress"]]
-    assert itself in [[{"GroupId": pair["GroupId"]} for pair in pairs] for pairs in ways_out]
+    (inbound,) = group["IpPermissions"]
+    assert inbound["IpProtocol"] == "-1" and inbound["IpRanges"] == []
+    assert [{"GroupId": pair["GroupId"]} for pair in inbound["UserIdGroupPairs"]] == itself
+    outbound = [rule["UserIdGroupPairs"] for rule in group["IpPermissionsEgress"]]
+    assert itself in [[{"GroupId": pair["GroupId"]} for pair in pairs] for pairs in outbound]
 
 
 def test_of_two_that_make_the_group_at_once_both_use_it(account: Account, networks: Callable[..., Networks]) -> None:
     account.script.faults.append(Fault("CreateSecurityGroup", "InvalidGroup.Duplicate", "after"))
     account.script.faults.append(Fault("AuthorizeSecurityGroupIngress", "InvalidPermission.Duplicate"))
     assert networks().group(HERE, INSTALL, {}).startswith("sg-")
-    assert len(account.asked("AuthorizeSecurityGroupEgress")) == 1
+    assert len(account.params_of("AuthorizeSecurityGroupEgress")) == 1
 
 
 def test_a_group_that_another_is_making_is_looked_for_later(
@@ -142,15 +142,15 @@ def test_a_group_that_was_just_made_may_not_be_known_yet_with_its_tags(
     account: Account, clock: Clock, networks: Callable[..., Networks], code: str
 ) -> None:
     """The first launch in a region is repeated then. Later it means what it says."""
-    mine = networks()
+    created = networks()
     account.script.faults.append(Fault("AuthorizeSecurityGroupIngress", code, times=3))
     for _ in range(2):
         with pytest.raises(Transient, match="everywhere yet"):
-            mine.group(HERE, INSTALL, {})
+            created.group(HERE, INSTALL, {})
     clock.at += SHOWS
     with pytest.raises((MissingPermission, Gone), match=code):
-        mine.group(HERE, INSTALL, {})
-    assert mine.group(HERE, INSTALL, {}).startswith("sg-")
+        created.group(HERE, INSTALL, {})
+    assert created.group(HERE, INSTALL, {}).startswith("sg-")
 
 
 # --- what a check says ------------------------------------------------------------------------------------------------
@@ -167,9 +167,9 @@ def test_a_region_that_the_account_hasnt_enabled_is_told(account: Account, clock
 
 def test_an_instance_profile_that_isnt_there_is_told(account: Account, clock: Clock) -> None:
     checked = backend(account, clock, regions=[HERE], iam_instance_profile="training")
-    with pytest.raises(Unfit, match="no instance profile training") as told:
+    with pytest.raises(Unfit, match="no instance profile training") as raised:
         checked.check()
-    assert "not a role" in told.value.hint
+    assert "not a role" in raised.value.hint
     account.session().client("iam", region_name=HERE).create_instance_profile(InstanceProfileName="training")
     checked.check()
 

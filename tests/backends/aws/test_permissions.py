@@ -165,10 +165,10 @@ def test_a_check_says_everything_that_is_missing_at_once() -> None:
     checked = Checked()
     for operation in ("RunInstances", "DescribeVolumes", "TerminateInstances"):
         checked.deny(operation)
-    with pytest.raises(MissingPermission) as told:
+    with pytest.raises(MissingPermission) as raised:
         checked.backend.check()
     assert all(
-        f"ec2:{name} in" in str(told.value) for name in ("RunInstances", "DescribeVolumes", "TerminateInstances")
+        f"ec2:{name} in" in str(raised.value) for name in ("RunInstances", "DescribeVolumes", "TerminateInstances")
     )
 
 
@@ -178,9 +178,9 @@ def test_a_check_changes_nothing() -> None:
     begun = len(checked.account.calls)
     checked.backend.check()
     assert AwsProvider(checked.account).existing() == before and before
-    asked = [call for call in checked.account.calls[begun:] if not call.operation.startswith(("Describe", "Get"))]
-    assert {call.operation for call in asked} == {*CREATIONS, *REHEARSED}
-    assert all(call.params["DryRun"] for call in asked)
+    calls = [call for call in checked.account.calls[begun:] if not call.operation.startswith(("Describe", "Get"))]
+    assert {call.operation for call in calls} == {*CREATIONS, *REHEARSED}
+    assert all(call.params["DryRun"] for call in calls)
 
 
 def test_what_nobody_has_yet_is_not_found_to_be_denied() -> None:
@@ -194,7 +194,7 @@ def test_what_nobody_has_yet_is_not_found_to_be_denied() -> None:
 def test_a_launch_is_rehearsed_as_it_will_be() -> None:
     checked = Checked(empty=True, tags={"team": "ml"}, public_ips=True)
     checked.backend.check()
-    on_demand, spot = checked.account.asked("RunInstances")
+    on_demand, spot = checked.account.params_of("RunInstances")
     assert spot["InstanceMarketOptions"]["MarketType"] == "spot" and "InstanceMarketOptions" not in on_demand
     assert on_demand["ClientToken"] != spot["ClientToken"], "the SDK's own, which stands for nothing"
     tags = {tag["Key"] for each in on_demand["TagSpecifications"] for tag in each["Tags"]}

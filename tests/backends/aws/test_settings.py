@@ -62,26 +62,26 @@ class Few(Clients):
         return super().call(service, region, operation, **params)
 
 
-def asked(**changes: Any) -> list[str]:
+def calls(**changes: Any) -> list[str]:
     """Everything that AWS is asked, for a machine with a GPU, one without, and the offers; and what was refused."""
     account = Account(lambda: NOW)
     given = config(**{"regions": [HERE], "vpc_ids": None, **changes})
     backend = AwsBackend(given, Few(given.creds, session=account.session), lambda: NOW)
-    said = []
+    results = []
     for one in (offer("g5.xlarge", gpu=True), offer("m7i.xlarge", gpu=False)):
         try:
             list(backend.create(request_for(one, one.instance.name)))
         except BackendError as error:
-            said.append(f"refused: {error}")
+            results.append(f"refused: {error}")
     try:
-        said += [each.key for each in backend.offers()]
+        results += [each.key for each in backend.offers()]
     except BackendError as error:
-        said.append(f"no offers: {error}")
-    said += [
+        results.append(f"no offers: {error}")
+    results += [
         IDS.sub(r"\1-x", f"{call.operation} {call.region} {sorted(call.params.items())}") for call in account.calls
     ]
     account.close()
-    return sorted(said)
+    return sorted(results)
 
 
 def fields() -> set[str]:
@@ -94,7 +94,7 @@ def fields() -> set[str]:
 
 @pytest.fixture(scope="module")
 def plain() -> list[str]:
-    return asked()
+    return calls()
 
 
 def test_every_field_has_a_case() -> None:
@@ -102,7 +102,7 @@ def test_every_field_has_a_case() -> None:
 
 
 def test_the_same_configuration_asks_the_same(plain: list[str]) -> None:
-    assert asked() == plain
+    assert calls() == plain
     assert any(line.startswith("RunInstances") for line in plain) and not any("refused" in line for line in plain)
 
 
@@ -110,7 +110,7 @@ def test_the_same_configuration_asks_the_same(plain: list[str]) -> None:
 def test_a_field_makes_a_difference(plain: list[str], field: str) -> None:
     name, _, part = field.partition(".")
     value = {part: CHANGES[field]} if part else CHANGES[field]
-    assert asked(**{name: value}) != plain
+    assert calls(**{name: value}) != plain
 
 
 def test_credentials_are_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ class Site:
         volume = self.account.disks.add(HERE, f"{HERE}a", {}, **params)
         return self.backend.register_volume(volume, HERE, "").price
 
-    def asked(self) -> int:
+    def price_requests(self) -> int:
         return sum(call.operation == "GetProducts" for call in self.account.calls)
 
 
@@ -52,7 +52,7 @@ def test_a_new_volume_costs_its_size_a_month(site: Site) -> None:
     site.clock.at += 2 * MINUTE
     expected = volume_price("gp3", HERE) * request.size_gib
     assert [site.backend.describe_volume(handle).price for _ in range(3)] == [pytest.approx(expected)] * 3
-    assert site.asked() == 1
+    assert site.price_requests() == 1
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_nothing_waits_for_a_price(site: Site, code: str, caplog: pytest.LogCapt
     site.account.script.faults.append(Fault("GetProducts", code))
     assert site.price_of(VolumeType="gp3") is None
     assert "the price of volumes of type gp3 in us-east-1 isn't known" in caplog.text
-    assert (site.price_of(VolumeType="gp3"), site.asked()) == (None, 1), "it isn't asked for again at once"
+    assert (site.price_of(VolumeType="gp3"), site.price_requests()) == (None, 1), "it isn't asked for again at once"
     site.clock.at += 11 * MINUTE
     assert site.price_of(VolumeType="gp3") == pytest.approx(8 * 0.08)
 
@@ -98,7 +98,7 @@ def test_a_name_that_another_volume_has_meanwhile_is_left_to_it(site: Site, apar
     taken = "Invalid value '/dev/sdf' for unixDevice. Attachment point /dev/sdf is already in use"
     site.account.script.faults.append(Fault("AttachVolume", "InvalidParameterValue", message=taken))
     site.backend.attach_volume(disk, machine)
-    assert [asked["Device"] for asked in site.account.asked("AttachVolume")] == ["/dev/sdf", "/dev/sdg"]
+    assert [params["Device"] for params in site.account.params_of("AttachVolume")] == ["/dev/sdf", "/dev/sdg"]
     site.clock.at += 2 * MINUTE
     assert [where for where, _ in site.backend.describe_volume(disk).attached_to] == [machine[-1].id]
 
@@ -132,7 +132,7 @@ def test_no_other_name_makes_a_wrong_request_right(site: Site, apart: tuple[Hand
     site.account.script.faults.append(Fault("AttachVolume", "InvalidParameterValue", message="wrong"))
     with pytest.raises(Unfit, match="wrong"):
         site.backend.attach_volume(disk, machine)
-    assert len(site.account.asked("AttachVolume")) == 1
+    assert len(site.account.params_of("AttachVolume")) == 1
 
 
 def test_whom_a_disk_is_offered_to_is_a_tag_of_its_owners(site: Site) -> None:

@@ -109,7 +109,7 @@ def _error(protocol: str, error: Refusal) -> tuple[dict[str, str], bytes]:
     return {"Content-Type": "text/xml"}, body.encode()
 
 
-def ask_moto(call: Call, account: str) -> Params:
+def call_moto(call: Call, account: str) -> Params:
     """moto's answer to it. Raises a Refusal, as it does."""
     model: OperationModel = _model(call.service).operation_model(call.operation)
     protocol = _protocol(call.service)

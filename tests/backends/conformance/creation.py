@@ -130,9 +130,9 @@ class Creation(Suite):
     def test_machines_asked_for_at_the_same_time_are_all_made(
         self, backend: Backend, request_one: CreateRequest, provider: Provider
     ) -> None:
-        asked = [request_for(request_one.offer, f"at-once-{n}") for n in range(4)]
+        requests = [request_for(request_one.offer, f"at-once-{n}") for n in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            made = list(pool.map(lambda request: list(backend.create(request)), asked))
+            made = list(pool.map(lambda request: list(backend.create(request)), requests))
         ids = [handle.id for handles in made for handle in handles]
         assert len(ids) == len(set(ids)) and set(ids) == provider.existing()
 

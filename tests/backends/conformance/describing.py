@@ -82,9 +82,9 @@ class Describing(Suite):
         handles = list(backend.create(request_one))
         pass_lag()
         let_time_pass(30.0)
-        with pytest.raises(Gone) as told:
+        with pytest.raises(Gone) as raised:
             backend.describe(handles)
-        assert told.value.refused is InsufficientCapacity
+        assert raised.value.refused is InsufficientCapacity
         end(handles)
         assert provider.existing() == set() and list(backend.list_owned()) == []
 
@@ -94,9 +94,9 @@ class Describing(Suite):
         handles = list(backend.create(request_one))
         provider.lost(handles)
         let_time_pass(SOON)
-        with pytest.raises(Gone) as told:
+        with pytest.raises(Gone) as raised:
             backend.describe(handles)
-        assert told.value.refused is None
+        assert raised.value.refused is None
         assert "vm" not in {one.handle.kind for one in backend.list_owned()}
 
     @needs("spot")

@@ -43,9 +43,9 @@ class Failing(Suite):
     @pytest.mark.parametrize("call", CALLS)
     def test_failures_are_told_in_our_words(self, broken: Backend, request_one: CreateRequest, call: Call) -> None:
         made = [Handle(kind="vm", id="i-0123456789abcdef0", data={"region": request_one.offer.region})]
-        with pytest.raises(BackendError) as told:
+        with pytest.raises(BackendError) as raised:
             CALLS[call](broken, request_one, made)
-        assert not isinstance(told.value, Gone)  # which is proof, and a provider that fails has proved nothing
+        assert not isinstance(raised.value, Gone)  # which is proof, and a provider that fails has proved nothing
 
     @pytest.mark.parametrize("call", CALLS)
     @pytest.mark.parametrize("error", KINDS)
@@ -63,11 +63,11 @@ class Failing(Suite):
         made = list(backend.create(request_one))
         pass_lag()
         provider.fail(call, error)
-        with pytest.raises(KINDS[error]) as told:
+        with pytest.raises(KINDS[error]) as raised:
             CALLS[call](backend, request_one, made)
-        if isinstance(told.value, Throttled):
-            assert 0 < told.value.retry_after <= 3600
-            let_time_pass(told.value.retry_after)
+        if isinstance(raised.value, Throttled):
+            assert 0 < raised.value.retry_after <= 3600
+            let_time_pass(raised.value.retry_after)
         CALLS[call](backend, request_one, made)
 
     def test_no_machine_left_is_a_lack_of_capacity(

@@ -97,6 +97,6 @@ class PlacementGroupConformance(Suite):
     def test_failures_of_groups_are_told_in_our_words(
         self, broken: Backend, request_one: CreateRequest, call: Callable[[Backend, CreateRequest], Any]
     ) -> None:
-        with pytest.raises(BackendError) as told:
+        with pytest.raises(BackendError) as raised:
             call(broken, request_one)
-        assert not isinstance(told.value, Gone)
+        assert not isinstance(raised.value, Gone)

@@ -44,17 +44,17 @@ class Secrecy(Suite):
         pass_lag()
         for call, make in CALLS.items():
             provider.fail(call, error)
-            with pytest.raises(BackendError) as told:
+            with pytest.raises(BackendError) as raised:
                 make(backend, request_one, made)
-            self._shows_none(told.value, provider)
+            self._shows_none(raised.value, provider)
 
     def test_what_cant_be_sent_at_all_shows_none(
         self, backend: Backend, request_one: CreateRequest, provider: Provider
     ) -> None:
         wrong = request_one.offer.instance.with_(name="\x00 no such type" + "x" * 5000)
-        with pytest.raises(BackendError) as told:
+        with pytest.raises(BackendError) as raised:
             list(backend.create(replace(request_one, offer=request_one.offer.with_(instance=wrong))))
-        self._shows_none(told.value, provider)
+        self._shows_none(raised.value, provider)
 
     def test_logs_have_none(
         self,

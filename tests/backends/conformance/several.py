@@ -70,9 +70,9 @@ class Several(Suite):
         provider.reclaim(goes)
         end(ends)
         unknown = [each.with_(id=f"i-{'0' * 17}") for each in stays]
-        asked = [goes, unknown, stays, ends, elsewhere]
-        found = backend.describe_several(asked)
-        assert list(map(_told, found)) == [_told(_alone(backend, handles)) for handles in asked]
+        several = [goes, unknown, stays, ends, elsewhere]
+        found = backend.describe_several(several)
+        assert list(map(_comparable, found)) == [_comparable(_alone(backend, handles)) for handles in several]
         states = [each.state if isinstance(each, Machine) else type(each) for each in found]
         assert [state == "running" for state in states] == [True, False, True, False, True]
         assert [isinstance(each, Machine) and each.interrupted for each in found] == [True, False, False, False, False]
@@ -107,5 +107,5 @@ def _alone(backend: Backend, handles: Sequence[Handle]) -> Machine | BackendErro
         return error
 
 
-def _told(answer: Machine | BackendError) -> object:
+def _comparable(answer: Machine | BackendError) -> object:
     return answer if isinstance(answer, Machine) else (type(answer), str(answer))

@@ -30,8 +30,8 @@ class Site:
         assert isinstance(backend, Volumes)
         self.backend: Any = backend
         self.let_time_pass, self._request = let_time_pass, request
-        self.asked = volume_request(request.offer.region)
-        self.handle: Handle = backend.create_volume(self.asked)
+        self.request = volume_request(request.offer.region)
+        self.handle: Handle = backend.create_volume(self.request)
         self.disk = self.until(lambda disk: disk.state == "available")
 
     def until(self, is_so: Callable[[ProviderDisk], bool]) -> ProviderDisk:
@@ -54,11 +54,11 @@ class Site:
         """A machine where the volume is, or in that zone."""
         zone = zone or self.disk.zone
         zones = (zone,) if zone else None
-        asked = replace(self._request, token=derive(self._request.token, name), name=f"dstack-{name}", zones=zones)
-        return self._running(asked)
+        request = replace(self._request, token=derive(self._request.token, name), name=f"dstack-{name}", zones=zones)
+        return self._running(request)
 
-    def _running(self, asked: CreateRequest) -> list[Handle]:
-        made = list(self.backend.create(asked))
+    def _running(self, request: CreateRequest) -> list[Handle]:
+        made = list(self.backend.create(request))
         self.pass_lag()
         for _ in range(ENOUGH):
             if self.backend.describe(made).state == "running":
@@ -68,10 +68,10 @@ class Site:
 
     def container(self, name: str) -> list[Handle]:
         """One that mounts the volume."""
-        asked = request_for(self._request.offer, name)
-        assert asked.container is not None
+        request = request_for(self._request.offer, name)
+        assert request.container is not None
         mounts = (ContainerMount(self.handle, MOUNTED_AT),)
-        return self._running(replace(asked, container=replace(asked.container, mounts=mounts)))
+        return self._running(replace(request, container=replace(request.container, mounts=mounts)))
 
     def attached(self, machine: Sequence[Handle]) -> ProviderDisk:
         self.backend.attach_volume(self.handle, machine)
@@ -109,29 +109,29 @@ class VolumeConformance(Suite):
     @needs("volumes")
     def test_a_created_volume_is_as_requested(self, site: Site) -> None:
         assert site.disk.handle == site.handle
-        assert site.disk.size_gib >= site.asked.size_gib
+        assert site.disk.size_gib >= site.request.size_gib
         assert bool(site.disk.zone) == site.backend.facts.volume_zones
         assert site.disk.attached_to == ()
         assert Handle.model_validate_json(site.handle.model_dump_json()) == site.handle
 
     @needs("volumes")
     def test_one_token_makes_one_volume(self, site: Site) -> None:
-        assert site.backend.create_volume(site.asked) == site.handle
+        assert site.backend.create_volume(site.request) == site.handle
         site.pass_lag()
         assert [each.handle for each in site.backend.list_owned_volumes()] == [site.handle]
 
     @needs("volumes", "idempotent_create")
     def test_the_token_finds_at_once_the_volume_of_the_first_call(self, site: Site) -> None:
-        asked = volume_request(site.asked.region, "fresh")
-        assert site.backend.create_volume(asked) == site.backend.create_volume(asked)
+        request = volume_request(site.request.region, "fresh")
+        assert site.backend.create_volume(request) == site.backend.create_volume(request)
 
     @needs("volumes")
     def test_another_epoch_is_another_volume(self, site: Site) -> None:
-        assert site.backend.create_volume(volume_request(site.asked.region, epoch=1)) != site.handle
+        assert site.backend.create_volume(volume_request(site.request.region, epoch=1)) != site.handle
 
     @needs("volumes")
     def test_the_listing_is_complete_and_names_the_owner(self, site: Site, offers: Sequence[Offer]) -> None:
-        other = volume_request(site.asked.region, "other", epoch=3)
+        other = volume_request(site.request.region, "other", epoch=3)
         made = site.backend.create_volume(other)
         site.pass_lag()
         listed = {each.handle.id: each for each in site.backend.list_owned_volumes()}
@@ -146,10 +146,10 @@ class VolumeConformance(Suite):
 
     @needs("volumes")
     def test_an_existing_volume_is_found_by_its_id(self, site: Site) -> None:
-        found = site.backend.register_volume(site.handle.id, site.asked.region, "")
+        found = site.backend.register_volume(site.handle.id, site.request.region, "")
         assert found == site.disk
-        assert site.backend.register_volume(site.handle.id, site.asked.region, site.disk.zone) == site.disk
-        for where in (("no-such-region", ""), (site.asked.region, "no-such-zone")):
+        assert site.backend.register_volume(site.handle.id, site.request.region, site.disk.zone) == site.disk
+        for where in (("no-such-region", ""), (site.request.region, "no-such-zone")):
             with pytest.raises(Gone):
                 site.backend.register_volume(site.handle.id, *where)
 
@@ -157,7 +157,7 @@ class VolumeConformance(Suite):
     def test_an_unknown_volume_is_gone(self, site: Site) -> None:
         machine, unknown = site.machine(), site.handle.with_(id="vol-no-such-thing")
         calls: list[Callable[[], object]] = [
-            lambda: site.backend.register_volume(unknown.id, site.asked.region, ""),
+            lambda: site.backend.register_volume(unknown.id, site.request.region, ""),
             lambda: site.backend.describe_volume(unknown),
             lambda: site.backend.attach_volume(unknown, machine),
             lambda: site.backend.detach_volume(unknown, machine),
@@ -324,6 +324,6 @@ class VolumeConformance(Suite):
     def test_failures_about_volumes_are_told_in_our_words(
         self, broken: Backend, offers: Sequence[Offer], call: Callable[[Any, Handle], Any]
     ) -> None:
-        with pytest.raises(BackendError) as told:
+        with pytest.raises(BackendError) as raised:
             call(broken, Handle(kind="volume", id="vol-x", data={"region": offers[0].region}))
-        assert not isinstance(told.value, Gone)  # which is proof, and a provider that fails has proved nothing
+        assert not isinstance(raised.value, Gone)  # which is proof, and a provider that fails has proved nothing

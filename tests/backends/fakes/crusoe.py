@@ -44,7 +44,7 @@ def signature(secret: str, method: str, target: str, timestamp: str) -> str:
     return base64.urlsafe_b64encode(hmac.digest(key, signed.encode(), "sha256")).decode().rstrip("=")
 
 
-def stock(location: str, kind: str) -> str:
+def capacity_of(location: str, kind: str) -> str:
     return f"stock of {kind} in {location}"
 
 
@@ -96,7 +96,7 @@ class Crusoe(Fake):
         places = [(location, row[0]) for location in LOCATIONS for row in TYPES]
         return {
             "items": [
-                {"type": kind, "location": location, "quantity": self._left(stock(location, kind), 100)}
+                {"type": kind, "location": location, "quantity": self._left(capacity_of(location, kind), 100)}
                 for location, kind in places
                 if kind in kinds and location in locations
             ]
@@ -126,7 +126,7 @@ class Crusoe(Fake):
         slices = int(body["type"].partition(".")[2].removesuffix("x"))
         if over := self.books.over({quota(body["type"]): slices}, self.script.limits):
             raise self.refused("invalid", f"{over} exceeded")
-        counts = {quota(body["type"]): slices, stock(body["location"], body["type"]): 1}
+        counts = {quota(body["type"]): slices, capacity_of(body["location"], body["type"]): 1}
         short = self.books.over(counts, self.script.limits) is not None
         os = self._disk(f"{body['name']}-os", body["location"], "60GiB", os=True)
         facts = {"request": body, "disks": {os.id: "read-write", **data}, "os": os}

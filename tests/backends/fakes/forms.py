@@ -202,8 +202,8 @@ def _field(field: Document) -> Schema:
 
 
 def _bounds(rules: Document, **names: str) -> Schema:
-    known = {ours: rules[theirs] for theirs, ours in names.items() if theirs in rules}
-    return {ours: rule if ours == "pattern" else int(rule) for ours, rule in known.items()}
+    known = {key: rules[rule_name] for rule_name, key in names.items() if rule_name in rules}
+    return {key: rule if key == "pattern" else int(rule) for key, rule in known.items()}
 
 
 def _named(name: str) -> Schema:

@@ -28,7 +28,7 @@ class ScriptedProvider:
     def __init__(self, fake: Fake) -> None:
         self.fake = fake
 
-    def stock(self, offer: Offer, zone: str = "") -> Sequence[str]:
+    def capacity_counters(self, offer: Offer, zone: str = "") -> Sequence[str]:
         """The counters of what is left of it: in a zone, or everywhere in its region."""
         raise NotImplementedError
 
@@ -61,13 +61,13 @@ class ScriptedProvider:
         self.fake.script.page = size
 
     def none_left(self, offer: Offer) -> None:
-        self._full(self.stock(offer))
+        self._full(self.capacity_counters(offer))
 
     def zone_is_full(self, offer: Offer, zone: str, *, full: bool = True) -> None:
         if full:
-            self._full(self.stock(offer, zone))
+            self._full(self.capacity_counters(offer, zone))
         else:
-            for counter in self.stock(offer, zone):
+            for counter in self.capacity_counters(offer, zone):
                 self.fake.script.limits.pop(counter, None)
 
     def quota(self, offer: Offer, machines: int) -> None:

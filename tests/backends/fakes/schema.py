@@ -112,8 +112,8 @@ class Api:
     def _problems(self, where: str, schema: Schema, value: Any, hidden: str) -> Iterator[Problem]:
         key = (json.dumps(schema, sort_keys=True), hidden)
         if key not in self._validators:
-            whole = {**closed(schema, hidden, self.schemas), "schemas": self._closed[hidden]}
-            self._validators[key] = Draft202012Validator(whole)
+            document = {**closed(schema, hidden, self.schemas), "schemas": self._closed[hidden]}
+            self._validators[key] = Draft202012Validator(document)
         for error in self._validators[key].iter_errors(value):
             yield from _problems_of(where, error)
 
@@ -143,7 +143,7 @@ def closed(schema: Any, hidden: str, named: Mapping[str, Schema], *, member: boo
     composition is closed by the whole."""
     if not isinstance(schema, dict):
         return schema
-    whole = "allOf" in schema or "properties" in schema
+    composed = "allOf" in schema or "properties" in schema
     out: Schema = {}
     for key, value in schema.items():
         if key == "properties":
@@ -151,14 +151,16 @@ def closed(schema: Any, hidden: str, named: Mapping[str, Schema], *, member: boo
         elif key == "allOf":
             out[key] = [closed(_inline(each, named), hidden, named, member=True) for each in value]
         elif key in _COMPOSED:
-            out[key] = [closed(_inline(each, named) if whole else each, hidden, named, member=whole) for each in value]
+            out[key] = [
+                closed(_inline(each, named) if composed else each, hidden, named, member=composed) for each in value
+            ]
         elif key in ("items", "additionalProperties", "not"):
             out[key] = closed(value, hidden, named)
         elif key == "required":
             out[key] = [name for name in value if not schema.get("properties", {}).get(name, {}).get(hidden)]
         else:
             out[key] = value
-    if whole and not member and "additionalProperties" not in schema:
+    if composed and not member and "additionalProperties" not in schema:
         out["unevaluatedProperties" if schema.keys() & set(_COMPOSED) else "additionalProperties"] = False
     return out
 

@@ -50,8 +50,8 @@ class Fault:
 
     def met(self, call: Call, when: str) -> bool:
         """Is it this call's turn? Counts it."""
-        mine = self.when if isinstance(self.becomes, Answer | type) else "after"
-        if self.times <= 0 or mine != when or not fnmatchcase(call.operation.name, self.operation):
+        due = self.when if isinstance(self.becomes, Answer | type) else "after"
+        if self.times <= 0 or due != when or not fnmatchcase(call.operation.name, self.operation):
             return False
         if not self.fits(call):
             return False

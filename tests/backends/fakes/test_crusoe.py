@@ -9,7 +9,7 @@ import requests
 
 from chalicelib.domain.instants import SECOND
 from tests.backends.clock import Clock
-from tests.backends.fakes.crusoe import PROJECT, SECRET, Crusoe, quota, signature, stock
+from tests.backends.fakes.crusoe import PROJECT, SECRET, Crusoe, capacity_of, quota, signature
 from tests.backends.fakes.crusoe_client import DISKS, EAST, INSTANCES, VM, Client, machine, made, names
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate, Script, misses, repeats
 from tests.backends.fakes.transport import InProcess, serving
@@ -114,7 +114,7 @@ def test_a_quota_is_refused_at_once(call: Client, crusoe: Crusoe, script: Script
 def test_stock_runs_out_after_the_answer_and_leaves_the_data_disk(
     call: Client, crusoe: Crusoe, script: Script, clock: Clock
 ) -> None:
-    script.limits[stock(EAST, VM)] = 0
+    script.limits[capacity_of(EAST, VM)] = 0
     disk = made(call("POST", DISKS, {"name": "data", "location": EAST, "size": "100GiB"}))
     attached = [{"disk_id": disk, "mode": "read-write", "attachment_type": "data"}]
     status, body = call("POST", INSTANCES, machine(disks=attached))

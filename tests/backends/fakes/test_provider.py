@@ -11,7 +11,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from tests.backends.clock import Clock
 from tests.backends.conformance.provider import Fails
-from tests.backends.fakes.crusoe import Crusoe, quota, stock
+from tests.backends.fakes.crusoe import Crusoe, capacity_of, quota
 from tests.backends.fakes.crusoe_client import EAST, INSTANCES, VM, Client, machine, made, names
 from tests.backends.fakes.provider import ScriptedProvider
 from tests.backends.fakes.script import Answer
@@ -34,8 +34,8 @@ class CrusoeProvider(ScriptedProvider):
     kinds = ("vm", "disk")
     page_token = "next_token"
 
-    def stock(self, offer: Offer, zone: str = "") -> Sequence[str]:
-        return [stock(zone or offer.region, offer.instance.name)]
+    def capacity_counters(self, offer: Offer, zone: str = "") -> Sequence[str]:
+        return [capacity_of(zone or offer.region, offer.instance.name)]
 
     def quota_of(self, offer: Offer) -> tuple[str, int]:
         return quota(offer.instance.name), 2

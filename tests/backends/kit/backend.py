@@ -73,7 +73,7 @@ class CirrusBackend:
         yield _handle(made[0] if made else self._launched(request), region)
 
     def _launched(self, request: CreateRequest) -> Body:
-        asked = {
+        request_body = {
             "name": request.name,
             "type": request.offer.instance.name,
             "spot": request.offer.instance.resources.spot,
@@ -83,7 +83,7 @@ class CirrusBackend:
         }
         region, secrets = request.offer.region, secrets_of(request)
         body: Body = self._rest.call(
-            "POST", region, "instances", body=asked, region=region, secrets=secrets, meanings={404: Unfit}
+            "POST", region, "instances", body=request_body, region=region, secrets=secrets, meanings={404: Unfit}
         )
         return body
 

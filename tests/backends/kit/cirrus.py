@@ -128,16 +128,16 @@ class Cirrus:
         more = str(start + self.page) if start + self.page < len(shown) else ""
         return {"instances": [self._shown(each) for each in shown[start : start + self.page]], "next_page": more}
 
-    def _create(self, region: str, asked: Body) -> Body:
-        if asked["type"] not in {each["id"] for each in TYPES}:
-            raise Refuses(422, "invalid", f"no such type: {asked}")
-        if asked["type"] in self.full:
-            raise Refuses(400, "no-capacity", f"no {asked['type']} is left")
+    def _create(self, region: str, body: Body) -> Body:
+        if body["type"] not in {each["id"] for each in TYPES}:
+            raise Refuses(422, "invalid", f"no such type: {body}")
+        if body["type"] in self.full:
+            raise Refuses(400, "no-capacity", f"no {body['type']} is left")
         if len(self.alive()) >= self.quota:
             raise Refuses(400, "quota-exceeded", f"the account may have {self.quota} instances")
         number = len(self.instances) + 1
-        made = {**asked, "id": f"vm-{number:04}", "ip": f"10.0.0.{number}", "region": region, "at": self.now()}
-        self.instances[made["id"]] = {**made, "short": asked["type"] in self.short, "ends": None, "taken": None}
+        made = {**body, "id": f"vm-{number:04}", "ip": f"10.0.0.{number}", "region": region, "at": self.now()}
+        self.instances[made["id"]] = {**made, "short": body["type"] in self.short, "ends": None, "taken": None}
         return self._shown(self.instances[made["id"]])
 
     def _delete(self, region: str, id: str) -> None:

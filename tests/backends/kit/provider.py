@@ -13,7 +13,7 @@ from tests.backends.conformance.provider import Call, Fails
 from tests.backends.conformance.requests import INSTALL, OTHER_INSTALL, request_for
 from tests.backends.kit.cirrus import NOTICE, SECRET, TYPES, Body, Cirrus, RestFault
 
-ASKS = {
+CALLS = {
     "check": "GET account",
     "offers": "GET types",
     "create": "POST instances",
@@ -40,7 +40,7 @@ class CirrusProvider:
 
     def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
         status, code = CODES[error]
-        self._cloud.faults.append(RestFault(ASKS[call], status, code, when, times))
+        self._cloud.faults.append(RestFault(CALLS[call], status, code, when, times))
 
     def page_fails(self) -> None:
         self._cloud.faults.append(RestFault("GET instances", 500, "internal", further=True))

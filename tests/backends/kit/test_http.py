@@ -137,15 +137,15 @@ def test_a_wrong_key_is_refused_over_http(serve: Serve) -> None:
 
 
 def test_no_redirect_is_followed(serve: Serve, send: HttpSender) -> None:
-    asked: list[RestCall] = []
+    calls: list[RestCall] = []
 
     def answer(call: RestCall) -> RestAnswer:
-        asked.append(call)
+        calls.append(call)
         return RestAnswer(302, {"Location": "/elsewhere"})
 
     home = serve(answer)
     found = send(RestCall("GET", home, "/", headers={"Authorization": "key"}), 5.0)
-    assert (found.status, found.headers["location"]) == (302, "/elsewhere") and len(asked) == 1
+    assert (found.status, found.headers["location"]) == (302, "/elsewhere") and len(calls) == 1
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

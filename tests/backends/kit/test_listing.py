@@ -24,14 +24,14 @@ from tests.backends.kit.cirrus import KEY, SECRET, Cirrus
 
 
 def test_all_pages_are_read_in_their_order() -> None:
-    asked: list[str] = []
+    tokens: list[str] = []
 
     def page(token: str) -> tuple[Sequence[int], str]:
-        asked.append(token)
+        tokens.append(token)
         return {"": ([1, 2], "a"), "a": ([], "b"), "b": ([3], "")}[token]
 
     assert list(pages(page)) == [1, 2, 3]
-    assert asked == ["", "a", "b"]
+    assert tokens == ["", "a", "b"]
 
 
 def test_a_page_is_asked_for_when_it_is_needed() -> None:
@@ -48,15 +48,15 @@ def test_a_page_is_asked_for_when_it_is_needed() -> None:
 
 @pytest.mark.parametrize("then", [{"": "a", "a": "a"}, {"": "a", "a": "b", "b": "a"}])
 def test_pages_that_lead_in_a_circle_are_an_error(then: dict[str, str]) -> None:
-    asked: list[str] = []
+    tokens: list[str] = []
 
     def page(token: str) -> tuple[Sequence[int], str]:
-        asked.append(token)
+        tokens.append(token)
         return [1], then[token]
 
     with pytest.raises(Transient, match="has no end"):
         list(pages(page))
-    assert len(asked) == len(then)
+    assert len(tokens) == len(then)
 
 
 # --- regions ---------------------------------------------------------------------------------------------------------
@@ -79,17 +79,17 @@ def test_one_region_that_fails_makes_the_whole_fail() -> None:
 
 
 def test_items_are_asked_for_once_a_region_and_answered_in_their_order() -> None:
-    asked: list[tuple[str, tuple[str, ...]]] = []
+    requests: list[tuple[str, tuple[str, ...]]] = []
 
     def ask(region: str, items: Sequence[str]) -> Sequence[str | BackendError]:
-        asked.append((region, tuple(items)))
+        requests.append((region, tuple(items)))
         if region == "b":
             raise Transient("b is down")
         return outcomes(items, lambda item: item.upper())
 
     found = by_region(["a1", "b1", "a2"], lambda item: item[0], ask)
     assert [each if isinstance(each, str) else type(each).__name__ for each in found] == ["A1", "Transient", "A2"]
-    assert sorted(asked) == [("a", ("a1", "a2")), ("b", ("b1",))]
+    assert sorted(requests) == [("a", ("a1", "a2")), ("b", ("b1",))]
 
 
 def test_each_item_has_its_outcome() -> None:

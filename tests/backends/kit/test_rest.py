@@ -45,9 +45,9 @@ def client(line: Line, **other: Any) -> RestClient:
     return RestClient(BASE, table, bearer(KEY), **given)
 
 
-def failed(line: Line, *path: str, **asked: Any) -> BackendError:
+def failed(line: Line, *path: str, **options: Any) -> BackendError:
     with pytest.raises(BackendError) as found:
-        client(line).call("POST", *(path or ("pods",)), **asked)
+        client(line).call("POST", *(path or ("pods",)), **options)
     return found.value
 
 

@@ -51,7 +51,7 @@ class RunpodProvider(ScriptedProvider):
     kinds = ("vm", "registry")
     page_token = "cursor"
 
-    def stock(self, offer: Offer, zone: str = "") -> Sequence[str]:
+    def capacity_counters(self, offer: Offer, zone: str = "") -> Sequence[str]:
         return [stock(self._kind(offer), offer.region)]
 
     def quota_of(self, offer: Offer) -> tuple[str, int]:

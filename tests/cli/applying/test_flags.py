@@ -43,17 +43,17 @@ def flags_of(command: Any) -> list[Any]:
 
 
 def test_a_known_flag_exists() -> None:
-    ours = {
-        path: {word for flag in flags_of(found(path)) for word in (*flag.opts, *flag.secondary_opts)} for path in BUILT
+    present = {
+        path: {name for flag in flags_of(found(path)) for name in (*flag.opts, *flag.secondary_opts)} for path in BUILT
     }
-    assert [(path, word) for path, word in KNOWN_FLAGS if path in BUILT and word not in ours[path]] == []
+    assert [(path, name) for path, name in KNOWN_FLAGS if path in BUILT and name not in present[path]] == []
 
 
 def test_a_known_flag_of_what_isnt_built_is_refused_by_name(bare: Dstack) -> None:
-    for path, word in KNOWN_FLAGS:
+    for path, flag in KNOWN_FLAGS:
         if path not in BUILT:
-            ended = bare(*path.split(), word)
-            assert ended.code == 1 and "available yet" in ended.err and ended.err.count("\n") == 2, (path, word, ended)
+            ended = bare(*path.split(), flag)
+            assert ended.code == 1 and "available yet" in ended.err and ended.err.count("\n") == 2, (path, flag, ended)
 
 
 def test_every_known_command_is_ours_or_refused(bare: Dstack) -> None:
@@ -69,8 +69,8 @@ def test_every_known_command_is_ours_or_refused(bare: Dstack) -> None:
 class Line:
     """A command line without the flag, and what it needs."""
 
-    words: str
-    rest: str = ""  # what follows the flag
+    command: str
+    trailing: str = ""  # what follows the flag
     answers: str = "n\n"
     watched: bool = False
     plane: dict[str, Any] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Seen:
     code: int
     out: str
     err: str
-    asked: list[Any]
+    requests: list[Any]
     naps: list[float]
     files: dict[str, bytes]
     connected: list[Any]  # over SSH
@@ -455,7 +455,7 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         for name in ("key", "key2"):
             shutil.copy(given_home / name, work / name)
         (work / "key.pub").write_text("ssh-ed25519 AAAA me@home\n")
-        plane.asked.clear()
+        plane.requests.clear()
         plane.answers = {**ANSWERS, **line.plane}
         naps: list[float] = []
         ssh = FakeSsh()
@@ -466,14 +466,16 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
             naps.append(seconds)
             stop(seconds)
 
-        words = line.words.format(url=plane.url).split()
-        ended = Dstack(replace(terminal, sleep=sleep), naps)(*words, *more, *line.rest.split(), answers=line.answers)
-        asked = [(one.path, one.body, one.headers["Authorization"]) for one in plane.asked]
+        command = line.command.format(url=plane.url).split()
+        ended = Dstack(replace(terminal, sleep=sleep), naps)(
+            *command, *more, *line.trailing.split(), answers=line.answers
+        )
+        requests = [(one.path, one.body, one.headers["Authorization"]) for one in plane.requests]
         here = str(place).encode()
         files = {str(p.relative_to(place)): p.read_bytes().replace(here, b"") for p in place.rglob("*") if p.is_file()}
-        said = [text.replace(str(place), "") for text in (ended.out, ended.err)]
+        printed = [text.replace(str(place), "") for text in (ended.out, ended.err)]
         connected = [(one.config.replace(str(place), ""), one.forwards) for one in ssh.started]
-        return Seen(ended.code, *said, asked, naps, files, connected)
+        return Seen(ended.code, *printed, requests, naps, files, connected)
 
     return observe
 
@@ -495,13 +497,13 @@ def test_a_flag_does_something_or_is_refused_by_name(
     else:
         line = Line(LINES.get(path, path))
         plain = plains[path] if path in plains else plains.setdefault(path, observed(line, []))
-    for word in (*param.opts, *param.secondary_opts):
-        here = replace(line, watched=True) if word == "--no-follow" else line
-        seen = observed(here, given(param, word))
+    for flag_given in (*param.opts, *param.secondary_opts):
+        here = replace(line, watched=True) if flag_given == "--no-follow" else line
+        seen = observed(here, given(param, flag_given))
         before = observed(here, []) if here is not line else plain
         assert "Traceback" not in seen.err
         refused = seen.code in (1, 2) and max(param.opts, key=len) in seen.err
-        assert refused or seen != before, f"{path} {word} changes nothing"
+        assert refused or seen != before, f"{path} {flag_given} changes nothing"
         assert seen.code != 2 or refused, seen.err
 
 
@@ -512,11 +514,11 @@ def test_the_same_line_does_the_same(path: str, observed: Callable[[Line, list[s
     assert observed(line, []) == observed(line, [])
 
 
-def given(param: Any, word: str) -> list[str]:
+def given(param: Any, flag: str) -> list[str]:
     if param.is_flag:
-        return [word]
+        return [flag]
     default = {"project": "lab", "name": "lab"}.get(param.name, "x")
-    return [word, VALUES.get(param.name, default)]
+    return [flag, VALUES.get(param.name, default)]
 
 
 @pytest.mark.parametrize("param", flags_of(found("server")), ids=lambda param: str(param.name))
@@ -559,9 +561,9 @@ def test_a_flag_before_the_command_is_the_commands(dstack: Dstack, plane: Plane)
         [ProjectEntry(name, plane.url, "t", name == "main") for name in ("main", "lab")],
     )
     plane.answers |= {f"/api/project/lab{path}": value for path, value in ANSWERS.items()}
-    for words in ("fleet --project lab get gpu", "run --project lab get train", "secret --project lab list"):
-        assert dstack(*words.split()).code == 0, words
-    assert all(one.path.startswith("/api/project/lab/") for one in plane.asked)
+    for command in ("fleet --project lab get gpu", "run --project lab get train", "secret --project lab list"):
+        assert dstack(*command.split()).code == 0, command
+    assert all(one.path.startswith("/api/project/lab/") for one in plane.requests)
     assert "RESOURCES" in dstack("fleet", "-v", "--project", "lab", "list").out
 
 

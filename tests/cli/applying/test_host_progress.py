@@ -18,36 +18,36 @@ FLEET = {
 class Events:
     """A server that has this to tell at each look."""
 
-    def __init__(self, *looks: list[str]) -> None:
-        self._looks, self._count = list(looks), 0
+    def __init__(self, *pages: list[str]) -> None:
+        self._pages, self._count = list(pages), 0
 
     def post(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         assert path == "/api/events/list" and ("prev_id" in body) == (self._count > 0)
         found = []
-        for text in self._looks.pop(0):
+        for text in self._pages.pop(0):
             self._count += 1
             event = {"id": f"e{self._count}", "recorded_at": f"t{self._count}", "message": text}
             found.append({**event, "targets": [{"id": "i"}]})
         return found
 
 
-def shown(*looks: list[str]) -> list[list[str]]:
-    progress = HostProgress(cast(Session, SimpleNamespace(client=Events(*looks))))
-    return [progress.news(FLEET) for _ in looks]
+def shown(*pages: list[str]) -> list[list[str]]:
+    progress = HostProgress(cast(Session, SimpleNamespace(client=Events(*pages))))
+    return [progress.news(FLEET) for _ in pages]
 
 
 def test_each_step_of_a_host_is_a_line() -> None:
-    said = [
+    steps = [
         "created: add host",
         "done: install the agent",
         "undone: install the agent",
         "Unfit: there is no Docker Engine",
     ]
-    assert shown(said) == [["  10.0.0.7: install the agent", "  10.0.0.7: undone: install the agent"]]
+    assert shown(steps) == [["  10.0.0.7: install the agent", "  10.0.0.7: undone: install the agent"]]
 
 
 def test_what_is_tried_again_is_said_once() -> None:
     refused = "Transient: me@10.0.0.7: [Errno 111] Connection refused"
     line = "  10.0.0.7: me@10.0.0.7: [Errno 111] Connection refused; trying again"
-    looked, there = "done: log in and look at the host", "  10.0.0.7: log in and look at the host"
-    assert shown([refused, refused], [refused, looked], [refused]) == [[line], [there], [line]]
+    done_step, there = "done: log in and look at the host", "  10.0.0.7: log in and look at the host"
+    assert shown([refused, refused], [refused, done_step], [refused]) == [[line], [there], [line]]

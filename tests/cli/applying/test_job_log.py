@@ -32,7 +32,7 @@ class Server:
 
     far: FarEnd | None
     pages: bytes = b""
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
     streams: list[Any] = field(default_factory=list)
     project: str = "main"
 
@@ -43,7 +43,7 @@ class Server:
         return Client(self.far.url, "t", "main").stream(run_name, query)
 
     def in_project(self, path: str, body: Any) -> Any:
-        self.asked.append(body)
+        self.requests.append(body)
         return {"logs": [{"message": base64.b64encode(self.pages).decode()}], "next_token": None}
 
 
@@ -61,10 +61,10 @@ def read(log: JobLog) -> None:
 
 
 def plays(*lives: Callable[[Far], None]) -> FarEnd:
-    rest = iter(lives)
+    remaining = iter(lives)
 
     def play(far: Far) -> None:
-        next(rest)(far)
+        next(remaining)(far)
 
     return FarEnd(play)
 
@@ -83,7 +83,7 @@ def test_a_stream_that_ends_in_order_is_all_of_it(capfdbinary: pytest.CaptureFix
         log = followed(server, since="2026-01-01T00:00:00Z")
         read(log)
         log.drain(ended=True)
-    assert capfdbinary.readouterr().out == b"one\ntwo\n" and server.asked == []
+    assert capfdbinary.readouterr().out == b"one\ntwo\n" and server.requests == []
     assert server.streams == [{"target": "logs", "replica": 0, "job": 1, "start_time": "2026-01-01T00:00:00Z"}]
 
 
@@ -111,8 +111,8 @@ def test_nothing_is_written_before_the_stage_could_be_said(capfdbinary: pytest.C
 
 
 def test_a_new_stream_goes_on_where_the_last_was_cut(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    cut, rest = sends(b"one\ntw", lambda far: far.cut()), sends(b"one\ntwo\nthree\n", lambda far: far.close())
-    with plays(cut, rest) as far:
+    cut, remainder = sends(b"one\ntw", lambda far: far.cut()), sends(b"one\ntwo\nthree\n", lambda far: far.close())
+    with plays(cut, remainder) as far:
         server = Server(far)
         log = followed(server)
         read(log)
@@ -160,7 +160,7 @@ def test_what_is_still_on_its_way_when_the_job_has_ended_is_waited_for(
         log = followed(server)
         late.set()
         log.drain(ended=True)
-    assert capfdbinary.readouterr().out == b"one\ntwo\n" and server.asked == []
+    assert capfdbinary.readouterr().out == b"one\ntwo\n" and server.requests == []
 
 
 def test_a_retry_is_a_log_of_its_own(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -199,14 +199,14 @@ def test_a_job_that_prints_without_a_pause_is_looked_at_all_the_same() -> None:
         def turn_to(self, job: dict[str, Any]) -> bool:
             return False
 
-    looks = [run("train"), run("train"), finished()]
+    answers = [run("train"), run("train"), finished()]
 
-    class Looks:
+    class Answers:
         def get_run(self, name: str) -> dict[str, Any]:
-            return looks.pop(0)
+            return answers.pop(0)
 
-    session = cast(Session, Looks())
-    assert follow(session, "train", log=Flood(session, "train"))["status"] == "done" and not looks
+    session = cast(Session, Answers())
+    assert follow(session, "train", log=Flood(session, "train"))["status"] == "done" and not answers
     os.close(reads)
     os.close(writes)
 

@@ -16,8 +16,8 @@ REFUSED = (400, {"detail": [{"msg": "volumes aren't supported", "code": "error"}
 
 
 def made(name: str, status: str, configuration: Any = None, message: str = "") -> dict[str, Any]:
-    said = {"status_message": message, "configuration": configuration or {}}
-    return {"name": name, "status": status, **said}
+    fields = {"status_message": message, "configuration": configuration or {}}
+    return {"name": name, "status": status, **fields}
 
 
 def write(dstack: Dstack, text: str) -> None:
@@ -69,8 +69,8 @@ def test_volumes_are_listed_shown_and_deleted(dstack: Dstack, plane: Plane) -> N
     assert "aws (us-east-1)" in dstack("volume").out
     assert json.loads(dstack("volume", "list", "--json").out)["volumes"][0]["name"] == "data"
     assert json.loads(dstack("volume", "get", "data", "--json").out) == volume()
-    asked = dstack("volume", "delete", "data", answers="n\n")
-    assert "Delete volume data and all its data?" in asked.out and "Nothing was deleted." in asked.out
+    ended = dstack("volume", "delete", "data", answers="n\n")
+    assert "Delete volume data and all its data?" in ended.out and "Nothing was deleted." in ended.out
     assert plane.bodies("/volumes/delete") == []
     assert dstack("volume", "delete", "data", "-y").out == "Deleting volume data and all its data.\n"
     assert dstack("volume", "delete", "shared", "-y").out == "Deleting volume shared.\n"
@@ -82,10 +82,10 @@ def test_without_volumes_the_list_says_how_to_get_one(dstack: Dstack, plane: Pla
     assert "No volumes yet." in dstack("volume").err
 
 
-@pytest.mark.parametrize("words", [("get", "nope"), ("delete", "nope", "-y")])
-def test_a_volume_that_isnt_there_is_named(dstack: Dstack, plane: Plane, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("args", [("get", "nope"), ("delete", "nope", "-y")])
+def test_a_volume_that_isnt_there_is_named(dstack: Dstack, plane: Plane, args: tuple[str, ...]) -> None:
     plane.answers["/volumes/get"] = NOT_THERE
-    ended = dstack("volume", *words)
+    ended = dstack("volume", *args)
     assert ended.code == 1 and "There is no volume nope in project main." in ended.err
 
 
@@ -111,8 +111,8 @@ def test_answering_no_creates_nothing(dstack: Dstack, plane: Plane) -> None:
 
 
 def gateway_plan(action: str, current: Any = None, changes: tuple[str, ...] = ("domain",), **more: Any) -> Any:
-    said = {"current_resource": current, "action": action, "changes": list(changes), **more}
-    return lambda body: {"spec": body["spec"], **said}
+    fields = {"current_resource": current, "action": action, "changes": list(changes), **more}
+    return lambda body: {"spec": body["spec"], **fields}
 
 
 def test_a_gateway_that_fails_says_why(dstack: Dstack, plane: Plane) -> None:
@@ -166,7 +166,7 @@ def test_a_gateway_that_is_there(dstack: Dstack, plane: Plane, action: str, dele
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "expected"),
     [
         (
             "http_port: 8080\nhttps_port: 8443\n",
@@ -180,12 +180,12 @@ def test_a_gateway_that_is_there(dstack: Dstack, plane: Plane, action: str, dele
     ],
 )
 def test_its_ports_and_certificate_are_shown_before_it_is_agreed_to(
-    dstack: Dstack, plane: Plane, lines: str, said: tuple[str, ...]
+    dstack: Dstack, plane: Plane, lines: str, expected: tuple[str, ...]
 ) -> None:
     write(dstack, GATEWAY.replace("backend: aws\nregion: us-east-1", "fleet: lab") + lines)
     plane.answers["/gateways/get_plan"] = gateway_plan("create")
     ended = dstack("apply", answers="n\n")
-    assert ended.code == 0 and all(each in ended.out for each in said), ended
+    assert ended.code == 0 and all(each in ended.out for each in expected), ended
     assert "secrets.K" not in ended.out
 
 

@@ -27,18 +27,18 @@ def client(plane: Plane, **kwargs: Any) -> Client:
 def test_sends_what_the_contract_wants(plane: Plane) -> None:
     plane.answers["/runs/stop"] = None
     client(plane).in_project("runs/stop", {"runs_names": ["a"], "abort": False})
-    (asked,) = plane.asked
-    assert asked.path == "/api/project/main/runs/stop"
-    assert asked.headers["Authorization"] == "Bearer t0ken"
-    assert asked.headers["X-API-VERSION"] == "0.22.5"
-    assert asked.headers["Content-Type"] == "application/json"
-    assert asked.body == {"runs_names": ["a"], "abort": False}
+    (request,) = plane.requests
+    assert request.path == "/api/project/main/runs/stop"
+    assert request.headers["Authorization"] == "Bearer t0ken"
+    assert request.headers["X-API-VERSION"] == "0.22.5"
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.body == {"runs_names": ["a"], "abort": False}
 
 
 def test_a_call_without_parameters_has_no_body(plane: Plane) -> None:
     plane.answers["/secrets/list"] = []
     assert client(plane).in_project("secrets/list") == []
-    assert plane.asked[0].raw == b"" and "Content-Type" not in plane.asked[0].headers
+    assert plane.requests[0].raw == b"" and "Content-Type" not in plane.requests[0].headers
 
 
 def test_one_connection_serves_many_requests(plane: Plane) -> None:
@@ -76,7 +76,7 @@ def test_a_dropped_kept_connection_is_made_anew(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "words"),
+    ("status", "body", "kind", "expected"),
     [
         (400, {"detail": [{"msg": "Run x not found", "code": "resource_not_exists"}]}, NotFound, ["Run x not found"]),
         (400, {"detail": [{"msg": "The quota is used up", "code": "error"}]}, Refused, ["The quota is used up"]),
@@ -96,26 +96,26 @@ def test_a_dropped_kept_connection_is_made_anew(plane: Plane) -> None:
     ],
 )
 def test_an_error_is_a_sentence_that_says_what_to_do(
-    plane: Plane, status: int, body: Any, kind: type[Exception], words: list[str]
+    plane: Plane, status: int, body: Any, kind: type[Exception], expected: list[str]
 ) -> None:
     plane.answers["/runs/get"] = (status, body)
     with pytest.raises(kind) as caught:
         client(plane).in_project("runs/get", {"run_name": "x"})
-    for word in words:
-        assert word in str(caught.value)
+    for part in expected:
+        assert part in str(caught.value)
 
 
 def test_errors_are_never_retried(plane: Plane) -> None:
     plane.answers["/runs/get"] = steps((503, None), {"fine": True})
     with pytest.raises(Refused):
         client(plane).in_project("runs/get", {})
-    assert len(plane.asked) == 1
+    assert len(plane.requests) == 1
 
 
 def test_an_upload_is_a_form_whose_part_is_called_file(plane: Plane) -> None:
     plane.answers["/api/files/upload_archive"] = {"id": "1", "hash": "abc"}
     assert client(plane).upload("/api/files/upload_archive", "abc", b"\x00tar\r\n")["id"] == "1"
-    assert b'name="file"; filename="abc"\r\n\r\n\x00tar\r\n\r\n--' in plane.asked[0].raw
+    assert b'name="file"; filename="abc"\r\n\r\n\x00tar\r\n\r\n--' in plane.requests[0].raw
 
 
 NOT_JSON = [b'{"a": "\xff"}', b'["\\ud800"]', b'"\xed\xa0\x80"', b"[" * 100_000, b"9" * 5000]

@@ -69,7 +69,7 @@ def test_a_server_enters_its_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("projects: {", "not YAML"),
         ("- a", "should hold a list"),
@@ -77,10 +77,10 @@ def test_a_server_enters_its_project(tmp_path: Path) -> None:
         ("projects:\n- {name: main}", "lacks its name, url or token"),
     ],
 )
-def test_a_broken_file_is_said_so(tmp_path: Path, text: str, words: str) -> None:
+def test_a_broken_file_is_said_so(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "config.yml"
     path.write_text(text)
-    with pytest.raises(DstackError, match=words):
+    with pytest.raises(DstackError, match=message):
         load_projects(path)
 
 
@@ -113,7 +113,7 @@ def test_whom_a_command_speaks_to(bare: Dstack, env: dict[str, str], flag: str |
 
 
 @pytest.mark.parametrize(
-    ("projects", "env", "flag", "words"),
+    ("projects", "env", "flag", "message"),
     [
         ([], {}, None, "dstack project add"),
         ([MAIN], {}, "nope", "Projects here: main"),
@@ -122,8 +122,8 @@ def test_whom_a_command_speaks_to(bare: Dstack, env: dict[str, str], flag: str |
         ([], {"DSTACK_SERVER_URL": "http://c", "DSTACK_TOKEN": "t"}, None, "DSTACK_PROJECT"),
     ],
 )
-def test_when_nobody_is_meant(bare: Dstack, projects: Any, env: dict[str, str], flag: str | None, words: str) -> None:
+def test_when_nobody_is_meant(bare: Dstack, projects: Any, env: dict[str, str], flag: str | None, message: str) -> None:
     if projects:
         save_projects(config_path(bare.terminal.home), projects)
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(Refused, match=message):
         resolve_endpoint(replace(bare.terminal, env=env), flag)

@@ -89,11 +89,11 @@ def test_a_token_is_one_word(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [{"oauth_token": "a\nurl=https://evil"}, {"private_key": "-oProxyCommand=x"}, {"private_key": 7}]
+    "stored", [{"oauth_token": "a\nurl=https://evil"}, {"private_key": "-oProxyCommand=x"}, {"private_key": 7}]
 )
-def test_git_gets_no_credentials_that_are_none(kept: dict[str, Any]) -> None:
+def test_git_gets_no_credentials_that_are_none(stored: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="something else"):
-        stored_access(kept)
+        stored_access(stored)
 
 
 @pytest.mark.parametrize("value", [-1, 10**9, "5", True, None, float("nan")], ids=repr)

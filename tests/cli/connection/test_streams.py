@@ -24,7 +24,7 @@ def opened(server: FarEnd) -> Stream:
     return Client(server.url, "secret-token", "main").stream("my run", QUERY)
 
 
-def rest(stream: Stream) -> bytes:
+def read_all(stream: Stream) -> bytes:
     found = b""
     while (data := stream.receive(PATIENCE)) is not None:
         assert data, "nothing came for a minute"
@@ -34,10 +34,10 @@ def rest(stream: Stream) -> bytes:
 
 def test_it_asks_for_what_is_wanted() -> None:
     with FarEnd(lambda far: far.close()) as server:
-        assert rest(opened(server)) == b""
-    (asked,) = server.asked
-    assert asked.startswith("GET /api/project/main/streams/my%20run?target=ssh&replica=0&job=1 HTTP/1.1\r\n")
-    assert "\r\nAuthorization: Bearer secret-token\r\n" in asked and "\r\nUpgrade: websocket\r\n" in asked
+        assert read_all(opened(server)) == b""
+    (request,) = server.requests
+    assert request.startswith("GET /api/project/main/streams/my%20run?target=ssh&replica=0&job=1 HTTP/1.1\r\n")
+    assert "\r\nAuthorization: Bearer secret-token\r\n" in request and "\r\nUpgrade: websocket\r\n" in request
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536, 300_000])
@@ -58,7 +58,7 @@ def test_bytes_pass_both_ways_whatever_their_number(size: int) -> None:
     with FarEnd(play) as server:
         stream = opened(server)
         stream.send(data)
-        assert rest(stream) == data and (stream.code, stream.reason) == (NORMAL, "")
+        assert read_all(stream) == data and (stream.code, stream.reason) == (NORMAL, "")
         stream.close()
     assert got == [data]
 
@@ -67,10 +67,10 @@ def test_a_message_is_passed_on_before_all_of_it_has_come() -> None:
     go_on = threading.Event()
 
     def play(far: Far) -> None:
-        whole = far.frame(b"x" * 1000)
-        far.connection.sendall(whole[:500])
+        frame = far.frame(b"x" * 1000)
+        far.connection.sendall(frame[:500])
         assert go_on.wait(PATIENCE)
-        far.connection.sendall(whole[500:])
+        far.connection.sendall(frame[500:])
         far.close()
 
     with FarEnd(play) as server:
@@ -78,7 +78,7 @@ def test_a_message_is_passed_on_before_all_of_it_has_come() -> None:
         first = stream.receive(PATIENCE)
         assert first and set(first) == {ord("x")} and len(first) < 500
         go_on.set()
-        assert len(first + rest(stream)) == 1000
+        assert len(first + read_all(stream)) == 1000
 
 
 def test_pings_are_answered_between_data() -> None:
@@ -94,7 +94,7 @@ def test_pings_are_answered_between_data() -> None:
         far.close()
 
     with FarEnd(play) as server:
-        assert rest(opened(server)) == b"onetwo"
+        assert read_all(opened(server)) == b"onetwo"
     assert answered == [10]
 
 
@@ -120,7 +120,7 @@ def test_every_end_is_told(end: Any, code: int, reason: str) -> None:
 
     with FarEnd(play) as server:
         stream = opened(server)
-        assert rest(stream) == b"data"
+        assert read_all(stream) == b"data"
         assert (stream.code, stream.reason) == (code, reason)
         assert stream.receive(0) is None, "it stays ended"
         stream.close()
@@ -153,7 +153,7 @@ def test_our_end_reaches_the_server_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refuse", "words"),
+    ("refuse", "message"),
     [
         ((400, {"detail": [{"msg": "The job train-0-0 isn't running.", "code": "error"}]}), "isn't running"),
         ((404, {"detail": "Not Found"}), "doesn't know /api/project/main/streams"),
@@ -161,10 +161,10 @@ def test_our_end_reaches_the_server_in_order() -> None:
         ((200, {"hello": 1}), "HTTP 200"),
     ],
 )
-def test_a_refusal_is_told_in_the_servers_words(refuse: Any, words: str) -> None:
-    with FarEnd(refuse=refuse) as server, pytest.raises(DstackError) as told:
+def test_a_refusal_is_told_in_the_servers_words(refuse: Any, message: str) -> None:
+    with FarEnd(refuse=refuse) as server, pytest.raises(DstackError) as raised:
         opened(server)
-    assert words in str(told.value)
+    assert message in str(raised.value)
 
 
 def test_an_endless_head_is_no_answer() -> None:
@@ -259,8 +259,15 @@ def test_what_the_other_side_says_is_only_read(
 ) -> None:
     pipes = Pipes()
     with FarEnd(**answers) as server:
-        asked = {"url": server.url, "token": "secret-token", "project": "main", "run": "train", "replica": 0, "job": 0}
-        (tmp_path / "endpoint.json").write_text(json.dumps(asked))
+        process_input = {
+            "url": server.url,
+            "token": "secret-token",
+            "project": "main",
+            "run": "train",
+            "replica": 0,
+            "job": 0,
+        }
+        (tmp_path / "endpoint.json").write_text(json.dumps(process_input))
         assert run(tmp_path / "endpoint.json", pipes.source, pipes.sink) == 1
     assert capsys.readouterr().err == "the job's machine has left\n"
     pipes.close(pipes.writes, pipes.source, pipes.reads, pipes.sink)

@@ -125,9 +125,9 @@ class Place:
         self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def sh(self, lines: str, folder: Path | None = None, **env: str) -> str:
-        words = ["bash", "-ec", lines.replace("{marker}", str(self.marker))]
+        command = ["bash", "-ec", lines.replace("{marker}", str(self.marker))]
         done = subprocess.run(
-            words, cwd=folder or self.app, env=self.env | env, capture_output=True, text=True, check=False
+            command, cwd=folder or self.app, env=self.env | env, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -165,8 +165,8 @@ def place(made: Path, tmp_path: Path) -> Place:
 
 
 def differences(one: Path, other: Path) -> str:
-    words = ["diff", "-r", "--no-dereference", "-x", ".git", "-x", "*.log", str(one), str(other)]
-    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    command = ["diff", "-r", "--no-dereference", "-x", ".git", "-x", "*.log", str(one), str(other)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def modes(folder: Path) -> list[str]:

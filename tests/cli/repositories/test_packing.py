@@ -141,7 +141,9 @@ def test_git_agrees(
     path = "/".join(parts)
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text("")
-    said = subprocess.run(["git", "-C", str(root), "check-ignore", "-q", path], check=False).returncode == 0
+    ignored_by_git = subprocess.run(["git", "-C", str(root), "check-ignore", "-q", path], check=False).returncode == 0
     patterns = parse_patterns(text)
-    ours = any(ignored("/".join(parts[: depth + 1]), depth < len(parts) - 1, patterns) for depth in range(len(parts)))
-    assert ours == said
+    ignored_here = any(
+        ignored("/".join(parts[: depth + 1]), depth < len(parts) - 1, patterns) for depth in range(len(parts))
+    )
+    assert ignored_here == ignored_by_git

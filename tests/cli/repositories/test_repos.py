@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 TASK = "type: task\nname: train\ncommands: [ls]\n"
 FAR = f"https://{OPEN}/case/app.git"
 LOCKED = f"https://{CLOSED}/case/app.git"
-NOBODY = {"GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
+GIT_VARIABLES = {"GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
 
 @pytest.fixture
 def env(bare: Dstack, far: Far) -> dict[str, str]:
-    return {**NOBODY, "HOME": str(bare.terminal.home), **far.variables}
+    return {**GIT_VARIABLES, "HOME": str(bare.terminal.home), **far.variables}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, far: Far) -> Path:
     (folder / "work" / ".dstack.yml").write_text(TASK)
     sh(
         folder / "work",
-        {**NOBODY, "HOME": str(folder / "home"), **far.variables},
+        {**GIT_VARIABLES, "HOME": str(folder / "home"), **far.variables},
         "git config --global user.name Me; git config --global user.email me@example.com",
         f"git init -q --template= --bare -b main {bare_one}; git init -q --template= -b main .",
         f"mkdir .git/info; git remote add origin {bare_one}",
@@ -103,8 +103,8 @@ def apply(dstack: Dstack, plane: Plane, work: Path, env: dict[str, str]) -> Dsta
 
 
 def sh(folder: Path, env: dict[str, str], *lines: str) -> str:
-    words = ["bash", "-ec", "\n".join(lines)]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    command = ["bash", "-ec", "\n".join(lines)]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -240,11 +240,11 @@ def test_the_patch_goes_up_once_it_is_agreed_to(apply: Dstack, plane: Plane, wor
     (work / "new").write_text("n\n")
     ended = apply("apply", "-d", "-P", ".", answers="n\n")
     assert ended.code == 0 and plane.paths() == ["/repos/get", "/repos/init", "/runs/get_plan"], ended
-    plane.asked.clear()
+    plane.requests.clear()
     ended = apply("apply", "-d", "-P", ".", answers="y\n")
     assert ended.code == 0, ended
     assert plane.paths() == ["/repos/get", "/repos/init", "/runs/get_plan", "/repos/upload_code", "/runs/apply"]
-    upload = plane.asked[3]
+    upload = plane.requests[3]
     assert upload.path.endswith("?repo_id=" + plane.bodies("/repos/init")[0]["repo_id"])
     assert plane.bodies("/runs/get_plan")[0]["run_spec"]["repo_code_hash"].encode() in upload.raw
 
@@ -299,7 +299,7 @@ STORED = "Jobs get these as the repository stores them, unfiltered: m.bin\n"
 def test_a_large_file_goes_along_unless_jobs_should_have_pointers(apply: Dstack, plane: Plane, model: Path) -> None:
     ended = apply("apply", "-y", "-d", "-P", ".")
     assert ended.code == 0 and STORED not in ended.err and "/repos/upload_code" in plane.paths(), ended
-    plane.asked.clear()
+    plane.requests.clear()
     ended = apply("apply", "-y", "-d", "-P", ".", "--lfs-pointers")
     assert ended.code == 0 and STORED in ended.err and "/repos/upload_code" not in plane.paths(), ended
 
@@ -334,7 +334,7 @@ def test_a_folder_that_is_no_checkout_goes_up_as_it_is(apply: Dstack, plane: Pla
     known, spec = plane.bodies("/repos/init")[0], plane.bodies("/runs/get_plan")[0]["run_spec"]
     assert known["repo_info"] == spec["repo_data"] == {"repo_type": "local", "repo_dir": str(folder.resolve())}
     assert re.fullmatch(r"plain-[0-9a-f]{8}", known["repo_id"]) and spec["repo_id"] == known["repo_id"]
-    raw = plane.asked[2].raw
+    raw = plane.requests[2].raw
     with tarfile.open(fileobj=io.BytesIO(raw[raw.index(b"\r\n\r\n") + 4 :])) as tar:
         names = sorted(tar.getnames())
     assert names == [".", "./.dstackignore", "./.gitignore", "./sub", "./sub/a.txt"]

@@ -32,11 +32,11 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         yield found
 
 
-def dstack(client: str, server: Server, far: Far, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def dstack(client: str, server: Server, far: Far, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "cli.main"] if client == "ours" else [str(PEER / "dstack")]
     env = {**server.environment(), **far.variables, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1", "COLUMNS": "300"}
     return subprocess.run(
-        [*program, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        [*program, *args], cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -38,9 +38,9 @@ def test_a_line_beyond_the_file(tmp_path: Path) -> None:
 
 def test_a_long_line_is_cut_around_the_place(tmp_path: Path) -> None:
     (tmp_path / "a.yml").write_text(f"x: {'1' * 500}, y: {'2' * 500}\n")
-    told = render_problems(Invalid([Problem("bad", "y", "a.yml", 1, 506)]), tmp_path).splitlines()
-    assert told[1] == f"  1 | …{'1' * 38}, y: {'2' * 77}…"
-    assert told[2].index("^") == told[1].index("y:")
+    lines = render_problems(Invalid([Problem("bad", "y", "a.yml", 1, 506)]), tmp_path).splitlines()
+    assert lines[1] == f"  1 | …{'1' * 38}, y: {'2' * 77}…"
+    assert lines[2].index("^") == lines[1].index("y:")
 
 
 # --- what a server finds ----------------------------------------------------------------------------------------------
@@ -48,9 +48,9 @@ def test_a_long_line_is_cut_around_the_place(tmp_path: Path) -> None:
 TASK = "type: task\nname: web\nenv:\n  - A=1\nports: [80]\ncommands: [ls]\n"
 
 
-def refusal(*told: tuple[str, str]) -> tuple[int, Any]:
-    lines = [f"{field}: {text}" if field else text for field, text in told]
-    entry = {"msg": "\n".join(lines), "code": "error", "fields": [field for field, _ in told]}
+def refusal(*problems: tuple[str, str]) -> tuple[int, Any]:
+    lines = [f"{field}: {text}" if field else text for field, text in problems]
+    entry = {"msg": "\n".join(lines), "code": "error", "fields": [field for field, _ in problems]}
     return 400, {"detail": [entry]}
 
 
@@ -106,8 +106,8 @@ def test_what_the_file_doesnt_say_has_no_line(web: Dstack, plane: Plane) -> None
 
 
 def test_what_a_flag_says_is_told_of_the_flag(web: Dstack, plane: Plane) -> None:
-    told = ["name", "env.A", "env.B", "ports", "resources.gpu.count", "resources.cpu", "retry", "fleets.0.project"]
-    plane.answers["/runs/get_plan"] = refusal(*((path, "x") for path in told))
+    fields = ["name", "env.A", "env.B", "ports", "resources.gpu.count", "resources.cpu", "retry", "fleets.0.project"]
+    plane.answers["/runs/get_plan"] = refusal(*((path, "x") for path in fields))
     flags = ["-n", "other", "-e", "B=1", "-p", "90", "--gpu", "1", "--retry-duration", "1h", "--fleet", "a/b"]
     ended = web("apply", "-y", *flags)
     assert [line.partition(": x")[0] for line in ended.err.splitlines() if line.endswith(": x")] == [
@@ -125,8 +125,8 @@ def test_what_a_flag_says_is_told_of_the_flag(web: Dstack, plane: Plane) -> None
 def test_what_a_profile_says_is_told_of_its_file(web: Dstack, plane: Plane) -> None:
     for folder in (web.terminal.cwd / ".dstack", web.terminal.home / ".dstack"):
         folder.mkdir(exist_ok=True)
-    mine, home = (folder / ".dstack" / "profiles.yml" for folder in (web.terminal.cwd, web.terminal.home))
-    mine.write_text("profiles:\n- name: a\n- name: b\n  reservation: r\n")
+    own, home = (folder / ".dstack" / "profiles.yml" for folder in (web.terminal.cwd, web.terminal.home))
+    own.write_text("profiles:\n- name: a\n- name: b\n  reservation: r\n")
     home.write_text("profiles:\n- {name: usual, default: true,\n   reservation: r}\n")
     plane.answers["/runs/get_plan"] = refusal(("profile.reservation", "not yet"))
     assert ".dstack/profiles.yml:4:3: profile.reservation: not yet\n  4 |" in web("apply", "--profile", "b").err
@@ -148,7 +148,7 @@ def test_every_file_that_isnt_there_and_every_variable_at_once(web: Dstack, plan
         "type: task\ncommands: [ls]\nfiles:\n- a.txt\n- local_path: ~/b\n  path: /b\nenv: [C]\n"
     )
     ended = web("apply", "-y")
-    assert ended.code == 1 and not plane.asked
+    assert ended.code == 1 and not plane.requests
     assert [line for line in ended.err.splitlines() if line.startswith(".dstack.yml")] == [
         ".dstack.yml:4:3: files.0.local_path: `a.txt` doesn't exist (paths are relative to the folder of the "
         "configuration)",
@@ -202,7 +202,7 @@ def test_every_key_that_cant_be_read_is_told_by_its_line(dstack: Dstack, plane: 
     )
     (dstack.terminal.cwd / "here").write_text("ssh-ed25519 AAAA")
     ended = dstack("apply", "-y")
-    assert ended.code == 1 and not plane.asked
-    told = [line for line in ended.err.splitlines() if line.startswith(".dstack.yml")]
-    assert [line.partition(": ")[0] for line in told] == [f".dstack.yml:{place}" for place in ("4:3", "6:19", "9:30")]
-    assert "ssh_config.hosts.1.proxy_jump.identity_file: " in told[2] and "is a public key" in told[2]
+    assert ended.code == 1 and not plane.requests
+    lines = [line for line in ended.err.splitlines() if line.startswith(".dstack.yml")]
+    assert [line.partition(": ")[0] for line in lines] == [f".dstack.yml:{place}" for place in ("4:3", "6:19", "9:30")]
+    assert "ssh_config.hosts.1.proxy_jump.identity_file: " in lines[2] and "is a public key" in lines[2]

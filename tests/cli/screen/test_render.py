@@ -72,8 +72,8 @@ def test_facts_stand_in_a_column() -> None:
 
 UNSHOWN = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 shown = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp"), exclude_characters=UNSHOWN)
-words = st.text(shown, max_size=20)
-cells = st.lists(words, max_size=6).map(" ".join)
+texts = st.text(shown, max_size=20)
+cells = st.lists(texts, max_size=6).map(" ".join)
 
 
 @given(st.lists(st.tuples(cells, cells, cells), max_size=5), st.integers(30, 200))
@@ -126,8 +126,8 @@ def test_only_our_own_colours_reach_a_terminal(capsys: pytest.CaptureFixture[str
     terminal = Terminal(watched=True, env={})
     terminal.print(f"\x1b[32mgood\x1b[0m {HOSTILE} \x1b[8mhidden")
     terminal.warn(HOSTILE)
-    said = capsys.readouterr()
-    assert said.out.startswith("\x1b[32mgood\x1b[0m gone") and said.out.count("\x1b") == 3
-    assert "\x1b[2J" not in said.err and "owned" not in said.out + said.err
+    printed = capsys.readouterr()
+    assert printed.out.startswith("\x1b[32mgood\x1b[0m gone") and printed.out.count("\x1b") == 3
+    assert "\x1b[2J" not in printed.err and "owned" not in printed.out + printed.err
     terminal.write(HOSTILE.encode())
     assert capsys.readouterr().out == HOSTILE, "a log is what the job wrote"

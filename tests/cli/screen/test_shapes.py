@@ -87,9 +87,9 @@ def test_what_breaks_a_script(after: dict[str, str], broken: list[str]) -> None:
 
 
 def test_an_outline_is_every_key_with_its_kinds() -> None:
-    put_aside: dict[str, list[object]] = {}
+    collected: dict[str, list[object]] = {}
     found = outline(
-        [{"a": [{"b": 1}, {"b": None, "run": {"x": 1}}]}, {"env": {"X": "1"}}], {"a[].run": "Run"}, put_aside
+        [{"a": [{"b": 1}, {"b": None, "run": {"x": 1}}]}, {"env": {"X": "1"}}], {"a[].run": "Run"}, collected
     )
     assert found == {"a": "list", "a[]": "object", "a[].b": "number | null", "a[].run": "Run", "env": "object"}
-    assert put_aside == {"Run": [{"x": 1}]}
+    assert collected == {"Run": [{"x": 1}]}

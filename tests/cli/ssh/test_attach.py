@@ -55,10 +55,10 @@ def plane(plane: Plane) -> Plane:
 
 @pytest.fixture
 def attach(dstack: Dstack, plane: Plane) -> Any:
-    """Attaches to a run that ends after some looks."""
+    """Attaches to a run that ends after some polls."""
 
-    def call(*args: str, to: Any = None, looks: int = 3, ssh: FakeSsh | None = None, **how: Any) -> Any:
-        plane.answers["/runs/get"] = steps(*[to or running()] * looks, finished())
+    def call(*args: str, to: Any = None, polls: int = 3, ssh: FakeSsh | None = None, **how: Any) -> Any:
+        plane.answers["/runs/get"] = steps(*[to or running()] * polls, finished())
         return dstack("attach", "train", *args, ssh=ssh or FakeSsh(), **how)
 
     return call
@@ -67,9 +67,9 @@ def attach(dstack: Dstack, plane: Plane) -> Any:
 def test_it_tells_how_to_log_in_and_ends_as_the_run(attach: Any) -> None:
     ended = attach()
     assert ended.code == 0 and ended.out == ""
-    told = ended.err.splitlines()
-    assert told[0] == "Attaching to train. Ctrl-C detaches and leaves it running."
-    assert told[1:3] == ["Attached to train (replica 0, job 0), through the server.", "  ssh train"]
+    lines = ended.err.splitlines()
+    assert lines[0] == "Attaching to train. Ctrl-C detaches and leaves it running."
+    assert lines[1:3] == ["Attached to train (replica 0, job 0), through the server.", "  ssh train"]
 
 
 def test_the_machine_is_reached_directly_if_it_answers(attach: Any) -> None:
@@ -103,14 +103,14 @@ def test_a_machine_that_cant_be_reached_is_reached_through_the_server(attach: An
 
 def test_a_way_that_fails_is_followed_by_the_next(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("x", "ubuntu@10.0.0.7: Permission denied (publickey)."), FakeTunnel("u")], reachable=True)
-    assert "through the server" in attach(ssh=ssh, looks=4).err
+    assert "through the server" in attach(ssh=ssh, polls=4).err
     assert ["cli.ssh.proxy" in one.config for one in ssh.started] == [False, True]
 
 
 def test_where_no_way_leads_there_all_are_told(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("x", "Permission denied"), FakeTunnel("x", "The host didn't answer")] * 9, reachable=True)
     clock = Clock()
-    ended = attach(ssh=ssh, looks=500, now=clock.now, sleep=clock.sleep)
+    ended = attach(ssh=ssh, polls=500, now=clock.now, sleep=clock.sleep)
     assert ended.code == 1
     assert (
         "Nothing reaches the job of train:\n  directly: Permission denied\n  through the server: The host" in ended.err
@@ -120,35 +120,35 @@ def test_where_no_way_leads_there_all_are_told(attach: Any) -> None:
 
 def test_a_lost_connection_is_made_again(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("uux", "Timeout, server train not responding."), FakeTunnel("u")])
-    told = attach(ssh=ssh, looks=8).err.splitlines()
+    lines = attach(ssh=ssh, polls=8).err.splitlines()
     lost = "The connection to train was lost (Timeout, server train not responding.); attaching again."
     attached = "Attached to train (replica 0, job 0), through the server."
-    assert [line for line in told if line in (lost, attached)] == [attached, lost, attached]
+    assert [line for line in lines if line in (lost, attached)] == [attached, lost, attached]
     assert ssh.tunnels[0].ended and ssh.tunnels[1].ended, "nothing is left"
 
 
 def test_once_it_was_attached_it_never_gives_up(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("ux"), *[FakeTunnel("x")] * 9, FakeTunnel("u")])
     clock = Clock()
-    ended = attach(ssh=ssh, looks=500, now=clock.now, sleep=clock.sleep)
+    ended = attach(ssh=ssh, polls=500, now=clock.now, sleep=clock.sleep)
     assert ended.code == 0 and ended.err.count("Attached to train") == 2 and len(ssh.started) == 11
 
 
 def test_it_waits_longer_after_each_failure(attach: Any) -> None:
     ssh = FakeSsh([FakeTunnel("ux"), FakeTunnel("x")])
     clock = Clock()
-    attach(ssh=ssh, looks=100, now=clock.now, sleep=clock.sleep)
+    attach(ssh=ssh, polls=100, now=clock.now, sleep=clock.sleep)
     assert clock.time - Clock.time > 50 and len(ssh.started) == 9, "after 1, 2, 4, 8 seconds, then every 10"
 
 
 def test_a_connection_that_never_lasts_is_made_ever_more_slowly(attach: Any) -> None:
     clock = Clock()
     brief = FakeSsh([FakeTunnel("ux")])
-    attach(ssh=brief, looks=100, now=clock.now, sleep=clock.sleep)
+    attach(ssh=brief, polls=100, now=clock.now, sleep=clock.sleep)
     assert clock.time - Clock.time > 50 and len(brief.started) <= 10, "at once, after 1, 2, 4, 8 seconds, then every 10"
     lasting = FakeSsh([*[FakeTunnel("u" * 120 + "x")] * 3, FakeTunnel("u")])
-    told = attach(ssh=lasting, looks=450, now=clock.now, sleep=clock.sleep).err
-    assert told.count("attaching again") == 3 and len(lasting.started) == 4
+    output = attach(ssh=lasting, polls=450, now=clock.now, sleep=clock.sleep).err
+    assert output.count("attaching again") == 3 and len(lasting.started) == 4
 
 
 def test_the_log_is_followed_meanwhile_and_only_if_asked_for(attach: Any) -> None:
@@ -158,9 +158,9 @@ def test_the_log_is_followed_meanwhile_and_only_if_asked_for(attach: Any) -> Non
 
 def test_ports_are_forwarded_and_told(attach: Any) -> None:
     ssh = FakeSsh()
-    told = attach(to=running(ports=[(8471, None, "a"), (8472, 8571, "b")]), ssh=ssh).err
+    output = attach(to=running(ports=[(8471, None, "a"), (8472, 8571, "b")]), ssh=ssh).err
     assert ssh.started[0].forwards == ["localhost:8471:localhost:8471", "localhost:8571:localhost:8472"]
-    assert "  localhost:8571 → port 8472 of the job\n" in told
+    assert "  localhost:8571 → port 8472 of the job\n" in output
 
 
 def test_a_local_port_can_be_chosen_for_a_port_of_the_run(attach: Any) -> None:
@@ -183,14 +183,14 @@ def test_a_port_in_use_is_named(attach: Any) -> None:
 
 
 def test_a_port_that_is_taken_meanwhile_is_named_too(attach: Any) -> None:
-    said = "bind [127.0.0.1]:8471: Address already in use; cannot listen to port: 8471"
-    ended = attach(to=running(ports=[(8471, 8471, "a")]), ssh=FakeSsh([FakeTunnel("x", said)]))
+    error = "bind [127.0.0.1]:8471: Address already in use; cannot listen to port: 8471"
+    ended = attach(to=running(ports=[(8471, 8471, "a")]), ssh=FakeSsh([FakeTunnel("x", error)]))
     assert ended.code == 1 and "Port 8471 of this machine is in use" in ended.err
 
 
 def test_other_nodes_have_hosts_of_their_own(attach: Any) -> None:
-    told = attach("--job", "1", to=running(job=1)).err
-    assert "Attached to train (replica 0, job 1)" in told and "  ssh train-1-0\n" in told
+    output = attach("--job", "1", to=running(job=1)).err
+    assert "Attached to train (replica 0, job 1)" in output and "  ssh train-1-0\n" in output
 
 
 def test_the_link_of_a_dev_environment_is_shown_where_its_log_isnt(attach: Any) -> None:
@@ -202,11 +202,11 @@ def test_the_link_of_a_dev_environment_is_shown_where_its_log_isnt(attach: Any) 
 
 def test_ctrl_c_detaches_and_leaves_nothing(attach: Any, dstack: Dstack) -> None:
     ssh = FakeSsh()
-    ended = attach(ssh=ssh, looks=9, sleep=interrupt_at(2))
+    ended = attach(ssh=ssh, polls=9, sleep=interrupt_at(2))
     assert ended.code == 0 and "Detached; train keeps running." in ended.err
     assert ssh.tunnels[0].ended
-    ours = dstack.terminal.home / ".dstack" / "ssh"
-    assert list((ours / "runs").iterdir()) == []
+    folder = dstack.terminal.home / ".dstack" / "ssh"
+    assert list((folder / "runs").iterdir()) == []
 
 
 def test_the_users_key_is_kept_for_nobody_else(attach: Any, dstack: Dstack) -> None:
@@ -233,9 +233,9 @@ def test_the_users_own_configuration_includes_ours_first(attach: Any, dstack: Ds
 
 def test_a_configuration_that_cant_be_changed_is_no_obstacle(attach: Any, dstack: Dstack) -> None:
     (dstack.terminal.home / ".ssh").write_text("a file, where a folder should be")
-    told = attach().err
-    assert "~/.ssh/config can't be changed" in told
-    assert f"  ssh -F {dstack.terminal.home}/.dstack/ssh/runs/train/config train\n" in told
+    output = attach().err
+    assert "~/.ssh/config can't be changed" in output
+    assert f"  ssh -F {dstack.terminal.home}/.dstack/ssh/runs/train/config train\n" in output
 
 
 @pytest.mark.parametrize("sent", [{"ssh_private_key": "key"}, {"ssh_public_key": "a\nb"}, {"ssh_private_key": 7}])
@@ -256,7 +256,7 @@ def test_another_key_is_asked_for_by_name(attach: Any, dstack: Dstack, plane: Pl
 
 def test_a_key_of_ones_own(attach: Any, given_key: Path, plane: Plane) -> None:
     ssh = FakeSsh()
-    plane.asked.clear()
+    plane.requests.clear()
     assert attach("--ssh-identity", str(given_key), ssh=ssh).code == 0
     assert f"IdentityFile {given_key}\n" in ssh.started[0].config
     assert "/api/users/get_my_user" not in plane.paths()
@@ -303,8 +303,8 @@ def test_a_job_on_this_machine_is_logged_in_to_at_once(attach: Any) -> None:
 
 
 def test_a_machine_without_an_address_is_reached_through_the_server(attach: Any) -> None:
-    told = attach(to=running(hostname=None, ssh_port=40022, dockerized=False), ssh=FakeSsh(reachable=True)).err
-    assert "through the server" in told
+    output = attach(to=running(hostname=None, ssh_port=40022, dockerized=False), ssh=FakeSsh(reachable=True)).err
+    assert "through the server" in output
 
 
 def test_since_needs_a_log(attach: Any) -> None:
@@ -375,7 +375,7 @@ def test_a_run_whose_ports_cant_be_had_isnt_started(task: Dstack, plane: Plane) 
         port = taken.getsockname()[1]
         ended = task("apply", "-y", "-p", f"{port}:8471")
     assert ended.code == 1 and f"Port {port} of this machine is in use" in ended.err
-    assert not plane.asked
+    assert not plane.requests
 
 
 def test_a_detached_apply_needs_no_ports(task: Dstack) -> None:

@@ -25,7 +25,7 @@ LINE = "Include ~/.dstack/ssh/runs/*/config"
 JOB = Hop("localhost", 40022, "root", HOST_KEY)
 
 
-def ways(**data: Any) -> list[JobHops]:
+def routes(**data: Any) -> list[JobHops]:
     placed = {
         "hostname": "10.0.0.7",
         "ssh_port": 22,
@@ -78,7 +78,7 @@ def test_what_a_server_sends_is_never_a_line_of_configuration(place: str, value:
         "alias": {"alias": value},
     }
     try:
-        found = ways(**sent[place])
+        found = routes(**sent[place])
     except Refused as refused:
         assert "so it wasn't used" in refused.message and "\n" not in refused.message
         return
@@ -171,10 +171,10 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -
     killed = book.attach("old")
     book.write(killed, JobHops("old", JOB))
     killed.lock.close()  # as its end does
-    kept = book.attach("other")
+    attached = book.attach("other")
     book.attach("new")
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["new", "other"]
-    kept.lock.close()
+    attached.lock.close()
 
 
 def test_a_link_in_our_folder_is_removed_and_what_it_leads_to_stays(tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ def test_an_ssh_that_a_killed_process_has_left_is_ended_by_the_next_and_no_other
 
 
 @contextlib.contextmanager
-def sleeping(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+def sleeping(*args: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is called so; `tail -F` waits, whatever it is called."""
     quiet = subprocess.DEVNULL
-    with subprocess.Popen(words, executable=shutil.which("tail"), stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen(args, executable=shutil.which("tail"), stdout=quiet, stderr=quiet) as process:
         yield process
         process.kill()
 
@@ -230,8 +230,8 @@ def sleeping(*words: str) -> Iterator[subprocess.Popen[bytes]]:
 )
 def test_ours_comes_first_and_once(before: str, after: str) -> None:
     once = with_include(before, LINE)
-    ours = f"# The runs that dstack is attached to. First, because SSH takes the first value it finds.\n{LINE}\n"
-    assert once == after.replace("{line}", ours)
+    included = f"# The runs that dstack is attached to. First, because SSH takes the first value it finds.\n{LINE}\n"
+    assert once == after.replace("{line}", included)
     assert with_include(once, LINE) == once
 
 

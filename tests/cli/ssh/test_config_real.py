@@ -44,11 +44,11 @@ class Home:
         self.book.write(self.attached[-1], layout, options=OpenSsh(os.environ).options())
         include_in(self.own, self.folder / ".dstack")
 
-    def asked(self, host: str) -> dict[str, str]:
+    def settings_of(self, host: str) -> dict[str, str]:
         """Every setting of a host, as SSH would use it."""
-        words = ["ssh", "-F", str(self.own), "-G", host]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-        pairs = [line.partition(" ") for line in said.stdout.splitlines()]
+        command = ["ssh", "-F", str(self.own), "-G", host]
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        pairs = [line.partition(" ") for line in completed.stdout.splitlines()]
         return {name: " ".join(value for key, _, value in pairs if key == name) for name, _, _ in pairs}
 
 
@@ -62,22 +62,22 @@ def test_every_hop_is_as_written_whatever_the_user_has_for_all_hosts(home: Home)
     jump = Hop("login.lab", 2222, "bob", "", ("/keys/lab", key), identities_only=False)
     host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY, (key,))
     home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY, (key,)), (jump, host)))
-    ours = home.folder / ".dstack" / "ssh"
-    job = home.asked("train")
+    folder = home.folder / ".dstack" / "ssh"
+    job = home.settings_of("train")
     assert (job["hostname"], job["port"], job["user"]) == ("localhost", "40022", "root")
     assert (job["proxyjump"], job["hostkeyalias"]) == ("train_host", "train")
-    assert job["userknownhostsfile"] == str(ours / "runs" / "train" / "known_hosts").replace("%%", "%")
+    assert job["userknownhostsfile"] == str(folder / "runs" / "train" / "known_hosts").replace("%%", "%")
     assert (job["stricthostkeychecking"], job["controlmaster"]) == ("true", "false")
     assert "controlpath" not in job or job["controlpath"] == "none"
     assert job["identityfile"].replace("%%", "%").startswith(key) and job["identitiesonly"] == "yes"
-    there = home.asked("train-host")
-    assert there == home.asked("train_host") | {"host": "train-host"}
+    there = home.settings_of("train-host")
+    assert there == home.settings_of("train_host") | {"host": "train-host"}
     assert (there["hostname"], there["port"], there["user"]) == ("10.0.0.7", "22", "ubuntu")
     assert (there["proxyjump"], there["hostkeyalias"]) == ("train_jump_host", "train_host")
-    first = home.asked("train-jump-host")
+    first = home.settings_of("train-jump-host")
     assert (first["hostname"], first["port"], first["user"]) == ("login.lab", "2222", "bob")
     assert first["stricthostkeychecking"] == "accept-new" and first["hostkeyalias"] == "[login.lab]:2222"
-    assert first["userknownhostsfile"] == str(ours / "known_hosts") and first["identitiesonly"] == "no"
+    assert first["userknownhostsfile"] == str(folder / "known_hosts") and first["identitiesonly"] == "no"
     assert first["identityfile"].startswith("/keys/lab"), "the user's key for that host is tried first"
 
 
@@ -85,18 +85,18 @@ def test_a_run_that_is_called_like_anothers_hop_is_no_hop(home: Home) -> None:
     host = Hop("10.0.0.7", 22, "ubuntu", HOST_KEY)
     home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), (host,)))
     home.attach(JobHops("train-host", Hop("localhost", 40023, "root", HOST_KEY), (Hop("10.0.0.8", 22, "ubuntu"),)))
-    hop = home.asked(home.asked("train")["proxyjump"])
+    hop = home.settings_of(home.settings_of("train")["proxyjump"])
     assert (hop["hostname"], hop["port"], hop["user"]) == ("10.0.0.7", "22", "ubuntu")
-    run = home.asked("train-host")
+    run = home.settings_of("train-host")
     assert (run["hostname"], run["port"], run["user"]) == ("localhost", "40023", "root")
-    assert home.asked(run["proxyjump"])["hostname"] == "10.0.0.8"
+    assert home.settings_of(run["proxyjump"])["hostname"] == "10.0.0.8"
 
 
 def test_two_jobs_of_one_machine_are_told_apart_by_their_keys(home: Home) -> None:
     other = HOST_KEY.replace("IB1y", "IB2y")
     for name, port, key in (("one", 40022, HOST_KEY), ("two", 40023, other)):
         home.attach(JobHops(name, Hop("localhost", port, "root", key), (Hop("10.0.0.7", 22, "ubuntu"),)))
-    one, two = home.asked("one"), home.asked("two")
+    one, two = home.settings_of("one"), home.settings_of("two")
     assert (one["hostkeyalias"], two["hostkeyalias"]) == ("one", "two")
     assert one["userknownhostsfile"] != two["userknownhostsfile"]
     runs = home.book.folder / "runs"
@@ -104,21 +104,21 @@ def test_two_jobs_of_one_machine_are_told_apart_by_their_keys(home: Home) -> Non
 
 
 def test_the_command_that_carries_the_bytes_survives_the_shell(home: Home) -> None:
-    words = ("/opt/my python", "-P", "-m", "cli.ssh.proxy", "/home/me/100%/it's $HOME")
-    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), proxy=words))
-    (ours,) = (home.book.folder / "runs").iterdir()
-    command = next(line for line in (ours / "config").read_text().splitlines() if "ProxyCommand" in line)
+    proxy = ("/opt/my python", "-P", "-m", "cli.ssh.proxy", "/home/me/100%/it's $HOME")
+    home.attach(JobHops("train", Hop("localhost", 40022, "root", HOST_KEY), proxy=proxy))
+    (folder,) = (home.book.folder / "runs").iterdir()
+    command = next(line for line in (folder / "config").read_text().splitlines() if "ProxyCommand" in line)
     shell = command.split(None, 1)[1].replace("%%", "%")  # what SSH does before it hands it to a shell
     printed = subprocess.run(
         ["sh", "-c", f"printf '%s\\n' {shell}"], capture_output=True, text=True, timeout=60, check=True
     )
-    assert tuple(printed.stdout.splitlines()) == words
-    assert "proxyjump" not in home.asked("train"), "the user's own proxy doesn't come first"
+    assert tuple(printed.stdout.splitlines()) == proxy
+    assert "proxyjump" not in home.settings_of("train"), "the user's own proxy doesn't come first"
 
 
 def test_hosts_that_arent_ours_are_the_users(home: Home) -> None:
     home.attach(JobHops("train", Hop("localhost", 40022, "root")))
-    elsewhere = home.asked("example")
+    elsewhere = home.settings_of("example")
     assert (elsewhere["user"], elsewhere["port"], elsewhere["proxyjump"]) == ("ann", "2200", "bastion")
 
 
@@ -192,13 +192,13 @@ def test_no_line_of_the_users_changes_the_way_to_a_job(tmp_path: Path, form: str
     home = Home(tmp_path)
     home.own.write_text("")
     home.attach(LAYOUTS[layout])
-    ours, names = home.own.read_text(), ("train", *LAYOUTS[layout].names)
-    right = {name: home.asked(name) for name in names}
+    config, names = home.own.read_text(), ("train", *LAYOUTS[layout].names)
+    right = {name: home.settings_of(name) for name in names}
     wrong = []
     for line in TRAPS_OF_ONE_LINE:
-        home.own.write_text(ours + form.format(line))
+        home.own.write_text(config + form.format(line))
         for name in names:
-            found = home.asked(name)
+            found = home.settings_of(name)
             changed = {key for key in {*found, *right[name]} if found.get(key) != right[name].get(key)} - OF_NO_USE
             if changed - ALLOWED.get(name, set()) - (SOCKETS if right[name].keys() & PROXIES else set()):
                 wrong.append((name, line))
@@ -209,9 +209,9 @@ def test_what_is_a_matter_of_taste_stays_the_users(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.own.write_text("Host *\n  LogLevel VERBOSE\n  Compression yes\n  ForwardAgent yes\n  SendEnv MY_*\n")
     home.attach(LAYOUTS["directly"])
-    said = home.asked("train")
-    assert (said["loglevel"], said["compression"], said["forwardagent"]) == ("VERBOSE", "yes", "yes")
-    assert said["sendenv"] == "MY_*"
+    settings = home.settings_of("train")
+    assert (settings["loglevel"], settings["compression"], settings["forwardagent"]) == ("VERBOSE", "yes", "yes")
+    assert settings["sendenv"] == "MY_*"
 
 
 SSHD = """
@@ -253,11 +253,11 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 def talk(home: Home, block: str) -> str:
-    ours = home.own.read_text().partition("Host *")[0]
-    home.own.write_text(f"{ours}Host *\n{block}\n")
-    words = ["ssh", "-F", str(home.own), "train", "cat; echo and back"]
-    said = subprocess.run(words, input="there ", capture_output=True, text=True, timeout=60, check=False)
-    return said.stdout or said.stderr
+    config = home.own.read_text().partition("Host *")[0]
+    home.own.write_text(f"{config}Host *\n{block}\n")
+    command = ["ssh", "-F", str(home.own), "train", "cat; echo and back"]
+    completed = subprocess.run(command, input="there ", capture_output=True, text=True, timeout=60, check=False)
+    return completed.stdout or completed.stderr
 
 
 def test_ssh_gets_there_with_all_of_these_lines_and_runs_what_was_asked_for(reached: Home) -> None:
@@ -269,7 +269,7 @@ def test_ssh_gets_there_whatever_is_added_to_it(reached: Home) -> None:
         port = taken.getsockname()[1]
         failed = {}
         for line in MORE_TRAPS:
-            said = talk(reached, f"{line.format(port=port)}\nExitOnForwardFailure yes")
-            if said != "there and back\n":
-                failed[line] = said
+            output = talk(reached, f"{line.format(port=port)}\nExitOnForwardFailure yes")
+            if output != "there and back\n":
+                failed[line] = output
     assert failed == {}

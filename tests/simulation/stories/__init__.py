@@ -110,7 +110,7 @@ class Story:
         """What must still disappear after everything was deleted."""
         return iter(())
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         """At the end. Raises Violation."""
 
     # --- for short ---------------------------------------------------------------------------------------------------

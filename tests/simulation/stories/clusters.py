@@ -12,7 +12,7 @@ from tests.simulation.world import FAULTY_FOR, Invariant
 
 TOGETHER = Invariant("together", "all machines that a cluster keeps are where its first one is")
 
-KEPT = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
+STAYING = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 class Clusters(gangs.Gangs):
@@ -45,9 +45,9 @@ class Clusters(gangs.Gangs):
     def committed(self, commit: Commit) -> None:
         super().committed(commit)
         for _, changed in commit.of(Instance):
-            mine = (each for each in self.watch.instances.values() if each.fleet_id == changed.fleet_id)
-            kept = [each for each in mine if each.fleet_name == self.fleet and each.status in KEPT]
-            regions = {f"{each.offer.backend}/{each.offer.region}" for each in kept}
-            zones = {each.zone for each in kept if each.zone}  # unknown if the cloud's answer was lost
+            instances = (each for each in self.watch.instances.values() if each.fleet_id == changed.fleet_id)
+            staying = [each for each in instances if each.fleet_name == self.fleet and each.status in STAYING]
+            regions = {f"{each.offer.backend}/{each.offer.region}" for each in staying}
+            zones = {each.zone for each in staying if each.zone}  # unknown if the cloud's answer was lost
             if len(regions) > 1 or len(zones) > 1:
-                raise TOGETHER.broken(f"{[each.name for each in kept]} are in {sorted(regions)}, {sorted(zones)}")
+                raise TOGETHER.broken(f"{[each.name for each in staying]} are in {sorted(regions)}, {sorted(zones)}")

@@ -9,13 +9,15 @@ from tests.simulation.watch import Commit
 from tests.simulation.world import Invariant
 
 FOLLOWS_ITS_TABLE = Invariant("follows its table", "a status changes along the edges of its machine; an end is final")
-TOLD = Invariant("told", "a change of status and the event that tells of it are written together, or neither is")
+EVENTS_MATCH = Invariant(
+    "told", "a change of status and the event that tells of it are written together, or neither is"
+)
 
 
 class Commits(Story):
     def committed(self, commit: Commit) -> None:
         machines = self.site.machines
-        said = {event.targets[0].id: event.after for event in commit.events if event.type is EventType.status}
+        statuses = {event.targets[0].id: event.after for event in commit.events if event.type is EventType.status}
         for old, new in commit.nouns:
             if type(new) not in machines:
                 continue  # it has no status
@@ -24,8 +26,8 @@ class Commits(Story):
                 machine = machines[type(new)]
                 if before in machine.terminal or new.status not in reaches(machine, before):
                     raise FOLLOWS_ITS_TABLE.broken(f"{machine.noun} {new.name} went from {before} to {new.status}")
-                if said.get(new.id) != new.status:
-                    raise TOLD.broken(f"{new.name} became {new.status}, and {said.get(new.id)} is told")
+                if statuses.get(new.id) != new.status:
+                    raise EVENTS_MATCH.broken(f"{new.name} became {new.status}, and {statuses.get(new.id)} is told")
         for event in commit.events:
             if event.type is EventType.status and event.targets[0].id not in {new.id for _, new in commit.nouns}:
-                raise TOLD.broken(f"{event.targets[0].name} is told to be {event.after}, and isn't written")
+                raise EVENTS_MATCH.broken(f"{event.targets[0].name} is told to be {event.after}, and isn't written")

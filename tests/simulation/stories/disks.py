@@ -14,7 +14,7 @@ from tests.simulation.stories.volumes import create, new_volume
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
-THEIRS_STAY = Invariant("theirs stay", "a disk that was there before its volume is still there after it")
+REGISTERED_STAY = Invariant("theirs stay", "a disk that was there before its volume is still there after it")
 ONE_VOLUME = Invariant("one volume", "a disk is one volume's only, and only of a project to which its owner offers it")
 THESE_END = Invariant(
     "these end", "a volume that is unused for too long or deleted goes, and so does a disk made for it"
@@ -58,43 +58,43 @@ class Disks(Story):
         self.scene.ask(lambda: volumes.delete(self.site.plane, self.scene.user, self.scene.projects[0], [name]))
 
     def _lose(self) -> None:
-        for volume in self._mine():
+        for volume in self._own_volumes():
             if volume.name == "lost" and volume.handle is not None:
                 self.world.note("disk lost")
                 self.site.cloud.disks.lose(volume.handle.id)
 
     def wind_up(self) -> None:
-        for volume in self._mine():
+        for volume in self._own_volumes():
             if not volume.deleted and volume.status is not VolumeStatus.deleting:
                 self._delete(volume.name)
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
-    def _mine(self) -> list[Volume]:
+    def _own_volumes(self) -> list[Volume]:
         return [each for each in self.watch.known.get(Volume, {}).values() if each.name in self._names]
 
     def committed(self, commit: Commit) -> None:
         for _, volume in commit.of(Volume):
             if not volume.external_id or volume.handle is None or volume.deleted:
                 continue
-            others = [each for each in self._mine() if each.id != volume.id and each.handle == volume.handle]
+            others = [each for each in self._own_volumes() if each.id != volume.id and each.handle == volume.handle]
             if volume.external_id != OFFERED_DISK or any(not each.deleted for each in others):
                 raise ONE_VOLUME.broken(f"{volume.name} is {volume.external_id}, beside {[e.name for e in others]}")
 
     def unfinished(self) -> Iterator[Violation]:
-        for volume in self._mine():
+        for volume in self._own_volumes():
             if volume.name == "passing" and not volume.deleted:
                 yield THESE_END.broken(f"{volume.name} is {volume.status.value}, and nobody uses it")
 
     def left(self) -> Iterator[Violation]:
-        for volume in self._mine():
+        for volume in self._own_volumes():
             if not volume.deleted:
                 yield THESE_END.broken(f"{volume.name} is {volume.status.value}")
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         there = {body["id"]: dict(body["tags"]) for body in self.site.cloud.disks.all()}
         for disk in (OFFERED_DISK, HIDDEN_DISK):
             if disk not in there:
-                raise THEIRS_STAY.broken(f"{disk} is gone")
+                raise REGISTERED_STAY.broken(f"{disk} is gone")
         if made := [disk for disk, tags in there.items() if OFFERED not in tags]:
             raise THESE_END.broken(f"the disks {made} are still there")

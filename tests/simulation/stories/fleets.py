@@ -18,7 +18,7 @@ from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
 FLEET_LIMIT = Invariant("fleet limit", "a fleet never has more instances than it may")
-FLEETS_KEPT = Invariant("fleets kept", "a fleet has as many instances as it should, or says why it hasn't")
+FLEETS_FILLED = Invariant("fleets kept", "a fleet has as many instances as it should, or says why it hasn't")
 FLEETS_END = Invariant("fleets end", "a deleted fleet and all of its instances come to their end")
 
 _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -64,14 +64,14 @@ class Fleets(Story):
         project = self.rng.choice(self.scene.projects)
         raw = {"configuration": {**self._specs[project.id], "nodes": self.rng.choice(("0..1", "1..2", "0..4"))}}
         self._most = {fleet: None for fleet in self._most}  # whether or not the response arrives
-        asked = self.scene.ask(lambda: fleet_plans.apply_plan(self.site.plane, self.scene.user, project, raw, None))
-        if asked:
+        accepted = self.scene.ask(lambda: fleet_plans.apply_plan(self.site.plane, self.scene.user, project, raw, None))
+        if accepted:
             self.world.note("fleet changed")
 
     def _drop_one(self) -> None:
         project = self.rng.choice(self.scene.projects)
-        mine = (i for i in self.watch.instances.values() if (i.project_id, i.fleet_name) == (project.id, "cloud"))
-        numbers = [i.num for i in mine if i.status is not InstanceStatus.terminated]
+        instances = (i for i in self.watch.instances.values() if (i.project_id, i.fleet_name) == (project.id, "cloud"))
+        numbers = [i.num for i in instances if i.status is not InstanceStatus.terminated]
         if numbers and self.scene.ask(lambda: self._delete_one(project, self.rng.choice(numbers))):
             self.world.note("instance deleted")
 
@@ -87,8 +87,8 @@ class Fleets(Story):
     def committed(self, commit: Commit) -> None:
         for fleet_id in {instance.fleet_id for _, instance in commit.of(Instance)}:
             most = self._most.get(fleet_id)
-            mine = (i for i in self.watch.instances.values() if i.fleet_id == fleet_id)
-            live = [i.name for i in mine if i.status is not InstanceStatus.terminated]
+            instances = (i for i in self.watch.instances.values() if i.fleet_id == fleet_id)
+            live = [i.name for i in instances if i.status is not InstanceStatus.terminated]
             if most is not None and len(live) > most:
                 raise FLEET_LIMIT.broken(f"the fleet may have {most} instances and has {live}")
 
@@ -101,7 +101,7 @@ class Fleets(Story):
             staying = staying_in[fleet.id]
             few, many = staying < nodes.min and not fleet.message, nodes.max is not None and staying > nodes.max
             if few or many:
-                yield FLEETS_KEPT.broken(f"fleet {fleet.name} has {staying} instances of {nodes}")
+                yield FLEETS_FILLED.broken(f"fleet {fleet.name} has {staying} instances of {nodes}")
 
     def _nodes_of(self, fleet_id: str, spec_num: int) -> FleetNodesSpec | None:
         """Read once: a fleet's spec of one number never changes, and this is asked after every step."""

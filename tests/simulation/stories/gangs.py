@@ -130,8 +130,8 @@ class Gangs(Story):
             others = [other for other in self._jobs(gang) if other.finished or other.status is JobStatus.terminating]
             if gang.run_id not in held and not others:
                 raise ALL_OR_NONE.broken(f"{job.name} is placed, and {place} is not its gang's")
-        mine = [other.assignment.instance_id for other in self._jobs(gang) if other.assignment is not None]
-        if len(mine) != len(set(mine)):
+        places = [other.assignment.instance_id for other in self._jobs(gang) if other.assignment is not None]
+        if len(places) != len(set(places)):
             raise ONE_HOST_EACH.broken(f"{job.name} is on a host of another node")
 
     def _gang(self, job: Job) -> Gang | None:

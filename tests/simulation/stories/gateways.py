@@ -37,7 +37,7 @@ ONE_A_HOST = Invariant("one a host", "a machine carries one replica at most, and
 SEATED = Invariant("seated", "replicas that take requests are on distinct machines that live and know of them")
 NO_JOBS_THERE = Invariant("no jobs there", "no job is placed on a machine that was bought for a gateway")
 USED_STAY = Invariant("used stay", "no gateway is deleted while a service uses it")
-DOORS_ASKED = Invariant("doors asked", "a replica is stopped only when each door has let it go, or its time is up")
+DOORS_LET_GO = Invariant("doors asked", "a replica is stopped only when each door has let it go, or its time is up")
 GATEWAYS_SETTLE = Invariant("gateways settle", "in the end a gateway has the replicas that it should have, or says why")
 NO_TRACE = Invariant("no trace", "a deleted gateway leaves no certificate, no name, no default, and nothing on a host")
 
@@ -85,7 +85,7 @@ class Gateways(Story):
                 self.sometime(what, 20, FAULTY_FOR)
         for _ in range(2):
             self.sometime(self._serve, 40, 120)
-        self.world.after(EVERY, self._doors_look)
+        self.world.after(EVERY, self._poll_doors)
 
     @property
     def project(self) -> Project:
@@ -147,8 +147,8 @@ class Gateways(Story):
 
     def _lose_one(self) -> None:
         """A machine that was bought for a gateway vanishes."""
-        mine = [each for each in self.watch.instances.values() if each.of_gateway and each.handles]
-        for handle in self.rng.choice(mine).handles if mine else ():
+        machines = [each for each in self.watch.instances.values() if each.of_gateway and each.handles]
+        for handle in self.rng.choice(machines).handles if machines else ():
             self.world.note("gateway's machine lost")
             self.site.cloud.lose(handle.id)
 
@@ -186,38 +186,38 @@ class Gateways(Story):
     def _carrying(self) -> list[Host]:
         return [host for host in self.scene.hosts.hosts.values() if host.carried is not None and not host.dead]
 
-    def _doors_look(self) -> None:
+    def _poll_doors(self) -> None:
         for host in self._carrying():
             if host.door is not None:
-                self._look(host, host.door)
+                self._poll(host, host.door)
         if self._over:
             self._end_if_settled()
         if self._gateways() or not self._over:
-            self.world.after(EVERY, self._doors_look)
+            self.world.after(EVERY, self._poll_doors)
 
-    def _look(self, host: Host, door: Carried) -> None:
+    def _poll(self, host: Host, door: Carried) -> None:
         plane, reaches = self.site.plane, self.world.seconds() >= host.cut_off_until
 
-        def hear() -> None:
-            word = gateway_sync.gateway_configuration(
+        def poll() -> None:
+            answer = gateway_sync.gateway_configuration(
                 plane, gateway_sync.seat_of(plane, host.credential), self._version(door)
             )
-            door.word = word if word["news"] else door.word
+            door.configuration = answer if answer["news"] else door.configuration
 
-        def say() -> None:
-            gateway_sync.report(plane, gateway_sync.seat_of(plane, host.credential), told)
+        def send() -> None:
+            gateway_sync.report(plane, gateway_sync.seat_of(plane, host.credential), traffic)
 
         if reaches:
-            self.scene.ask(hear)
-        told = [self._counted(door, service) for service in door.word.get("services", ())]
-        if reaches and told and self.scene.ask(say):
-            busy = any(not each.quiet for each in told)
-            door.heard_at = self.world.time
+            self.scene.ask(poll)
+        traffic = [self._counted(door, service) for service in door.configuration.get("services", ())]
+        if reaches and traffic and self.scene.ask(send):
+            busy = any(not each.quiet for each in traffic)
+            door.reported_at = self.world.time
             door.busy_since = (door.busy_since or self.world.time) if busy else None
 
     @staticmethod
     def _version(door: Carried) -> str:
-        return str(door.word.get("version", ""))
+        return str(door.configuration.get("version", ""))
 
     def _counted(self, door: Carried, service: dict[str, Any]) -> Traffic:
         """Some requests begin; what the door then has under way is what it says."""
@@ -225,20 +225,22 @@ class Gateways(Story):
         for replica in service["replicas"]:
             if busy and replica["ready"] and not replica["draining"]:
                 door.busy[replica["job_id"]] = now + round(self.rng.uniform(1, 40) * SECOND)
-        under_way = {job_id for job_id, until in door.busy.items() if until > now}
-        mine = {replica["job_id"]: replica["draining"] for replica in service["replicas"]}
+        still_busy = {job_id for job_id, until in door.busy.items() if until > now}
+        draining_of = {replica["job_id"]: replica["draining"] for replica in service["replicas"]}
         return Traffic(
             run_id=service["run_id"],
             door="",
             at=now,
-            quiet=not under_way,
+            quiet=not still_busy,
             buckets=(Bucket(at=now // BUCKET * BUCKET, requests=int(busy), busy=float(busy)),),
-            let_go=tuple(job_id for job_id, draining in mine.items() if draining and job_id not in under_way),
+            let_go=tuple(job_id for job_id, draining in draining_of.items() if draining and job_id not in still_busy),
         )
 
     def _answers(self, host: str, token: str) -> str:
         doors = [each.door for each in self._carrying() if each.door is not None]
-        found = [door.word["challenges"].get(token, "") for door in doors if "challenges" in door.word]
+        found = [
+            door.configuration["challenges"].get(token, "") for door in doors if "challenges" in door.configuration
+        ]
         return next(filter(None, found), "")
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -304,9 +306,9 @@ class Gateways(Story):
 
     def _bought_for(self, gateway: Gateway) -> list[str]:
         """What the cloud still has."""
-        mine = {each.id for each in self.watch.instances.values() if each.of_gateway and each.fleet_id == gateway.id}
+        own_ids = {each.id for each in self.watch.instances.values() if each.of_gateway and each.fleet_id == gateway.id}
         bodies = self.site.cloud.resources()
-        return [body["id"] for body in bodies if dict(body["tags"]).get("dstack-instance") in mine]
+        return [body["id"] for body in bodies if dict(body["tags"]).get("dstack-instance") in own_ids]
 
     def _drained(self, old: Job, job: Job) -> None:
         if job.reason is not JobReason.scaled_down or old.reason is not None or old.draining_at is None:
@@ -318,12 +320,12 @@ class Gateways(Story):
             door, seat = host.door, self.watch.instances[host.instance_id].gateway
             stays = seat is not None and seat.gateway_id == run.gateway_id and not seat.leaving
             if door is not None and stays and self._is_known(host, door) and door.busy.get(job.id, 0) > self.world.time:
-                raise DOORS_ASKED.broken(f"{job.name} is stopped while the door on {host.name} has requests for it")
+                raise DOORS_LET_GO.broken(f"{job.name} is stopped while the door on {host.name} has requests for it")
 
     def _is_known(self, host: Host, door: Carried) -> bool:
         """Has the plane known long enough that this door takes requests, whatever it decides just now?"""
         now = self.world.time
-        busy = door.busy_since is not None and door.busy_since + A_WHILE <= now <= door.heard_at + STALE - A_WHILE
+        busy = door.busy_since is not None and door.busy_since + A_WHILE <= now <= door.reported_at + STALE - A_WHILE
         since = self._runs_since.get(host.instance_id)
         return busy or (since is not None and since + A_WHILE <= now)
 

@@ -10,7 +10,7 @@ from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
-ILL_REST = Invariant("ill rest", "a machine that is known to be broken gets no new job")
+ILL_GET_NOTHING = Invariant("ill rest", "a machine that is known to be broken gets no new job")
 HEALTH_SEEN = Invariant("health seen", "a machine is known to be as well as its agent last found it")
 
 BROKEN = [("failure", "its engine is gone")]
@@ -29,7 +29,7 @@ class Health(Story):
 
     def calm(self) -> None:
         for host in self._struck.values():
-            self._tell(host, [])
+            self._report(host, [])
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -39,10 +39,10 @@ class Health(Story):
             return
         host = self.scene.hosts.hosts[self.rng.choice(alive)]
         self._struck[host.name] = host
-        self._tell(host, BROKEN)
-        self.sometime(lambda: self._tell(host, []), 5, 120)
+        self._report(host, BROKEN)
+        self.sometime(lambda: self._report(host, []), 5, 120)
 
-    def _tell(self, host: Host, troubles: list[tuple[str, str]]) -> None:
+    def _report(self, host: Host, troubles: list[tuple[str, str]]) -> None:
         self.world.note("host broken" if troubles else "host well")
         host.troubles = troubles
         host.session.health_changed(troubles, self.world.seconds())
@@ -56,7 +56,7 @@ class Health(Story):
                 continue
             added = {claim.job_id for claim in new.claims} - {claim.job_id for claim in old.claims}
             if added:
-                raise ILL_REST.broken(f"{new.name} gets {', '.join(sorted(added))}")
+                raise ILL_GET_NOTHING.broken(f"{new.name} gets {', '.join(sorted(added))}")
 
     def unfinished(self) -> Iterator[Violation]:
         for host in self._struck.values():

@@ -17,13 +17,13 @@ from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 BOUGHT_ONCE = Invariant("bought once", "there is at most one machine for one purchase, whoever made it")
 BOUGHT_AS_COMMITTED = Invariant("bought as committed", "a cloud is asked for a machine only after that was committed")
 WANTED_STAYS = Invariant("wanted stays", "nothing is given back that belongs to an instance that isn't ending")
-HANDLES_KEPT = Invariant("handles kept", "an instance never forgets what was made for it")
+HANDLES_STAY = Invariant("handles kept", "an instance never forgets what was made for it")
 GONE_IS_GONE = Invariant("gone is gone", "an instance is called gone only when nothing of it is left")
 PURCHASES_SETTLE = Invariant("purchases settle", "a machine that was ordered comes up or is given back, whoever asks")
 NOTHING_LEFT = Invariant("nothing left", "in the end the cloud holds nothing of ours")
 
 _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
-_UNDER_WAY = (InstanceStatus.pending, InstanceStatus.provisioning, InstanceStatus.terminating)
+_TRANSITIONAL = (InstanceStatus.pending, InstanceStatus.provisioning, InstanceStatus.terminating)
 
 
 class Machines(Story):
@@ -36,18 +36,18 @@ class Machines(Story):
             self.sometime(self.rng.choice((self._interrupt, self._lose)), 5, FAULTY_FOR)
 
     def _interrupt(self) -> None:
-        machines = [body for body in self._ours() if body["spot"]]
+        machines = [body for body in self._own_machines() if body["spot"]]
         if machines:
             self.world.note("machine interrupted")
             self.site.cloud.interrupt(dict(self.rng.choice(machines)["tags"])["dstack-instance"])
 
     def _lose(self) -> None:
-        machines = self._ours()
+        machines = self._own_machines()
         if machines:
             self.world.note("machine lost")
             self.site.cloud.lose(self.rng.choice(machines)["id"])
 
-    def _ours(self) -> list[Body]:
+    def _own_machines(self) -> list[Body]:
         return [body for body in self.site.cloud.machines() if dict(body["tags"])["dstack-install"] == INSTALL]
 
     # --- what must hold ----------------------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ class Machines(Story):
                 if left:
                     raise GONE_IS_GONE.broken(f"instance {instance.name} is called gone, but there is {left}")
             if old is not None and not ended:
-                kept = {(handle.kind, handle.id) for handle in instance.handles}
-                dropped = [handle for handle in old.handles if (handle.kind, handle.id) not in kept]
+                current = {(handle.kind, handle.id) for handle in instance.handles}
+                dropped = [handle for handle in old.handles if (handle.kind, handle.id) not in current]
                 if dropped:
-                    raise HANDLES_KEPT.broken(f"instance {instance.name} forgets {dropped}")
+                    raise HANDLES_STAY.broken(f"instance {instance.name} forgets {dropped}")
 
     def _resources_of(self, instance_id: str) -> list[str]:
         return [
@@ -96,7 +96,7 @@ class Machines(Story):
 
     def unfinished(self) -> Iterator[Violation]:
         for instance in self.watch.instances.values():
-            if instance.bought and instance.status in _UNDER_WAY:
+            if instance.bought and instance.status in _TRANSITIONAL:
                 yield PURCHASES_SETTLE.broken(f"instance {instance.name} is {instance.status}: {instance.message!r}")
 
     def left(self) -> Iterator[Violation]:
@@ -104,5 +104,5 @@ class Machines(Story):
             if dict(body["tags"])["dstack-install"] == INSTALL:
                 yield NOTHING_LEFT.broken(f"{body['id']} with {dict(body['tags'])}")
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         self._made()

@@ -101,9 +101,9 @@ class OnPrem(Story):
 
     def _drop(self) -> None:
         plane, project = self.site.plane, self.scene.projects[0]
-        mine = [i for i in self._instances() if i.status is not InstanceStatus.terminated]
-        if mine:
-            number = self.rng.choice(mine).num
+        instances = [i for i in self._instances() if i.status is not InstanceStatus.terminated]
+        if instances:
+            number = self.rng.choice(instances).num
             self.scene.ask(lambda: fleets.delete_instances(plane, self.scene.user, project, FLEET, [number]))
 
     def wind_up(self) -> None:

@@ -56,7 +56,7 @@ class Orphans(Story):
         for left in sorted(self._orphans & there):
             yield ORPHANS_GO.broken(f"{left} is still there")
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         there = {body["id"] for body in self.site.cloud.resources()}
         if self._strangers - there:
             raise STRANGERS_STAY.broken(f"{sorted(self._strangers - there)} was given back")

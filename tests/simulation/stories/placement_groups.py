@@ -86,13 +86,13 @@ class PlacementGroups(Story):
         for left in sorted(self._orphans & {body["id"] for body in self._groups()}):
             yield GROUPS_GO.broken(f"{left}, of which no fleet knows, is still there")
         for fleet in self.watch.known[Fleet].values():
-            mine = (each for each in self.watch.instances.values() if each.fleet_id == fleet.id)
-            used = {each.placement_group for each in mine if each.status is not InstanceStatus.terminated}
+            instances = (each for each in self.watch.instances.values() if each.fleet_id == fleet.id)
+            used = {each.placement_group for each in instances if each.status is not InstanceStatus.terminated}
             for group in fleet.groups:
                 if group.id not in used:
                     yield GROUPS_GO.broken(f"fleet {fleet.name} keeps {group}, which no machine is in")
 
-    def look_back(self) -> None:
+    def verify_at_end(self) -> None:
         there = {body["id"] for body in self._groups()}
         if self._strangers - there:
             raise USED_GROUPS_STAY.broken(f"{sorted(self._strangers - there)} of somebody else was deleted")

@@ -9,7 +9,7 @@ from tests.simulation.stories import Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import Invariant
 
-QUOTA_KEPT = Invariant("quota kept", "a project's jobs never have more places or GPUs than its quota")
+QUOTA_HOLDS = Invariant("quota kept", "a project's jobs never have more places or GPUs than its quota")
 
 
 class Quotas(Story):
@@ -42,4 +42,6 @@ class Quotas(Story):
         ]
         gpus = sum(gpus_of(instance.offer, len(claim.blocks), instance.total_blocks) for instance, claim in held)
         if len(held) > self.jobs or gpus > self.gpus:
-            raise QUOTA_KEPT.broken(f"{len(held)} jobs of {self.jobs} and {gpus} GPUs of {self.gpus} have their places")
+            raise QUOTA_HOLDS.broken(
+                f"{len(held)} jobs of {self.jobs} and {gpus} GPUs of {self.gpus} have their places"
+            )

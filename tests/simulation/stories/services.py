@@ -23,8 +23,8 @@ from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
-COUNTS_KEPT = Invariant("counts kept", "a service never gets more replicas than it should have, and one more")
-BOUNDS_KEPT = Invariant("bounds kept", "as many replicas are asked for as one of its configurations allows")
+COUNTS_HOLD = Invariant("counts kept", "a service never gets more replicas than it should have, and one more")
+BOUNDS_HOLD = Invariant("bounds kept", "as many replicas are asked for as one of its configurations allows")
 SERVED_THROUGHOUT = Invariant("served throughout", "nobody is taken from requests while fewer serve than are asked for")
 DRAINED = Invariant("drained", "a replica that serves is stopped only when its door has let it go, or its time is up")
 NONE_LEFT = Invariant("none left", "when a service ends, so do all its replicas")
@@ -49,13 +49,13 @@ class Door:
         self.story, self.world = story, story.world
         self.buckets: list[Bucket] = []
         self.load = 0.0  # requests a second
-        self.under_way: dict[str, Micros] = {}  # by job: until when
-        self.asked_at: Micros | None = None  # when a report last got through that somebody waits
+        self.busy_until: dict[str, Micros] = {}  # by job: until when
+        self.waiting_since: Micros | None = None  # when a report last got through that somebody waits
 
     def die(self) -> None:
-        self.buckets, self.under_way = [], {}
+        self.buckets, self.busy_until = [], {}
 
-    def look(self) -> None:
+    def report(self) -> None:
         story, now = self.story, self.world.time
         run = story.run
         if run is None or run.finished:
@@ -64,13 +64,13 @@ class Door:
         requests = int(self.load * EVERY)
         if requests and serving:
             for job in serving:
-                self.under_way[job.id] = now + round(story.rng.uniform(1, 20) * SECOND)
+                self.busy_until[job.id] = now + round(story.rng.uniform(1, 20) * SECOND)
         held = int(bool(requests) and not serving)
         self.buckets = [*self.buckets[-30:], Bucket(at=now // BUCKET * BUCKET, requests=requests, busy=self.load)]
         live = story.live(run.id)
-        busy = {job.id for job in live if self.under_way.get(job.id, 0) > now}
+        busy = {job.id for job in live if self.busy_until.get(job.id, 0) > now}
         draining = [job.id for job in live if job.draining_at is not None and job.id not in busy]
-        said = Traffic(
+        traffic = Traffic(
             run_id=run.id,
             door=SERVER,
             at=now,
@@ -79,10 +79,10 @@ class Door:
             buckets=tuple(self.buckets),
             let_go=tuple(draining),
         )
-        if story.scene.ask(lambda: report(story.site.plane, SERVER, [said])) and held:
-            self.asked_at = self.asked_at or now
+        if story.scene.ask(lambda: report(story.site.plane, SERVER, [traffic])) and held:
+            self.waiting_since = self.waiting_since or now
         if not held:
-            self.asked_at = None
+            self.waiting_since = None
 
 
 class Services(Story):
@@ -123,7 +123,7 @@ class Services(Story):
 
     def _report(self) -> None:
         if not self.door_is_down():
-            self.door.look()
+            self.door.report()
         if self.run is None or not self.run.finished:
             self.world.after(EVERY, self._report)
         if self._calm_since is not None:
@@ -184,7 +184,7 @@ class Services(Story):
     def calm(self) -> None:
         self._calm_since = self.world.time
         self.door.load = 0.3
-        self.door.asked_at = None
+        self.door.waiting_since = None
         self.scene.hosts.work[self.project.name, NAME] = _AT_WORK
         if self.run is not None and not self.run.finished and (self._bad or self.rng.random() < 0.5):
             self._apply(good=True)
@@ -212,8 +212,8 @@ class Services(Story):
     def _had_room(self, run: Run) -> bool:
         """Was there a machine for each of its replicas?"""
         none = JobReason.failed_to_start_due_to_no_capacity
-        mine = (job for job in self.watch.jobs.values() if job.run_id == run.id)
-        return not any(job.reason is none or job.status is JobStatus.submitted for job in mine)
+        jobs = (job for job in self.watch.jobs.values() if job.run_id == run.id)
+        return not any(job.reason is none or job.status is JobStatus.submitted for job in jobs)
 
     # --- what there is -----------------------------------------------------------------------------------------------
 
@@ -246,36 +246,36 @@ class Services(Story):
     def _bounded(self, run: Run) -> None:
         most = max(high for _, high in self._limits)
         if any(scale.desired > most for scale in run.scales):
-            raise BOUNDS_KEPT.broken(f"{run.name} should have {run.scales[0].desired} replicas, of at most {most}")
+            raise BOUNDS_HOLD.broken(f"{run.name} should have {run.scales[0].desired} replicas, of at most {most}")
 
     def _counted(self, run: Run) -> None:
         stay = Counter(job.replica_group for job in self.live(run.id) if _stays(job))
         for scale in run.scales:
             if stay[scale.group] > scale.desired + 1:
-                raise COUNTS_KEPT.broken(f"{stay[scale.group]} replicas, and {scale.desired} are asked for")
+                raise COUNTS_HOLD.broken(f"{stay[scale.group]} replicas, and {scale.desired} are asked for")
 
     def _left_rightly(self, run: Run, old: Job, job: Job) -> None:
         by_plan = job.draining_at is not None or job.reason is JobReason.scaled_down
         if not by_plan or run.reason is not None:
             return
-        asked, since = sum(scale.desired for scale in run.scales), job.draining_at or self.world.time
-        mine = [each for each in self.watch.jobs.values() if each.run_id == run.id]
-        serving = sum(_serves(each) or _served(each, since) for each in mine)
-        if serving < asked:
-            raise SERVED_THROUGHOUT.broken(f"{job.name} leaves, {serving} serve of {asked}")
+        desired, since = sum(scale.desired for scale in run.scales), job.draining_at or self.world.time
+        jobs = [each for each in self.watch.jobs.values() if each.run_id == run.id]
+        serving = sum(_serves(each) or _served(each, since) for each in jobs)
+        if serving < desired:
+            raise SERVED_THROUGHOUT.broken(f"{job.name} leaves, {serving} serve of {desired}")
 
     def _drained(self, old: Job, job: Job) -> None:
         if job.reason is JobReason.scaled_down and old.reason is None and old.draining_at is not None:
-            busy = self.door.under_way.get(job.id, 0) > self.world.time
+            busy = self.door.busy_until.get(job.id, 0) > self.world.time
             if busy and self.world.time < old.draining_at + DRAIN and not self.world.happened.get("door died"):
                 raise DRAINED.broken(f"{job.name} is stopped while its door has requests for it")
 
     def unfinished(self) -> Iterator[Violation]:
         """Asked after every step of the calm, so this is where it is seen that a waiting request is heard."""
-        run, asked = self.run, self.door.asked_at
+        run, since = self.run, self.door.waiting_since
         asleep = run is not None and run.reason is None and not run.retries and not self.live(run.id)
-        if asleep and asked is not None and self.world.time > asked + SOON:
-            raise WOKEN.broken(f"{NAME} has no replica, and somebody has waited since {asked}")
+        if asleep and since is not None and self.world.time > since + SOON:
+            raise WOKEN.broken(f"{NAME} has no replica, and somebody has waited since {since}")
         if run is not None and not run.finished:
             yield SETTLES.broken(f"{NAME} is {run.status} ({run.message!r}) and doesn't end")
 

@@ -9,7 +9,7 @@ from tests.simulation.stories import Scene, Story
 from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant
 
-ENDED_AS_ASKED = Invariant("ended as asked", "a job is called ended by its user only where its user asked for that")
+ENDED_BY_USER = Invariant("ended as asked", "a job is called ended by its user only where its user asked for that")
 STOPPED_STAYS = Invariant("stopped stays", "a run that its user stopped is not submitted again")
 
 _BY_USER = (JobReason.terminated_by_user, JobReason.aborted_by_user)
@@ -31,10 +31,8 @@ class Stops(Story):
         if not live:
             return
         run_id, abort = self.rng.choice(live), self.rng.random() < 0.4
-        asked = self.scene.submitted[run_id]
-        if self.scene.ask(
-            lambda: runs.stop(self.site.plane, self.scene.user, asked.project, [asked.name], abort=abort)
-        ):
+        spec = self.scene.submitted[run_id]
+        if self.scene.ask(lambda: runs.stop(self.site.plane, self.scene.user, spec.project, [spec.name], abort=abort)):
             self.world.note("aborted" if abort else "stopped")
             self._stopped.add(run_id)
 
@@ -45,4 +43,4 @@ class Stops(Story):
             by_user = job.status in (JobStatus.terminated, JobStatus.aborted) and job.reason in _BY_USER
             run = self.watch.runs.get(job.run_id)
             if by_user and (run is None or run.reason is None or not run.reason.value.endswith("_by_user")):
-                raise ENDED_AS_ASKED.broken(f"job {job.name} is {job.status} by a user who never asked for it")
+                raise ENDED_BY_USER.broken(f"job {job.name} is {job.status} by a user who never asked for it")

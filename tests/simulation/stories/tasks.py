@@ -15,12 +15,12 @@ from tests.simulation.watch import Commit
 from tests.simulation.world import FAULTY_FOR, Invariant, Violation
 
 TRUE_ENDS = Invariant("true ends", "a job is called done, failed or lost only where that is what happened to its task")
-LOGS_WHOLE = Invariant(
+LOGS_COMPLETE = Invariant(
     "logs whole", "a job that ended by itself has its whole log here, unless its host was lost first"
 )
 RUNS_END = Invariant("runs end", "every run comes to its end")
-RUNS_KEPT = Invariant("runs kept", "a run that was accepted is there, and ends as its jobs did")
-RETRIED_AS_ASKED = Invariant("retried as asked", "a job is submitted again only where its run asks for that")
+RUNS_STAY = Invariant("runs kept", "a run that was accepted is there, and ends as its jobs did")
+RETRIED_BY_RULE = Invariant("retried as asked", "a job is submitted again only where its run asks for that")
 
 
 _LOGS = (0, 60, 60, 3000, 3000, 3000, 3000, 900_000)  # bytes; the last is more than one message takes
@@ -36,11 +36,11 @@ class Tasks(Story):
         project = rng.choice(scene.projects)
         work = Work(rng.uniform(0.5, 60), rng.choice((0, 0, 0, 0, 1, 2)), rng.choice(_LOGS), rng.random() < 0.3)
         raw = {"run_name": name, "configuration": self._configuration()}
-        look = plans.PlanView(beyond_fleets=rng.random() < 0.3)
+        view = plans.PlanView(beyond_fleets=rng.random() < 0.3)
         scene.hosts.work[project.name, name] = work
 
         def go() -> None:
-            plans.get_plan(plane, scene.user, project, raw, look)
+            plans.get_plan(plane, scene.user, project, raw, view)
             row = plans.apply_plan(plane, scene.user, project, raw, None)
             scene.submitted[row.run.id] = Submitted(name, project, bool(raw["configuration"].get("retry")))  # type: ignore[attr-defined]
 
@@ -86,9 +86,9 @@ class Tasks(Story):
                     f"job {job.name} ended {job.status} with {job.exit_status}, but its task is {task}"
                 )
             stored = self.site.plane.logs.end(job.project_id, job.id)
-            heard = job.disconnected_at is None and not task.lost and not self.scene.hosts.hosts[task.host].dead
-            if heard and stored != len(task.log):
-                raise LOGS_WHOLE.broken(f"job {job.name} ended with {stored} of {len(task.log)} bytes of its log")
+            connected = job.disconnected_at is None and not task.lost and not self.scene.hosts.hosts[task.host].dead
+            if connected and stored != len(task.log):
+                raise LOGS_COMPLETE.broken(f"job {job.name} ended with {stored} of {len(task.log)} bytes of its log")
         if job.reason is JobReason.executor_error and (task is None or not task.lost):
             raise TRUE_ENDS.broken(f"job {job.name} is called lost ({job.message}), but its task is {task}")
 
@@ -98,17 +98,17 @@ class Tasks(Story):
                 jobs = [f"{job.name} {job.status} {job.message!r}" for job in self._jobs(run.id) if not job.finished]
                 yield RUNS_END.broken(f"{run.name} is {run.status} ({run.message!r}), its jobs {jobs}")
 
-    def look_back(self) -> None:
-        for run_id, asked in self.scene.submitted.items():
+    def verify_at_end(self) -> None:
+        for run_id, spec in self.scene.submitted.items():
             run, jobs = self.watch.runs.get(run_id), self._jobs(run_id)
             if run is None or not jobs:
-                raise RUNS_KEPT.broken(f"run {asked.name} was accepted and is lost")
+                raise RUNS_STAY.broken(f"run {spec.name} was accepted and is lost")
             if any(not job.finished for job in jobs):
-                raise RUNS_KEPT.broken(f"run {asked.name} ended before its jobs did")
+                raise RUNS_STAY.broken(f"run {spec.name} ended before its jobs did")
             if run.status is RunStatus.done and not any(job.status is JobStatus.done for job in jobs):
-                raise RUNS_KEPT.broken(f"run {asked.name} is done, but none of its jobs is")
-            if not asked.retried and len(jobs) > 1:
-                raise RETRIED_AS_ASKED.broken(f"run {asked.name} asks for no retry and was submitted {len(jobs)} times")
+                raise RUNS_STAY.broken(f"run {spec.name} is done, but none of its jobs is")
+            if not spec.retried and len(jobs) > 1:
+                raise RETRIED_BY_RULE.broken(f"run {spec.name} asks for no retry and was submitted {len(jobs)} times")
 
     def _jobs(self, run_id: str) -> list[Job]:
         return [job for job in self.watch.jobs.values() if job.run_id == run_id]

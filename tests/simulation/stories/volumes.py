@@ -102,8 +102,8 @@ class Volumes(Story):
         self.scene.ask(lambda: runs.stop(plane, self.scene.user, self.scene.projects[0], [name], abort=abort))
 
     def _lose_machine(self) -> None:
-        mine = [each for each in self._instances() if each.handles and each.status is InstanceStatus.busy]
-        for handle in self.rng.choice(mine).handles if mine else ():
+        machines = [each for each in self._instances() if each.handles and each.status is InstanceStatus.busy]
+        for handle in self.rng.choice(machines).handles if machines else ():
             self.world.note("machine with a disk lost")
             self.site.cloud.lose(handle.id)
 
@@ -142,8 +142,8 @@ class Volumes(Story):
                 self._freed(old, volume)
 
     def _freed(self, old: Volume, volume: Volume) -> None:
-        asked = [each for each in old.attachments if each.deadline is not None]
-        machines = {handle.id for each in asked for handle in self.watch.instances[each.instance_id].handles}
+        detaching = [each for each in old.attachments if each.deadline is not None]
+        machines = {handle.id for each in detaching for handle in self.watch.instances[each.instance_id].handles}
         if left := machines & self._plugged(volume.handle):
             raise FREED_WITH_PROOF.broken(f"{volume.name} is free in the records, and still at {left}")
 

@@ -43,10 +43,10 @@ def cluster(world: World) -> Cluster:
 
 def test_a_placed_job_is_told_until_the_agent_lists_it(cluster: Cluster) -> None:
     job = cluster.place()
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     assert wants(answer) == {job.id: "run"} and has_news(answer)
     assert answer["tasks"][0]["spec"]["commands"] == ["sh", "-c", "echo hello"]
-    listed = cluster.agent.say({"id": job.id, "state": "preparing"})
+    listed = cluster.agent.sync({"id": job.id, "state": "preparing"})
     assert wants(listed) == {job.id: "run"} and "spec" not in listed["tasks"][0] and not has_news(listed)
 
 
@@ -55,33 +55,33 @@ def test_a_job_is_sent_only_once_its_machine_has_joined(world: World) -> None:
     job = cluster.place()
     cluster.save(cluster.instance.with_(status=InstanceStatus.provisioning))
     cluster.agent.join()
-    waiting = cluster.agent.say()
+    waiting = cluster.agent.sync()
     assert wants(waiting) == {} and not has_news(waiting)
     cluster.save(cluster.instance.with_(status=InstanceStatus.busy))
-    assert wants(cluster.agent.say()) == {job.id: "run"}
+    assert wants(cluster.agent.sync()) == {job.id: "run"}
 
 
 def test_a_claim_of_a_job_that_is_gone_troubles_nobody(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.world.store.commit([Delete(nouns.key_of(job))])
-    assert wants(cluster.agent.say()) == {}
+    assert wants(cluster.agent.sync()) == {}
 
 
 def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
     job = cluster.place()
     pull = {"downloaded_bytes": 5, "total_bytes": 10}
-    cluster.agent.say({"id": job.id, "state": "pulling", "pull": pull})
+    cluster.agent.sync({"id": job.id, "state": "pulling", "pull": pull})
     at_pull = cluster.job(job)
     assert at_pull.status is JobStatus.pulling and at_pull.pull is not None and at_pull.pull.downloaded_bytes == 5
     cluster.world.clock.pass_(3)
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     now_running = cluster.job(job)
     assert (now_running.status, now_running.username, now_running.working_dir) == (JobStatus.running, "root", "/w")
     assert now_running.running_at == cluster.world.clock.at
     assert cluster.world.again(b.run("task")).status is RunStatus.running, "in the same commit"
     assert cluster.world.take_woken() >= {f"run/{job.run_id}"}
     cluster.world.clock.pass_(3)
-    answer = cluster.agent.say(exited(job, 0, reason="done_by_runner", log_end=0))
+    answer = cluster.agent.sync(exited(job, 0, reason="done_by_runner", log_end=0))
     done = cluster.job(job)
     assert (done.status, done.reason, done.exit_status) == (JobStatus.done, JobReason.done_by_runner, 0)
     assert wants(answer) == {job.id: "remove"} and has_news(answer)
@@ -102,14 +102,14 @@ def test_a_job_shows_where_its_machine_is_once_that_is_known(cluster: Cluster, s
     job = cluster.place()
     made = Handle(kind="vm", id="i-1", data={"zone": "eu-a"})
     cluster.save(cluster.instance.with_(hostname="box", internal_ip="10.0.0.9", handles=(made,)))
-    cluster.agent.say({"id": job.id, "state": state})
+    cluster.agent.sync({"id": job.id, "state": state})
     place = cluster.job(job).assignment
     assert place is not None and (place.hostname, place.internal_ip, place.zone) == ("box", "10.0.0.9", "eu-a")
 
 
 def test_a_job_that_started_and_ended_between_two_calls_has_run(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(exited(job, 3, reason="container_exited_with_error", message="it broke"))
+    cluster.agent.sync(exited(job, 3, reason="container_exited_with_error", message="it broke"))
     after = cluster.job(job)
     assert (after.status, after.exit_status, after.message) == (JobStatus.failed, 3, "it broke")
     assert after.running_at is not None
@@ -117,7 +117,7 @@ def test_a_job_that_started_and_ended_between_two_calls_has_run(cluster: Cluster
 
 def test_a_task_that_never_started_has_not_run(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(exited(job, None, reason="creating_container_error", message="no such image"))
+    cluster.agent.sync(exited(job, None, reason="creating_container_error", message="no such image"))
     after = cluster.job(job)
     assert (after.status, after.reason, after.running_at) == (
         JobStatus.failed,
@@ -129,27 +129,27 @@ def test_a_task_that_never_started_has_not_run(cluster: Cluster) -> None:
 @pytest.mark.parametrize("reason", ["scaled_down", "rm -rf", "instance_unreachable"])
 def test_an_agent_can_not_claim_a_reason_that_isnt_its_to_give(cluster: Cluster, reason: str) -> None:
     job = cluster.place()
-    cluster.agent.say(exited(job, 0, reason=reason))
+    cluster.agent.sync(exited(job, 0, reason=reason))
     assert cluster.job(job).reason is JobReason.executor_error
 
 
 def test_a_job_ends_only_when_all_its_log_is_here(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job))
-    answer = cluster.agent.say(exited(job, 0, log_end=10), logs=[logs(job, 0, b"hello")])
+    cluster.agent.sync(running(job))
+    answer = cluster.agent.sync(exited(job, 0, log_end=10), logs=[logs(job, 0, b"hello")])
     assert cluster.job(job).status is JobStatus.terminating and cluster.instance.claims
     assert answer["logs"] == [{"task": job.id, "offset": 5}] and job.id not in wants(answer)
-    cluster.agent.say(exited(job, 0, log_end=10), logs=[logs(job, 5, b"world")])
+    cluster.agent.sync(exited(job, 0, log_end=10), logs=[logs(job, 5, b"world")])
     after = cluster.job(job)
     assert (after.status, after.log_end) == (JobStatus.done, 10)
 
 
 def test_log_bytes_are_placed_by_offset(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job), logs=[logs(job, 0, b"abc", b"def")])
-    overlap = cluster.agent.say(running(job), logs=[logs(job, 3, b"def", b"ghi")])
+    cluster.agent.sync(running(job), logs=[logs(job, 0, b"abc", b"def")])
+    overlap = cluster.agent.sync(running(job), logs=[logs(job, 3, b"def", b"ghi")])
     assert overlap["logs"] == [{"task": job.id, "offset": 9}] and has_news(overlap)
-    gap = cluster.agent.say(running(job), logs=[logs(job, 50, b"xyz")])
+    gap = cluster.agent.sync(running(job), logs=[logs(job, 50, b"xyz")])
     assert gap["logs"] == [{"task": job.id, "offset": 9}]
     page = cluster.world.plane.logs.read(PROJECT, job.id)
     assert b"".join(data for _, data in page.records) == b"abcdefghi"
@@ -162,10 +162,10 @@ def test_a_job_that_logs_too_much_is_ended(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say(running(job), logs=[logs(job, 0, b"x" * 90)])
-    answer = cluster.agent.say(running(job), logs=[logs(job, 90, b"x" * 20)])
+    cluster.agent.sync(running(job), logs=[logs(job, 0, b"x" * 90)])
+    answer = cluster.agent.sync(running(job), logs=[logs(job, 90, b"x" * 20)])
     assert wants(answer) == {job.id: "abort"} and answer["logs"] == [{"task": job.id, "offset": 110}]
-    cluster.agent.say(exited(job, -9, log_end=500))
+    cluster.agent.sync(exited(job, -9, log_end=500))
     after = cluster.job(job)
     assert (after.status, after.reason) == (JobStatus.failed, JobReason.log_quota_exceeded)
     assert world.plane.logs.end(PROJECT, job.id) == 90
@@ -178,9 +178,9 @@ def test_an_hour_later_there_is_room_for_more_log(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say(running(job), logs=[logs(job, 0, b"x" * 90)])
+    cluster.agent.sync(running(job), logs=[logs(job, 0, b"x" * 90)])
     world.clock.pass_(3601)
-    cluster.agent.say(running(job), logs=[logs(job, 90, b"x" * 20)])
+    cluster.agent.sync(running(job), logs=[logs(job, 90, b"x" * 20)])
     assert cluster.job(job).status is JobStatus.running
 
 
@@ -189,37 +189,37 @@ def test_an_hour_later_there_is_room_for_more_log(world: World) -> None:
 
 def test_a_stop_is_polite_until_its_grace_is_over(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     now = cluster.world.clock.at
     ending = {"status": JobStatus.terminating, "reason": JobReason.terminated_by_user}
     cluster.save(cluster.job(job).with_(**ending, stop_sent_at=now, kill_at=now + 8 * SECOND))
-    asked = cluster.agent.say(running(job))
-    assert asked["tasks"] == [{"id": job.id, "want": "stop", "grace": 8.0}] and has_news(asked)
+    answer = cluster.agent.sync(running(job))
+    assert answer["tasks"] == [{"id": job.id, "want": "stop", "grace": 8.0}] and has_news(answer)
     cluster.world.clock.pass_(8)
-    assert wants(cluster.agent.say(running(job))) == {job.id: "abort"}
-    cluster.agent.say(exited(job, 137, reason="container_exited_with_error"))
+    assert wants(cluster.agent.sync(running(job))) == {job.id: "abort"}
+    cluster.agent.sync(exited(job, 137, reason="container_exited_with_error"))
     after = cluster.job(job)
     assert (after.status, after.reason, after.exit_status) == (JobStatus.terminated, JobReason.terminated_by_user, 137)
 
 
 def test_a_stopped_job_the_agent_never_saw_is_not_freed_before_the_agent_says_so(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say()
+    cluster.agent.sync()
     ending = {"status": JobStatus.terminating, "reason": JobReason.terminated_by_user}
     cluster.save(cluster.job(job).with_(**ending, kill_at=cluster.world.clock.at))
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     assert wants(answer) == {job.id: "abort"} and cluster.instance.claims
-    cluster.agent.say(exited(job, None, reason="aborted_by_user"))
+    cluster.agent.sync(exited(job, None, reason="aborted_by_user"))
     assert cluster.job(job).status is JobStatus.terminated and not cluster.instance.claims
 
 
 def test_a_host_that_lost_its_disk_takes_back_no_exit_status(cluster: Cluster) -> None:
     """The job had exited, and part of its log was still to come."""
     job = cluster.place()
-    cluster.agent.say(running(job))
-    cluster.agent.say({**exited(job, 0), "log_end": 90})
+    cluster.agent.sync(running(job))
+    cluster.agent.sync({**exited(job, 0), "log_end": 90})
     assert cluster.job(job).status is JobStatus.terminating
-    cluster.agent.say(exited(job, None, reason="aborted_by_user"))
+    cluster.agent.sync(exited(job, None, reason="aborted_by_user"))
     after = cluster.job(job)
     assert (after.status, after.reason, after.exit_status) == (JobStatus.done, JobReason.done_by_runner, 0)
 
@@ -230,7 +230,7 @@ def test_a_host_that_lost_its_disk_takes_back_no_exit_status(cluster: Cluster) -
 def test_a_replayed_message_is_answered_and_not_applied(cluster: Cluster) -> None:
     job = cluster.place()
     old = cluster.agent.message()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     before = cluster.job(job), cluster.presence
     answer = cluster.agent.send(old)
     assert (cluster.job(job), cluster.presence) == before
@@ -241,7 +241,7 @@ def test_a_message_of_an_agent_that_was_restarted_since_is_a_replay(cluster: Clu
     job = cluster.place()
     old = {**cluster.agent.message(), "seq": 500}
     newer = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)
-    newer.say(running(job), facts=FACTS)
+    newer.sync(running(job), facts=FACTS)
     assert cluster.presence.boot == "boot-2"
     cluster.agent.send(old)
     assert cluster.job(job).status is JobStatus.running and cluster.presence.boot == "boot-2"
@@ -249,17 +249,17 @@ def test_a_message_of_an_agent_that_was_restarted_since_is_a_replay(cluster: Clu
 
 def test_an_agent_is_told_that_an_earlier_process_of_it_was_heard_later(cluster: Cluster) -> None:
     newer = Agent(cluster.world, boot="boot-3", credential=cluster.agent.credential)
-    assert "boot" not in newer.say(facts=FACTS)
+    assert "boot" not in newer.sync(facts=FACTS)
     late = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)  # it was on its way for long
-    late.say(facts={**FACTS, "cpus": 2})
-    answer = newer.say()
+    late.sync(facts={**FACTS, "cpus": 2})
+    answer = newer.sync()
     assert answer["boot"] == "past" and answer["news"], "a long poll doesn't wait with that"
 
 
 def test_facts_of_a_replayed_message_are_not_what_the_host_is_now(cluster: Cluster) -> None:
     old = cluster.agent.message(facts=FACTS)
     newer = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)
-    newer.say(facts={**FACTS, "cpus": 2})
+    newer.sync(facts={**FACTS, "cpus": 2})
     cluster.agent.send(old)
     assert cluster.presence.facts is not None
     assert cluster.presence.facts.cpus == 2
@@ -268,24 +268,24 @@ def test_facts_of_a_replayed_message_are_not_what_the_host_is_now(cluster: Clust
 def test_what_a_message_said_of_a_job_is_applied_once_also_if_it_was_cut_off_before_the_rest(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.save(job.with_(told_by=(cluster.agent.boot, cluster.agent.seq + 1)))
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).status is JobStatus.provisioning
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).status is JobStatus.running
 
 
 def test_a_late_state_does_not_go_back(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job))
-    cluster.agent.say({"id": job.id, "state": "pulling"})
+    cluster.agent.sync(running(job))
+    cluster.agent.sync({"id": job.id, "state": "pulling"})
     assert cluster.job(job).status is JobStatus.running
 
 
 def test_a_task_the_host_lost_ends_its_job(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     wiped = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)
-    wiped.say(facts=FACTS)
+    wiped.sync(facts=FACTS)
     after = cluster.job(job)
     assert (after.status, after.reason) == (JobStatus.failed, JobReason.executor_error)
     assert "lost" in after.message and not cluster.instance.claims
@@ -293,9 +293,9 @@ def test_a_task_the_host_lost_ends_its_job(cluster: Cluster) -> None:
 
 def test_a_task_whose_job_waits_again_is_told_to_go(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say()
+    cluster.agent.sync()
     cluster.save(cluster.job(job).with_(status=JobStatus.submitted, assignment=None))
-    assert cluster.agent.say(running(job))["tasks"] == [{"id": job.id, "want": "remove"}]
+    assert cluster.agent.sync(running(job))["tasks"] == [{"id": job.id, "want": "remove"}]
 
 
 def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -303,12 +303,12 @@ def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, capl
     metric = {"task": stranger, "at": 1}
     report = {"id": stranger, "state": "running"}
     with caplog.at_level("DEBUG"):
-        cluster.agent.say(report)
+        cluster.agent.sync(report)
         assert stranger in caplog.text
         caplog.clear()
         chunk = {"task": stranger, "offset": 0, "records": [[1, "aGk="]]}
-        assert cluster.agent.say(logs=[chunk])["logs"] == [] and stranger in caplog.text
-        answer = cluster.agent.say(report, logs=[chunk], metrics=[metric])
+        assert cluster.agent.sync(logs=[chunk])["logs"] == [] and stranger in caplog.text
+        answer = cluster.agent.sync(report, logs=[chunk], metrics=[metric])
     assert wants(answer) == {stranger: "remove"} and answer["logs"] == []
     assert cluster.world.plane.logs.end(PROJECT, stranger) == 0
 
@@ -316,7 +316,7 @@ def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, capl
 def test_another_instances_job_can_not_be_touched(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.save(cluster.instance.with_(claims=()))
-    answer = cluster.agent.say(exited(job, 0))
+    answer = cluster.agent.sync(exited(job, 0))
     assert cluster.job(job).status is JobStatus.provisioning and wants(answer) == {job.id: "remove"}
 
 
@@ -347,14 +347,14 @@ def test_nonsense_is_refused_with_its_place(world: World, body: bytes, named: st
 def test_a_record_that_is_not_base64_is_refused(cluster: Cluster) -> None:
     job = cluster.place()
     with pytest.raises(Invalid, match="base64"):
-        cluster.agent.say(running(job), logs=[{"task": job.id, "offset": 0, "records": [[1, "%%%"]]}])
+        cluster.agent.sync(running(job), logs=[{"task": job.id, "offset": 0, "records": [[1, "%%%"]]}])
 
 
 def test_facts_of_a_newer_agent_are_understood_as_far_as_known(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.credential = bootstrap_token(world.plane.install_key, INSTANCE, 0)
     gpu = {"name": "H100", "memory_mib": 81_920, "vendor": "nvidia", "driver": "1", "mood": "good"}
-    cluster.agent.say(facts={**FACTS, "quantum_bits": 3, "gpus": [gpu]})
+    cluster.agent.sync(facts={**FACTS, "quantum_bits": 3, "gpus": [gpu]})
     facts = cluster.presence.facts
     assert facts is not None and facts.cpus == 8 and facts.gpus[0].name == "H100"
 
@@ -373,7 +373,7 @@ def test_secrets_are_filled_in_on_the_way_and_kept_out_of_everything_stored(clus
     actor = User(id=derive("test", "user"), name="admin", created_at=0, token_hash="")
     set_secret(world.plane, project, actor, "hf", "s3cr3t-value")
     cluster.place(env={"TOKEN": "Bearer ${{ secrets.hf }}", "PLAIN": "1"})
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     env = answer["tasks"][0]["spec"]["env"]
     assert env["TOKEN"] == "Bearer s3cr3t-value" and env["PLAIN"] == "1"
     stored = b"".join(path.read_bytes() for path in world.folder.rglob("*") if path.is_file())
@@ -382,7 +382,7 @@ def test_secrets_are_filled_in_on_the_way_and_kept_out_of_everything_stored(clus
 
 def test_a_missing_secret_ends_the_job_and_names_it(cluster: Cluster) -> None:
     job = cluster.place(env={"TOKEN": "${{ secrets.nope }}"})
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     after = cluster.job(job)
     assert (after.status, after.reason, after.log_end) == (JobStatus.terminated, JobReason.terminated_by_server, 0)
     assert "`nope`" in after.message and answer["tasks"] == [] and not cluster.instance.claims
@@ -394,7 +394,7 @@ def test_a_missing_secret_ends_the_job_and_names_it(cluster: Cluster) -> None:
 def test_a_task_that_cant_be_sent_ends_alone_with_the_reason(cluster: Cluster, spec: dict[str, Any]) -> None:
     """Neither its host nor its neighbours wait for it, and the host's answer can be written."""
     before, bad, after = cluster.place("before"), cluster.place("bad", spec=spec), cluster.place("after")
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     orjson.dumps(answer)
     assert wants(answer) == {before.id: "run", after.id: "run"}
     ended = cluster.job(bad)
@@ -415,7 +415,7 @@ def test_a_task_that_cant_be_sent_ends_alone_with_the_reason(cluster: Cluster, s
 def test_a_number_that_no_reader_could_show_is_refused_at_the_border(cluster: Cluster, wrong: dict[str, Any]) -> None:
     job = cluster.place()
     with pytest.raises(Invalid, match=next(iter(wrong))):
-        cluster.agent.say({**exited(job), **wrong})
+        cluster.agent.sync({**exited(job), **wrong})
     assert cluster.job(job).status is JobStatus.provisioning
 
 
@@ -423,21 +423,21 @@ def test_a_moment_that_no_date_can_show_is_refused_in_a_log(cluster: Cluster) ->
     job = cluster.place()
     piece = {"task": job.id, "offset": 0, "records": [[2**61, "YQ=="]]}
     with pytest.raises(Invalid, match=r"logs\.0\.records"):
-        cluster.agent.say(running(job), logs=[piece])
+        cluster.agent.sync(running(job), logs=[piece])
     assert cluster.world.plane.logs.end(job.project_id, job.id) == 0
 
 
 def test_what_an_agent_says_reaches_no_terminal_as_it_is(cluster: Cluster) -> None:
     bad = "\x1b[2J\x1b]0;owned\x07text\u202e"
-    cluster.agent.say(
+    cluster.agent.sync(
         facts={**FACTS, "hostname": bad, "gpus": [{"name": bad, "memory_mib": 1, "vendor": bad}]}, agent=bad
     )
     facts = cluster.presence.facts
     assert facts is not None and facts.hostname == facts.gpus[0].name == "text " == cluster.presence.agent_version
     job = cluster.place()
-    cluster.agent.say(running(job, username=bad, working_dir=bad))
+    cluster.agent.sync(running(job, username=bad, working_dir=bad))
     assert (cluster.job(job).username, cluster.job(job).working_dir) == ("text ", "text ")
-    cluster.agent.say(exited(job, 1, message=f"one\n{bad}"))
+    cluster.agent.sync(exited(job, 1, message=f"one\n{bad}"))
     assert cluster.job(job).message == "one\ntext "
     assert not any("\x1b" in event.message for event in cluster.events)
 
@@ -452,7 +452,7 @@ def test_numbers_that_json_has_no_room_for_are_refused(cluster: Cluster, number:
 def test_the_fleets_env_lies_below_the_jobs_own(cluster: Cluster) -> None:
     cluster.save(cluster.instance.with_(env={"A": "fleet", "B": "fleet"}))
     cluster.place(env={"B": "job"})
-    env = cluster.agent.say()["tasks"][0]["spec"]["env"]
+    env = cluster.agent.sync()["tasks"][0]["spec"]["env"]
     assert (env["A"], env["B"]) == ("fleet", "job")
 
 
@@ -460,36 +460,36 @@ def test_the_fleets_env_lies_below_the_jobs_own(cluster: Cluster) -> None:
 
 
 def test_a_quiet_call_writes_nothing_until_the_promise_must_be_renewed(cluster: Cluster) -> None:
-    cluster.agent.say()  # uses what it got for its token
+    cluster.agent.sync()  # uses what it got for its token
     written = cluster.presence
     cluster.world.clock.pass_(100)
-    cluster.agent.say()
+    cluster.agent.sync()
     assert cluster.presence == written
     cluster.world.clock.pass_(201)
-    cluster.agent.say()
+    cluster.agent.sync()
     assert cluster.presence.last_seen == cluster.world.clock.at
     assert cluster.presence.seen_until >= cluster.world.clock.at + 5 * MINUTE
 
 
 def test_a_host_that_is_back_is_looked_at_and_so_are_its_runs(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     cluster.save(cluster.instance.with_(unreachable=True))
     cluster.save(cluster.job(job).with_(disconnected_at=1))
     cluster.world.take_woken()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).disconnected_at is None
     assert cluster.world.take_woken() == {f"instance/{INSTANCE}", f"run/{job.run_id}"}
 
 
 def test_calls_are_frequent_while_something_changes_and_rare_when_nothing_does(cluster: Cluster) -> None:
-    assert cluster.agent.say()["next_sync_in"] == 60.0
+    assert cluster.agent.sync()["next_sync_in"] == 60.0
     job = cluster.place()
-    assert cluster.agent.say()["next_sync_in"] == 2.0
-    assert cluster.agent.say(running(job))["next_sync_in"] == 10.0
+    assert cluster.agent.sync()["next_sync_in"] == 2.0
+    assert cluster.agent.sync(running(job))["next_sync_in"] == 10.0
     cluster.world.clock.pass_(301)
     for listens in (None, True):
-        assert cluster.agent.say(running(job, listens=listens))["next_sync_in"] == 60.0
+        assert cluster.agent.sync(running(job, listens=listens))["next_sync_in"] == 60.0
 
 
 def test_more_ends_in_one_message_than_a_commit_takes_are_applied_one_after_the_other(world: World) -> None:
@@ -498,18 +498,18 @@ def test_more_ends_in_one_message_than_a_commit_takes_are_applied_one_after_the_
     jobs = [cluster.place(f"task-{n}") for n in range(40)]
     reports = [exited(job, 0) for job in jobs]
     for _ in range(ceil(len(jobs) / JOBS_A_COMMIT) - 1):
-        answer = cluster.agent.say(*reports)
+        answer = cluster.agent.sync(*reports)
         assert has_news(answer) and answer["next_sync_in"] == 2.0
-    cluster.agent.say(*reports)
+    cluster.agent.sync(*reports)
     assert all(cluster.job(job).status is JobStatus.done for job in jobs) and not cluster.instance.claims
 
 
 def test_what_the_host_says_of_a_running_task_is_kept_while_it_says_it(cluster: Cluster) -> None:
     job = cluster.place()
-    cluster.agent.say(running(job, message="the disk is full; the task's output waits for room"))
-    cluster.agent.say(running(job, message="the disk is full; the task's output waits for room"))
+    cluster.agent.sync(running(job, message="the disk is full; the task's output waits for room"))
+    cluster.agent.sync(running(job, message="the disk is full; the task's output waits for room"))
     assert "disk is full" in cluster.job(job).message
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).message == ""
 
 
@@ -520,11 +520,11 @@ def test_metrics_are_kept_for_an_hour_and_one_in_five_minutes_for_a_week(cluster
     from chalicelib.domain import keys
 
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     start = cluster.world.clock.at - cluster.world.clock.at % (5 * MINUTE)
     points = [{"task": job.id, "at": start + second * SECOND, "cpu_usage_micro": second} for second in (0, 10, 20)]
-    cluster.agent.say(running(job), metrics=points)
-    cluster.agent.say(running(job), metrics=points)
+    cluster.agent.sync(running(job), metrics=points)
+    cluster.agent.sync(running(job), metrics=points)
     page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk)
     now = cluster.world.clock.at // SECOND
     assert [record.expires_at - now for record in page.records if record.expires_at] == [7 * 86_400, 4_200, 4_200]
@@ -537,7 +537,7 @@ def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> No
     cluster.agent.join()
     job = cluster.place()
     start = cluster.world.clock.at - cluster.world.clock.at % (5 * MINUTE)
-    cluster.agent.say(running(job), metrics=[{"task": job.id, "at": start, "cpu_usage_micro": 1}])
+    cluster.agent.sync(running(job), metrics=[{"task": job.id, "at": start, "cpu_usage_micro": 1}])
     (record,) = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records
     assert record.expires_at == cluster.world.clock.at // SECOND + 2 * 86_400
     cluster.world.plane.store.close()
@@ -549,16 +549,16 @@ def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> No
 @pytest.fixture
 def gathering(cluster: Cluster) -> DeferredWrites:
     """The promises of quiet agents wait in it."""
-    gathered = DeferredWrites(cluster.world.store)
-    cluster.world.plane = replace(cluster.world.plane, renew=gathered.add)
-    cluster.agent.say()  # with its credential for the first time
-    return gathered
+    writes = DeferredWrites(cluster.world.store)
+    cluster.world.plane = replace(cluster.world.plane, renew=writes.add)
+    cluster.agent.sync()  # with its credential for the first time
+    return writes
 
 
 def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: DeferredWrites) -> None:
     before = cluster.presence
     cluster.world.clock.pass_(PER_CALL.presence)
-    cluster.agent.say()
+    cluster.agent.sync()
     assert cluster.presence == before
     gathering.write()
     assert cluster.presence.last_seen == cluster.world.at
@@ -569,16 +569,16 @@ def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, ga
     for changes in ({"unreachable": True}, {"status": InstanceStatus.provisioning}):
         cluster.save(cluster.instance.with_(**changes))
         cluster.world.clock.pass_(PER_CALL.presence)
-        cluster.agent.say()
+        cluster.agent.sync()
         assert cluster.presence.last_seen == cluster.world.at, changes
 
 
 def test_news_are_written_at_once(cluster: Cluster, gathering: DeferredWrites) -> None:
-    cluster.agent.say(facts={**FACTS, "cpus": 3})
+    cluster.agent.sync(facts={**FACTS, "cpus": 3})
     assert cluster.presence.facts is not None and cluster.presence.facts.cpus == 3
     cluster.agent.boot = "another"
     cluster.agent.seq = 0
-    cluster.agent.say()
+    cluster.agent.sync()
     assert cluster.presence.boot == "another"
 
 
@@ -586,8 +586,8 @@ def test_a_promise_that_waits_is_dropped_for_the_agents_next_report(
     cluster: Cluster, gathering: DeferredWrites
 ) -> None:
     cluster.world.clock.pass_(PER_CALL.presence)
-    cluster.agent.say()
-    cluster.agent.say(facts={**FACTS, "cpus": 3})
-    said = cluster.presence
+    cluster.agent.sync()
+    cluster.agent.sync(facts={**FACTS, "cpus": 3})
+    presence = cluster.presence
     gathering.write()
-    assert cluster.presence == said and said.facts is not None and said.facts.cpus == 3
+    assert cluster.presence == presence and presence.facts is not None and presence.facts.cpus == 3

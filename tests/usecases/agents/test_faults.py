@@ -67,10 +67,10 @@ def test_with_a_full_disk_the_agent_keeps_its_bytes_and_nothing_is_lost(world: W
     cluster.agent.join()
     job = cluster.place()
     with pytest.raises(StorageFull, match="full"):
-        cluster.agent.say(exited(job, 0, log_end=5), logs=[logs(job, 0, b"hello")])
+        cluster.agent.sync(exited(job, 0, log_end=5), logs=[logs(job, 0, b"hello")])
     assert cluster.job(job).status is JobStatus.provisioning
     disk.full = False
-    cluster.agent.say(exited(job, 0, log_end=5), logs=[logs(job, 0, b"hello")])
+    cluster.agent.sync(exited(job, 0, log_end=5), logs=[logs(job, 0, b"hello")])
     assert cluster.job(job).status is JobStatus.done and disk.end(PROJECT, job.id) == 5
 
 
@@ -85,9 +85,9 @@ def test_a_store_that_is_full_refuses_the_report_and_takes_it_later(world: World
 
     store.before = full
     with pytest.raises(StorageFull):
-        cluster.agent.say(running(job))
+        cluster.agent.sync(running(job))
     assert cluster.job(job).status is JobStatus.provisioning
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     assert cluster.job(job).status is JobStatus.running
 
 
@@ -97,7 +97,7 @@ def test_all_metrics_of_a_long_absence_are_kept(world: World) -> None:
     job = cluster.place()
     start = cluster.world.clock.at - 1_000 * SECOND
     points = [{"task": job.id, "at": start + n * SECOND, "cpu_usage_micro": n} for n in range(2 * MAX_CHANGES + 5)]
-    cluster.agent.say(running(job), metrics=points)
+    cluster.agent.sync(running(job), metrics=points)
     page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk, limit=1_000)
     assert len(page.records) == len(points)
 
@@ -106,9 +106,9 @@ def test_the_times_of_a_log_are_read_by_the_servers_clock(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job, now = cluster.place(), cluster.world.clock.at
-    cluster.agent.say(running(job), at=now - 60 * MINUTE)
+    cluster.agent.sync(running(job), at=now - 60 * MINUTE)
     early = {"task": job.id, "offset": 0, "records": [[now - 60 * MINUTE, "aGk="]]}
-    cluster.agent.say(running(job), logs=[early], at=now - 60 * MINUTE)
+    cluster.agent.sync(running(job), logs=[early], at=now - 60 * MINUTE)
     assert cluster.world.plane.logs.read(PROJECT, job.id).records == ((now, b"hi"),)
 
 
@@ -116,9 +116,9 @@ def test_more_states_than_a_commit_takes_are_asked_for_at_once(world: World) -> 
     cluster = Cluster.of(world, total_blocks=40)
     cluster.agent.join()
     reports = [running(cluster.place(f"task-{n}")) for n in range(40)]
-    cluster.agent.say(*({**each, "state": "preparing"} for each in reports))
+    cluster.agent.sync(*({**each, "state": "preparing"} for each in reports))
     left = ceil(len(reports) / JOBS_A_COMMIT)
-    assert [has_news(cluster.agent.say(*reports)) for _ in range(left)] == [True] * (left - 1) + [False]
+    assert [has_news(cluster.agent.sync(*reports)) for _ in range(left)] == [True] * (left - 1) + [False]
 
 
 @pytest.mark.parametrize("times", [7, 8])
@@ -135,7 +135,7 @@ def test_a_report_that_loses_against_others_again_and_again_comes_later(world: W
 
     store.before = beaten
     with pytest.raises(Refused, match="changing too fast") if times == 8 else nullcontext():
-        cluster.agent.say(running(job))
+        cluster.agent.sync(running(job))
     assert (cluster.job(job).status is JobStatus.running) == (times == 7)
 
 
@@ -150,7 +150,7 @@ def test_a_report_that_meets_a_stop_is_applied_to_what_the_stop_made_of_the_job(
         cluster.save(cluster.job(job).with_(**ending))
 
     store.before = stop
-    answer = cluster.agent.say(running(job))
+    answer = cluster.agent.sync(running(job))
     assert cluster.job(job).status is JobStatus.terminating and wants(answer) == {job.id: "abort"}
 
 
@@ -161,7 +161,7 @@ def test_two_hosts_jobs_that_end_while_another_is_placed_lose_no_claim(world: Wo
     first = cluster.place("first")
     placed = []
     store.before = lambda: placed.append(cluster.place("second"))
-    answer = cluster.agent.say(exited(first, 0))
+    answer = cluster.agent.sync(exited(first, 0))
     assert cluster.job(first).status is JobStatus.done
     assert [claim.job_id for claim in cluster.instance.claims] == [placed[0].id]
     assert wants(answer) == {first.id: "remove", placed[0].id: "run"}
@@ -173,9 +173,9 @@ def test_every_event_of_a_job_is_told_once_however_often_it_is_retried(world: Wo
     cluster.agent.join()
     job = cluster.place()
     store.before = lambda: cluster.save(cluster.instance.with_(last_processed_at=NOW + 1))
-    cluster.agent.say(exited(job, 0))
-    told = [event.message for event in cluster.events if event.targets[0].type == "job"]
-    assert len(told) == len(set(told)) == 3
+    cluster.agent.sync(exited(job, 0))
+    messages = [event.message for event in cluster.events if event.targets[0].type == "job"]
+    assert len(messages) == len(set(messages)) == 3
 
 
 def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
@@ -198,11 +198,11 @@ def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     world.plane = replace(world.plane, store=Counting(world.plane.store))
     for access, beside in ((None, 0), (revision_of(None), 1)):  # with the job, who may log in to it
         seen.clear()
-        answer = cluster.agent.say(running(job, access=access))
+        answer = cluster.agent.sync(running(job, access=access))
         assert seen == [2, 1 + beside] and not has_news(answer)
 
 

@@ -58,9 +58,9 @@ def rig(tmp_path: Path) -> Rig:
     return Rig.at(tmp_path)
 
 
-def edge(rig: Rig, *machines: Instance, **rest: Any) -> Any:
+def edge(rig: Rig, *machines: Instance, **fields: Any) -> Any:
     machines = tuple(each.with_(project_id=rig.project.id) for each in machines or (MACHINE,))
-    return seats.keep(rig.world.store, seats.gateway(rig.project.id, *machines, **rest), *machines)
+    return seats.keep(rig.world.store, seats.gateway(rig.project.id, *machines, **fields), *machines)
 
 
 def serve(rig: Rig, name: str, *, on: Instance | None = None, **fields: Any) -> tuple[Run, Job]:
@@ -84,15 +84,15 @@ def serve(rig: Rig, name: str, *, on: Instance | None = None, **fields: Any) -> 
     return run, job
 
 
-def ask(rig: Rig, path: str, body: Any = None, *, as_: Instance = MACHINE, **query: str) -> Response:
+def call(rig: Rig, path: str, body: Any = None, *, as_: Instance = MACHINE, **query: str) -> Response:
     method, raw = ("GET", b"") if body is None else ("POST", orjson.dumps(body))
     sent = {"authorization": f"Bearer {seats.credential(as_)}"}
     found = dispatch.answer(rig.world.plane, dispatch.Request(method, f"/agent/gateway{path}", query, sent, raw))
     return Response(found.status, found.body)
 
 
-def word(rig: Rig, since: str = "", as_: Instance = MACHINE) -> Any:
-    reply = ask(rig, "", since=since, as_=as_)
+def configuration(rig: Rig, since: str = "", as_: Instance = MACHINE) -> Any:
+    reply = call(rig, "", since=since, as_=as_)
     assert reply.status == 200, reply.body
     return reply.json
 
@@ -101,18 +101,18 @@ def test_it_is_told_its_own_services_with_their_hosts(rig: Rig) -> None:
     edge(rig)
     run, job = serve(rig, "chat", model="m", rate_limits=[{"rps": 2}])
     serve(rig, "other", gateway=False)
-    (service,) = word(rig)["services"]
+    (service,) = configuration(rig)["services"]
     assert (service["run_id"], service["hosts"], service["project_name"]) == (run.id, ["chat.example.test"], "main")
     assert [(each["job_id"], each["address"]) for each in service["replicas"]] == [(job.id, "")]
-    assert word(rig)["model_hosts"] == {"gateway.example.test": rig.project.id}
-    found = entries.entries(word(rig), "/relays")
+    assert configuration(rig)["model_hosts"] == {"gateway.example.test": rig.project.id}
+    found = entries.entries(configuration(rig), "/relays")
     assert {"host|chat.example.test", "host|gateway.example.test"} == set(found)
 
 
 def test_a_replica_on_its_own_machine_is_reached_directly(rig: Rig) -> None:
     edge(rig)
     serve(rig, "near", on=MACHINE)
-    ((replica,),) = [each["replicas"] for each in word(rig)["services"]]
+    ((replica,),) = [each["replicas"] for each in configuration(rig)["services"]]
     assert replica["address"] == "172.17.0.2"
 
 
@@ -135,7 +135,7 @@ def test_a_replica_in_its_network_may_be_reached_directly(
     job = nouns.find(rig.world.store, Job, keys.job(run.id, 0, 0, 0))
     assert job is not None
     rig.save(job.with_(host_port=host_port))
-    ((replica,),) = [each["replicas"] for each in word(rig, as_=first)["services"]]
+    ((replica,),) = [each["replicas"] for each in configuration(rig, as_=first)["services"]]
     assert (replica["address"], replica["nearby"]) == ("", nearby)
 
 
@@ -148,12 +148,12 @@ def test_the_same_word_is_said_once(rig: Rig) -> None:
     edge(rig)
     rig.world.plane = replace(rig.world.plane, pace=EMBEDDED)
     _, job = serve(rig, "chat")
-    first = word(rig)
-    assert first["news"] and word(rig, first["version"]) == {"news": False, "ask_in": 0.0}
+    first = configuration(rig)
+    assert first["news"] and configuration(rig, first["version"]) == {"news": False, "ask_in": 0.0}
     found = nouns.find(rig.world.store, Job, keys.job(job.run_id, 0, 0, 0))
     assert found is not None
     rig.save(found.with_(draining_at=b.NOW))
-    second = word(rig, first["version"])
+    second = configuration(rig, first["version"])
     assert second["news"] and second["services"][0]["replicas"][0]["draining"]
 
 
@@ -161,21 +161,21 @@ def test_where_calls_cost_money_it_is_told_when_to_ask_again(rig: Rig) -> None:
     edge(rig)
     rig.world.plane = replace(rig.world.plane, pace=PER_CALL)
     _, job = serve(rig, "chat")
-    assert word(rig)["ask_in"] == 10
+    assert configuration(rig)["ask_in"] == 10
     found = nouns.find(rig.world.store, Job, keys.job(job.run_id, 0, 0, 0))
     assert found is not None
     rig.save(found.with_(ready_at=None))
-    assert word(rig)["ask_in"] == 2
+    assert configuration(rig)["ask_in"] == 2
 
 
 def test_an_agent_without_a_gateway_and_one_whose_gateway_is_gone_are_told_so(rig: Rig) -> None:
     plain = b.host(1, b.fleet("edge"))
     rig.save(plain, seats.agent(plain))
-    assert ask(rig, "", as_=plain).status == 410
+    assert call(rig, "", as_=plain).status == 410
     stranger = b.host(2, b.fleet("edge"))
-    assert ask(rig, "", as_=stranger).status == 403
+    assert call(rig, "", as_=stranger).status == 403
     rig.save(seats.seated(stranger, seats.gateway(rig.project.id)), seats.agent(stranger))
-    assert ask(rig, "", as_=stranger).status == 410  # its gateway's record was erased
+    assert call(rig, "", as_=stranger).status == 410  # its gateway's record was erased
 
 
 def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig) -> None:
@@ -184,7 +184,7 @@ def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig
     run, _ = serve(rig, "chat")
     (replica,) = made.replicas
     lost = rig.world.plane.read.find(Instance, keys.instance(MACHINE.id))
-    assert lost is not None and ask(rig, "").status == 200
+    assert lost is not None and call(rig, "").status == 200
 
     def refused() -> None:
         order = {"id": "s", "ticket": "t", "instance": "elsewhere", "task": "x", "target": "port:1"}
@@ -192,10 +192,10 @@ def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig
         for path, body in (
             ("", None),
             ("/rights", rights),
-            ("/traffic", {"reports": [told(run)]}),
+            ("/traffic", {"reports": [report_of(run)]}),
             ("/streams", {"streams": [order]}),
         ):
-            assert ask(rig, path, body).status == 410, path
+            assert call(rig, path, body).status == 410, path
 
     def now(noun: Any) -> None:
         there = rig.record(nouns.key_of(noun))
@@ -210,7 +210,7 @@ def test_a_machine_that_is_to_carry_no_replica_any_more_is_told_nothing(rig: Rig
         now(made.with_(replicas=replicas))
         refused()
     now(made)
-    assert ask(rig, "").status == 200
+    assert call(rig, "").status == 200
 
 
 def test_rights_are_those_of_its_project_only(rig: Rig) -> None:
@@ -218,12 +218,12 @@ def test_rights_are_those_of_its_project_only(rig: Rig) -> None:
     other = rig.another_project("far")
     ann, eve = rig.user("ann", ProjectRole.user), rig.user("eve", ProjectRole.admin, other)
     allowed = [
-        ask(rig, "/rights", {"token_hash": hash_token(token), "project": project}).json["allowed"]
+        call(rig, "/rights", {"token_hash": hash_token(token), "project": project}).json["allowed"]
         for token, project in ((ann, rig.project.id), (eve, rig.project.id), (eve, other.id), ("x", rig.project.id))
     ]
     assert allowed == [True, False, False, False]
     rig.deactivate("ann")
-    assert not ask(rig, "/rights", {"token_hash": hash_token(ann), "project": rig.project.id}).json["allowed"]
+    assert not call(rig, "/rights", {"token_hash": hash_token(ann), "project": rig.project.id}).json["allowed"]
 
 
 def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None:
@@ -231,8 +231,8 @@ def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None
     (web, _), (other, _) = serve(rig, "web"), serve(rig, "other")
 
     def allowed(token: str, run: str, **changed: str) -> bool:
-        asked = {"token_hash": hash_token(token), "claims": claims_of(token), "project": rig.project.id, "run": run}
-        found: bool = ask(rig, "/rights", {**asked, **changed}).json["allowed"]
+        body = {"token_hash": hash_token(token), "claims": claims_of(token), "project": rig.project.id, "run": run}
+        found: bool = call(rig, "/rights", {**body, **changed}).json["allowed"]
         return found
 
     every, one = (rig.ok("P/services/create_token", body)["token"] for body in ({}, {"run_name": "web"}))
@@ -240,15 +240,15 @@ def test_a_token_for_services_is_judged_by_its_hash_and_claims(rig: Rig) -> None
     assert [allowed(one, run) for run in (web.id, other.id, "")] == [True, False, False]
     assert not allowed(one, web.id, claims=claims_of(every)) and not allowed(every, web.id, claims="")
     assert not allowed(every, web.id, token_hash=hash_token("another"))
-    asked = {"token_hash": hash_token(every), "claims": claims_of(every), "project": rig.project.id}
+    query = {"token_hash": hash_token(every), "claims": claims_of(every), "project": rig.project.id}
     rig.world.at += 20 * SECOND
-    assert ask(rig, "/rights", asked).json == {"allowed": True, "ends_in": 3580 - rig.world.at % SECOND / SECOND}
-    assert ask(rig, "/rights", {**asked, "claims": ""}).json == {"allowed": False}
+    assert call(rig, "/rights", query).json == {"allowed": True, "ends_in": 3580 - rig.world.at % SECOND / SECOND}
+    assert call(rig, "/rights", {**query, "claims": ""}).json == {"allowed": False}
     own = {"token_hash": hash_token(ADMIN), "project": rig.project.id}
-    assert ask(rig, "/rights", own).json == {"allowed": True}, "without an end"
+    assert call(rig, "/rights", own).json == {"allowed": True}, "without an end"
 
 
-def told(run: Run, **more: Any) -> dict[str, Any]:
+def report_of(run: Run, **more: Any) -> dict[str, Any]:
     bucket = {"at": b.NOW, "requests": 3, "busy": 0.5}
     report = {"run_id": run.id, "at": b.NOW, "quiet": False, "held": 0, "buckets": [bucket]}
     return {**report, "let_go": [], **more}
@@ -257,7 +257,7 @@ def told(run: Run, **more: Any) -> dict[str, Any]:
 def test_what_it_saw_is_kept_under_its_door(rig: Rig) -> None:
     made = edge(rig)
     run, job = serve(rig, "chat")
-    assert ask(rig, "/traffic", {"reports": [told(run, let_go=[job.id])]}).status == 204
+    assert call(rig, "/traffic", {"reports": [report_of(run, let_go=[job.id])]}).status == 204
     found = nouns.find(rig.world.store, Traffic, keys.traffic(run.id, door_of(made.id, 0)))
     assert found is not None
     assert (found.let_go, [each.requests for each in found.buckets]) == ((job.id,), [3])
@@ -266,7 +266,7 @@ def test_what_it_saw_is_kept_under_its_door(rig: Rig) -> None:
 def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
     made = edge(rig)
     run, _ = serve(rig, "other", gateway=False)
-    assert ask(rig, "/traffic", {"reports": [told(run), told(run, run_id="nobody")]}).status == 204
+    assert call(rig, "/traffic", {"reports": [report_of(run), report_of(run, run_id="nobody")]}).status == 204
     assert nouns.find(rig.world.store, Traffic, keys.traffic(run.id, door_of(made.id, 0))) is None
 
 
@@ -284,7 +284,7 @@ def test_what_it_says_of_other_services_is_dropped(rig: Rig) -> None:
 def test_nonsense_is_refused(rig: Rig, wrong: dict[str, Any]) -> None:
     edge(rig)
     run, _ = serve(rig, "chat")
-    assert ask(rig, "/traffic", {"reports": [told(run, **wrong)]}).status == 400
+    assert call(rig, "/traffic", {"reports": [report_of(run, **wrong)]}).status == 400
 
 
 def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> None:
@@ -303,10 +303,10 @@ def test_streams_are_passed_on_to_the_agents_of_its_replicas_only(rig: Rig) -> N
     }
     wrong = [{"task": other.id}, {"instance": MACHINE.id}, {"target": "port:22"}, {"target": "ssh"}]
     orders = [order, *({**order, "id": f"w{at}", **each} for at, each in enumerate(wrong))]
-    assert ask(rig, "/streams", {"streams": orders, "pin": PIN}).status == 204
+    assert call(rig, "/streams", {"streams": orders, "pin": PIN}).status == 204
     gateway = {"gateway": "https://10.0.0.9:8443", "pin": PIN}
-    kept = {"id": "s1", "ticket": "ticket-1", "task": job.id, "target": "port:8000", "lazily": True}
-    assert streams.passed == [("elsewhere", {**kept, **gateway})]
+    passed_order = {"id": "s1", "ticket": "ticket-1", "task": job.id, "target": "port:8000", "lazily": True}
+    assert streams.passed == [("elsewhere", {**passed_order, **gateway})]
 
 
 @pytest.mark.parametrize(
@@ -333,8 +333,8 @@ def test_nobody_dials_where_a_host_that_joined_by_itself_says(
     rig.world.plane = replace(rig.world.plane, streams=streams, joining=joining)
     _, job = serve(rig, "chat", on=machine if near else other)
     order = {"id": "s1", "ticket": "t", "instance": (machine if near else other).id, "task": job.id}
-    assert ask(rig, "/streams", {"streams": [{**order, "target": "port:8000"}], "pin": PIN}).status == 204
-    assert [told["gateway"] for _, told in streams.passed] == [f"https://{dials}:443"]
+    assert call(rig, "/streams", {"streams": [{**order, "target": "port:8000"}], "pin": PIN}).status == 204
+    assert [sent_order["gateway"] for _, sent_order in streams.passed] == [f"https://{dials}:443"]
 
 
 def test_without_https_a_gateway_is_dialled_as_it_is_called_without_tls(rig: Rig) -> None:
@@ -343,13 +343,13 @@ def test_without_https_a_gateway_is_dialled_as_it_is_called_without_tls(rig: Rig
     rig.world.plane = replace(rig.world.plane, streams=streams)
     _, job = serve(rig, "chat")
     order = {"id": "s1", "ticket": "t", "instance": "elsewhere", "task": job.id, "target": "port:8000"}
-    assert ask(rig, "/streams", {"streams": [order]}).status == 204
-    ((_, told),) = streams.passed
-    assert told["gateway"] == "http://10.0.0.9:8080" and "pin" not in told
+    assert call(rig, "/streams", {"streams": [order]}).status == 204
+    ((_, passed_order),) = streams.passed
+    assert passed_order["gateway"] == "http://10.0.0.9:8080" and "pin" not in passed_order
 
 
 @pytest.mark.parametrize(
-    ("https_port", "pin", "status", "said"),
+    ("https_port", "pin", "status", "message"),
     [
         (443, "", 400, "The gateway edge has https, so its `pin` is needed."),
         (None, "a" * 64, 400, "The gateway edge has no https, so a `pin` means nothing."),
@@ -359,15 +359,15 @@ def test_without_https_a_gateway_is_dialled_as_it_is_called_without_tls(rig: Rig
     ],
 )
 def test_no_ticket_goes_out_for_a_gateway_that_its_agents_wouldnt_know(
-    rig: Rig, https_port: int | None, pin: str, status: int, said: str
+    rig: Rig, https_port: int | None, pin: str, status: int, message: str
 ) -> None:
     edge(rig, https_port=https_port)
     streams = Streams()
     rig.world.plane = replace(rig.world.plane, streams=streams)
     _, job = serve(rig, "chat")
     order = {"id": "s1", "ticket": "t", "instance": "elsewhere", "task": job.id, "target": "port:8000"}
-    reply = ask(rig, "/streams", {"streams": [order], "pin": pin})
-    assert reply.status == status and said in reply.body.decode() and streams.passed == []
+    reply = call(rig, "/streams", {"streams": [order], "pin": pin})
+    assert reply.status == status and message in reply.body.decode() and streams.passed == []
 
 
 def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(rig: Rig) -> None:
@@ -386,19 +386,19 @@ def test_where_no_process_lasts_they_wait_in_the_table_for_the_agents_next_call(
     }
 
     def sync(seq: int) -> Any:
-        said = {"v": 1, "instance": far.id, "boot": "b", "seq": seq, "tasks": []}
+        report = {"v": 1, "instance": far.id, "boot": "b", "seq": seq, "tasks": []}
         sent = {"authorization": f"Bearer {seats.credential(far)}"}
-        request = dispatch.Request("POST", "/agent/sync", {}, sent, orjson.dumps(said))
+        request = dispatch.Request("POST", "/agent/sync", {}, sent, orjson.dumps(report))
         return orjson.loads(dispatch.answer(rig.world.plane, request).body)
 
-    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
-    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204  # it asks again for what hasn't come
-    kept = rig.record(keys.stream_order(far.id, "s1"))
-    assert b"ticket-1" not in kept.body
-    told = {**order, "gateway": "https://10.0.0.9:443", "pin": PIN}
-    assert sync(1)["streams"] == [{name: told[name] for name in told if name != "instance"}]
+    assert call(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
+    assert call(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204  # it asks again for what hasn't come
+    record = rig.record(keys.stream_order(far.id, "s1"))
+    assert b"ticket-1" not in record.body
+    passed_order = {**order, "gateway": "https://10.0.0.9:443", "pin": PIN}
+    assert sync(1)["streams"] == [{name: passed_order[name] for name in passed_order if name != "instance"}]
     assert "streams" not in sync(2)
-    assert ask(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
+    assert call(rig, "/streams", {"streams": [order], "pin": PIN}).status == 204
     rig.world.clock.pass_(31)
     assert "streams" not in sync(3)
 
@@ -412,7 +412,7 @@ def certificate(rig: Rig, made: Any, host: str) -> Certificate:
     return found
 
 
-def asked_at(made: Any, token: str) -> CertificateOrder:
+def order_for(made: Any, token: str) -> CertificateOrder:
     return CertificateOrder(
         directory="https://ca", url="https://ca/1", token=token, answer=f"{token}.thumb", key="k", placed_at=1
     )
@@ -422,59 +422,59 @@ def test_each_of_its_hosts_is_to_have_a_certificate(rig: Rig) -> None:
     made = edge(rig)
     serve(rig, "chat", model="llama")
     serve(rig, "plain", https=False)
-    word(rig)
+    configuration(rig)
     listed = [each.name for each in certificates.of_gateway(rig.world.plane, made.id)]
     assert listed == ["chat.example.test", "gateway.example.test"]
     assert f"certificate/{certificate(rig, made, listed[0]).id}" in rig.world.woken
 
 
-@pytest.mark.parametrize("rest", [{"https_port": None}, {"written": {"certificate": None}}], ids=["port", "null"])
-def test_a_gateway_that_wants_none_has_none(rig: Rig, rest: dict[str, Any]) -> None:
-    made = edge(rig, **rest)
+@pytest.mark.parametrize("changes", [{"https_port": None}, {"written": {"certificate": None}}], ids=["port", "null"])
+def test_a_gateway_that_wants_none_has_none(rig: Rig, changes: dict[str, Any]) -> None:
+    made = edge(rig, **changes)
     serve(rig, "chat")
-    said = word(rig)
-    assert said["certificates"] == said["challenges"] == {}
+    found = configuration(rig)
+    assert found["certificates"] == found["challenges"] == {}
     assert certificates.of_gateway(rig.world.plane, made.id) == []
 
 
 def test_a_challenge_counts_as_answered_once_the_gateway_has_it(rig: Rig) -> None:
     made = edge(rig)
     serve(rig, "chat")
-    word(rig)
+    configuration(rig)
     waits = certificate(rig, made, "chat.example.test")
-    rig.save(waits.with_(status=CertificateStatus.ordered, order=asked_at(made, "token-1")))
-    said = word(rig)
-    assert said["challenges"] == {"token-1": "token-1.thumb"}
+    rig.save(waits.with_(status=CertificateStatus.ordered, order=order_for(made, "token-1")))
+    found = configuration(rig)
+    assert found["challenges"] == {"token-1": "token-1.thumb"}
     assert not certificate(rig, made, waits.name).heard  # it is only on its way
-    assert word(rig, since=said["version"])["news"] is False
+    assert configuration(rig, since=found["version"])["news"] is False
     assert certificate(rig, made, waits.name).heard
     rig.world.take_woken()
-    word(rig, since=said["version"])
+    configuration(rig, since=found["version"])
     assert rig.world.take_woken() == set()
 
 
 def test_people_are_sent_to_https_once_there_is_a_certificate(rig: Rig) -> None:
     made = edge(rig, https_port=8443)
     serve(rig, "chat")
-    assert [each["https"] for each in word(rig)["services"]] == [None]
+    assert [each["https"] for each in configuration(rig)["services"]] == [None]
     one = certificate(rig, made, "chat.example.test")
     key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
     pair = CertificatePair(chain="CHAIN", key=key, since=b.NOW, until=rig.world.at + 1_000_000)
     rig.save(one.with_(status=CertificateStatus.issued, pair=pair))
-    said = word(rig)
-    assert said["certificates"] == {"chat.example.test": {"certificate": "CHAIN", "key": "KEY"}}
-    assert [each["https"] for each in said["services"]] == [8443]
-    assert json.loads(entries.entries(said, "")["host|chat.example.test"])["https"] == 8443
+    found = configuration(rig)
+    assert found["certificates"] == {"chat.example.test": {"certificate": "CHAIN", "key": "KEY"}}
+    assert [each["https"] for each in found["services"]] == [8443]
+    assert json.loads(entries.entries(found, "")["host|chat.example.test"])["https"] == 8443
     rig.world.at += 2_000_000  # it has expired
-    said = word(rig)
-    assert said["certificates"] == {} and [each["https"] for each in said["services"]] == [None]
+    found = configuration(rig)
+    assert found["certificates"] == {} and [each["https"] for each in found["services"]] == [None]
 
 
 def test_a_certificates_key_is_told_to_its_gateway_alone(rig: Rig) -> None:
     made, other = edge(rig), b.host(1, b.fleet("other"), hostname="10.0.0.8").with_(project_id=rig.project.id)
     seats.keep(rig.world.store, seats.gateway(rig.project.id, other, name="other"), other)
     serve(rig, "chat")
-    word(rig)
+    configuration(rig)
     one = certificate(rig, made, "chat.example.test")
     key = rig.world.plane.seal.seal("KEY", context=sealed_for(one.id))
     rig.save(
@@ -482,4 +482,4 @@ def test_a_certificates_key_is_told_to_its_gateway_alone(rig: Rig) -> None:
             status=CertificateStatus.issued, pair=CertificatePair(chain="C", key=key, since=1, until=rig.world.at * 2)
         )
     )
-    assert word(rig)["certificates"] and word(rig, as_=other)["certificates"] == {}
+    assert configuration(rig)["certificates"] and configuration(rig, as_=other)["certificates"] == {}

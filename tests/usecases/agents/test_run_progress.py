@@ -33,16 +33,16 @@ def settled(world: World) -> tuple[Cluster, Job]:
     cluster = Cluster.of(world)
     cluster.agent.join()
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     world.at += HOUR
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     return cluster, job
 
 
-def read(world: World, job: Job, **asked: int) -> None:
+def read(world: World, job: Job, **query: int) -> None:
     project = nouns.find(world.store, Project, Project(id=PROJECT, name="main", owner_id="", created_at=0).place().key)
     assert project is not None
-    read_log(world.plane, project, job.run_name, job.id, LogQuery(**asked))
+    read_log(world.plane, project, job.run_name, job.id, LogQuery(**query))
 
 
 def pace(answer: dict[str, object]) -> dict[str, object]:
@@ -51,11 +51,11 @@ def pace(answer: dict[str, object]) -> dict[str, object]:
 
 def test_output_is_sent_at_once_while_somebody_reads_and_no_longer(world: World) -> None:
     cluster, job = settled(world)
-    assert pace(cluster.agent.say(running(job))) == PACE
+    assert pace(cluster.agent.sync(running(job))) == PACE
     read(world, job)
-    assert pace(cluster.agent.say(running(job))) == READ
+    assert pace(cluster.agent.sync(running(job))) == READ
     world.at += FOLLOWED + SECOND
-    assert pace(cluster.agent.say(running(job))) == PACE
+    assert pace(cluster.agent.sync(running(job))) == PACE
 
 
 def test_a_reader_who_stays_is_noted_twice_a_minute_at_most(world: World) -> None:
@@ -73,11 +73,11 @@ def test_a_reader_who_stays_is_noted_twice_a_minute_at_most(world: World) -> Non
 
 def test_nothing_is_noted_for_whoever_isnt_at_the_logs_end_or_reads_one_that_has_ended(world: World) -> None:
     cluster, job = settled(world)
-    cluster.agent.say(running(job), logs=[logs(job, 0, b"one\n", b"two\n")])
+    cluster.agent.sync(running(job), logs=[logs(job, 0, b"one\n", b"two\n")])
     noted = cluster.presence.version
     read(world, job, limit=1)
     assert cluster.presence.version == noted
-    cluster.agent.say(exited(job, 0, log_end=8))
+    cluster.agent.sync(exited(job, 0, log_end=8))
     ended = cluster.presence.version
     read(world, job)
     assert cluster.presence.version == ended

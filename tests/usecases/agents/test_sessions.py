@@ -19,22 +19,22 @@ def cluster(world: World) -> Cluster:
     return made
 
 
-def told(cluster: Cluster, job: Job, wrong: int = 0, **sessions: Any) -> Job:
+def reported(cluster: Cluster, job: Job, wrong: int = 0, **sessions: Any) -> Job:
     """The job after its agent's report. `wrong`: what its machine's clock is ahead."""
-    cluster.agent.say(running(job, **sessions), at=cluster.world.at + wrong)
+    cluster.agent.sync(running(job, **sessions), at=cluster.world.at + wrong)
     return cluster.job(job)
 
 
 @pytest.mark.parametrize("wrong", [0, 10 * MINUTE, -10 * MINUTE])
 def test_when_the_last_session_ended_is_read_by_the_machines_own_clock(cluster: Cluster, wrong: int) -> None:
     job = cluster.place()
-    job = told(cluster, job, wrong, connections=1, idle_since=None)
+    job = reported(cluster, job, wrong, connections=1, idle_since=None)
     assert (job.connections, job.inactive_since) == (1, None)
     cluster.world.clock.pass_(60)
     ended = cluster.world.at
     cluster.world.clock.pass_(5)
     cluster.world.take_woken()
-    job = told(cluster, job, wrong, connections=0, idle_since=ended + wrong)
+    job = reported(cluster, job, wrong, connections=0, idle_since=ended + wrong)
     assert (job.connections, job.inactive_since) == (0, ended)
     assert f"run/{job.run_id}" in cluster.world.take_woken(), "when it ends is decided anew"
 
@@ -42,27 +42,27 @@ def test_when_the_last_session_ended_is_read_by_the_machines_own_clock(cluster: 
 def test_the_same_again_writes_nothing(cluster: Cluster) -> None:
     job = cluster.place()
     since = cluster.world.at - 5 * SECOND
-    job = told(cluster, job, connections=0, idle_since=since)
+    job = reported(cluster, job, connections=0, idle_since=since)
     cluster.world.clock.pass_(7)
-    assert told(cluster, job, connections=0, idle_since=since) == job
+    assert reported(cluster, job, connections=0, idle_since=since) == job
 
 
 def test_a_new_session_and_its_end_count_anew(cluster: Cluster) -> None:
     job = cluster.place()
-    told(cluster, job, connections=0, idle_since=cluster.world.at)
+    reported(cluster, job, connections=0, idle_since=cluster.world.at)
     cluster.world.clock.pass_(300)
-    assert told(cluster, job, connections=2, idle_since=None).inactive_since is None
+    assert reported(cluster, job, connections=2, idle_since=None).inactive_since is None
     cluster.world.clock.pass_(300)
-    assert told(cluster, job, connections=0, idle_since=cluster.world.at).inactive_since == cluster.world.at
+    assert reported(cluster, job, connections=0, idle_since=cluster.world.at).inactive_since == cluster.world.at
 
 
 def test_an_agent_that_doesnt_count_them_says_nothing(cluster: Cluster) -> None:
-    job = told(cluster, cluster.place())
+    job = reported(cluster, cluster.place())
     assert (job.connections, job.inactive_since) == (None, None)
 
 
 def test_a_restarted_agent_goes_on_counting(cluster: Cluster) -> None:
     job = cluster.place()
-    told(cluster, job, connections=1, idle_since=None)
+    reported(cluster, job, connections=1, idle_since=None)
     cluster.agent.boot, cluster.agent.seq = "boot-2", 0
-    assert told(cluster, job, connections=1, idle_since=None).connections == 1
+    assert reported(cluster, job, connections=1, idle_since=None).connections == 1

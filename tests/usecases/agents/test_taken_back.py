@@ -23,23 +23,23 @@ def spot_machine(world: World) -> Cluster:
 def test_a_spot_machine_that_hears_that_it_is_taken_back_ends_and_has_its_time(world: World) -> None:
     cluster = spot_machine(world)
     job = cluster.place()
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     world.take_woken()
-    cluster.agent.say(running(job), taken_back_in=90.5)
+    cluster.agent.sync(running(job), taken_back_in=90.5)
     instance = cluster.instance
     assert (instance.status, instance.reason) == (InstanceStatus.terminating, InstanceReason.error)
     assert instance.message == "the cloud reclaimed the spot machine"
     assert instance.taken_back_at == world.clock.at + 90_500_000
     assert {f"instance/{INSTANCE}", f"run/{job.run_id}"} <= world.take_woken()
     world.clock.pass_(5)
-    cluster.agent.say(running(job), taken_back_in=85.5)
+    cluster.agent.sync(running(job), taken_back_in=85.5)
     assert cluster.instance == instance  # once
 
 
 def test_a_machine_that_isnt_a_spot_machine_is_taken_back_by_nobody(world: World) -> None:
     cluster = Cluster.of(world)
     cluster.agent.join()
-    cluster.agent.say(taken_back_in=10.0)
+    cluster.agent.sync(taken_back_in=10.0)
     assert cluster.instance.status is InstanceStatus.idle
 
 
@@ -47,5 +47,5 @@ def test_a_machine_that_isnt_a_spot_machine_is_taken_back_by_nobody(world: World
 def test_a_time_that_makes_no_sense_is_refused(world: World, seconds: Any) -> None:
     cluster = spot_machine(world)
     with pytest.raises(Invalid, match="taken_back_in"):
-        cluster.agent.say(taken_back_in=seconds)
+        cluster.agent.sync(taken_back_in=seconds)
     assert cluster.instance.status is InstanceStatus.idle

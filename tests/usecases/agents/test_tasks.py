@@ -17,7 +17,7 @@ def test_escaped_references_reach_the_job_as_text(world: World) -> None:
     spec |= {name: escaped for name in ("working_dir", "home_dir", "image_name")}
     spec["probes"] = [{"type": "http", "url": "/$${{ env.A }}", "method": "get", "headers": [], "body": escaped}]
     cluster.place(env={"A": escaped}, spec=spec)
-    task = cluster.agent.say()["tasks"][0]["spec"]
+    task = cluster.agent.sync()["tasks"][0]["spec"]
     assert task["commands"] == [*commands[:3], text] and task["env"]["A"] == text
     assert {task[name] for name in ("working_dir", "home_dir", "image")} == {text}
     assert (task["probes"][0]["url"], task["probes"][0]["body"]) == ("/${{ env.A }}", text)

@@ -33,7 +33,7 @@ def history(cluster: Cluster) -> list[Any]:
 
 
 def test_a_change_is_kept_and_wakes_the_instance(cluster: Cluster) -> None:
-    cluster.agent.say(health=[FULL])
+    cluster.agent.sync(health=[FULL])
     health = cluster.presence.health
     assert health is not None and (health.status, health.message) == ("failure", FULL["message"])
     assert health.troubles[0].since == cluster.world.at - 90 * SECOND, "by our clock"
@@ -43,7 +43,7 @@ def test_a_change_is_kept_and_wakes_the_instance(cluster: Cluster) -> None:
 
 
 def test_trouble_without_an_age_is_new(cluster: Cluster) -> None:
-    cluster.agent.say(health=[{"status": "warning", "message": "hot"}])
+    cluster.agent.sync(health=[{"status": "warning", "message": "hot"}])
     health = cluster.presence.health
     assert health is not None and health.troubles[0].since == cluster.world.at
 
@@ -90,11 +90,11 @@ def test_checks_of_an_instance_that_isnt_there_are_refused(checked: Cluster) -> 
 
 
 def test_the_same_again_writes_nothing(cluster: Cluster) -> None:
-    cluster.agent.say(health=[FULL])
+    cluster.agent.sync(health=[FULL])
     cluster.world.take_woken()
     before = cluster.presence
-    cluster.agent.say(health=[{**FULL, "age": 95}])
-    cluster.agent.say()
+    cluster.agent.sync(health=[{**FULL, "age": 95}])
+    cluster.agent.sync()
     assert (cluster.presence, len(history(cluster))) == (before, 1)
     assert UNIT not in cluster.world.take_woken()
 
@@ -102,23 +102,23 @@ def test_the_same_again_writes_nothing(cluster: Cluster) -> None:
 def test_a_repeated_message_changes_nothing(cluster: Cluster) -> None:
     cluster.agent.seq += 1
     late = cluster.agent.message(health=[FULL])
-    cluster.agent.say(health=[LOW])
+    cluster.agent.sync(health=[LOW])
     cluster.agent.send(late)
     assert cluster.presence.health is not None and cluster.presence.health.status == "warning"
 
 
 def test_a_recovery_is_a_check_too(cluster: Cluster) -> None:
-    cluster.agent.say(health=[FULL])
+    cluster.agent.sync(health=[FULL])
     cluster.world.clock.pass_(120)
-    cluster.agent.say(health=[])
+    cluster.agent.sync(health=[])
     assert cluster.presence.health is not None and cluster.presence.health.status == "healthy"
     assert len(history(cluster)) == 2
 
 
 def test_a_machine_that_cant_decide_fills_no_store(cluster: Cluster) -> None:
     for _ in range(50):
-        cluster.agent.say(health=[FULL])
-        cluster.agent.say(health=[])
+        cluster.agent.sync(health=[FULL])
+        cluster.agent.sync(health=[])
     assert len(history(cluster)) == 2, "one a minute for each status"
 
 
@@ -127,7 +127,7 @@ def test_a_machine_that_cant_decide_fills_no_store(cluster: Cluster) -> None:
 )
 def test_what_no_agent_of_ours_says_is_refused(cluster: Cluster, wrong: Any) -> None:
     with pytest.raises(Invalid):
-        cluster.agent.say(health=wrong)
+        cluster.agent.sync(health=wrong)
 
 
 # --- a clock that is wrong --------------------------------------------------------------------------------------------
@@ -138,21 +138,21 @@ def test_times_of_a_machine_are_read_by_its_own_clock(cluster: Cluster, wrong: i
     job = cluster.place()
     own = cluster.world.at + wrong
     point = {"task": job.id, "at": own - 5 * SECOND}
-    cluster.agent.say(at=own, metrics=[point])
+    cluster.agent.sync(at=own, metrics=[point])
     (key,) = (r.key for r in cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records)
     assert key == keys.metric(job.id, cluster.world.at - 5 * SECOND)
     cluster.world.clock.pass_(20)  # the same message once more, as when a poll that it waited in is answered
-    cluster.agent.say(at=own, metrics=[point])
+    cluster.agent.sync(at=own, metrics=[point])
     assert len(cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records) == 1
 
 
 def test_an_agent_that_tells_no_time_any_more_is_taken_to_have_the_right_one(cluster: Cluster) -> None:
-    cluster.agent.say(at=cluster.world.at - 10 * MINUTE)
+    cluster.agent.sync(at=cluster.world.at - 10 * MINUTE)
     assert cluster.presence.clock_off == 10 * MINUTE
-    cluster.agent.say()
+    cluster.agent.sync()
     assert cluster.presence.clock_off == 0
 
 
 def test_a_clock_that_is_about_right_is_left_alone(cluster: Cluster) -> None:
-    cluster.agent.say(at=cluster.world.at - 30 * SECOND)
+    cluster.agent.sync(at=cluster.world.at - 30 * SECOND)
     assert cluster.presence.clock_off == 0

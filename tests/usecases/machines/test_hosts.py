@@ -47,18 +47,18 @@ def test_names_and_addresses_are_accepted() -> None:
 def test_a_fleet_has_so_many_hosts() -> None:
     """Each is an instance and a workflow, and one call answers with them all."""
     assert refused(hosts=[f"h{number}" for number in range(MOST_HOSTS)]) == []
-    (said,) = refused(hosts=[f"h{number}" for number in range(MOST_HOSTS + 1)])
-    assert "1001 hosts, and a fleet has at most 1000" in said
+    (problem,) = refused(hosts=[f"h{number}" for number in range(MOST_HOSTS + 1)])
+    assert "1001 hosts, and a fleet has at most 1000" in problem
 
 
 def test_a_host_needs_a_key_of_its_own_or_of_all() -> None:
-    (said,) = refused(ssh_key=None, hosts=["h1"])
-    assert "no private key to log in to" in said
+    (problem,) = refused(ssh_key=None, hosts=["h1"])
+    assert "no private key to log in to" in problem
 
 
 def test_a_host_is_listed_once() -> None:
-    (said,) = refused(hosts=["h1", {"hostname": "h2", "port": 2200}, {"hostname": "h1", "port": 22}, "h2"])
-    assert said == "configuration.ssh_config.hosts.2: h1 is listed twice (also as number 0)"
+    (problem,) = refused(hosts=["h1", {"hostname": "h2", "port": 2200}, {"hostname": "h1", "port": 22}, "h2"])
+    assert problem == "configuration.ssh_config.hosts.2: h1 is listed twice (also as number 0)"
 
 
 def test_a_host_needs_a_user_of_its_own_or_of_all() -> None:
@@ -71,19 +71,19 @@ def test_a_host_needs_a_user_of_its_own_or_of_all() -> None:
 
 def test_the_way_to_a_host_needs_a_key_that_opens() -> None:
     jump = {"hostname": "j", "user": "me", "identity_file": "", "ssh_key": {"public": "", "private": "nonsense"}}
-    (said,) = refused(proxy_jump=jump)
-    assert said.startswith("configuration.ssh_config.proxy_jump.identity_file: ")
+    (problem,) = refused(proxy_jump=jump)
+    assert problem.startswith("configuration.ssh_config.proxy_jump.identity_file: ")
 
 
 def test_so_does_every_host_of_its_own() -> None:
     host = {"hostname": "h1", "ssh_key": {"public": "", "private": "nonsense"}}
-    (said,) = refused(hosts=["h0", host])
-    assert said.startswith("configuration.ssh_config.hosts.1.")
+    (problem,) = refused(hosts=["h0", host])
+    assert problem.startswith("configuration.ssh_config.hosts.1.")
 
 
 def test_where_no_hosts_can_be_logged_in_to_it_is_said_how_they_come() -> None:
-    (said,) = problems(b.fleet_spec(ssh_config=SSH), reachable=False)
-    assert "can't log in to hosts" in said.message and "join-command" in (said.hint or "")
+    (problem,) = problems(b.fleet_spec(ssh_config=SSH), reachable=False)
+    assert "can't log in to hosts" in problem.message and "join-command" in (problem.hint or "")
     assert problems(b.fleet_spec(ssh_config={**SSH, "hosts": []}), reachable=False) == []
 
 
@@ -103,8 +103,11 @@ def test_names_that_arent_are_refused_where_they_stand(bad: str) -> None:
         ({"hosts": [bad or " "]}, f"{at}.hosts.0.hostname"),
     ):
         found = refused(**changes)
-        assert any(said.startswith(f"{path}: ") and "can't be the name of" in said for said in found), (changes, found)
-        assert all(said.isprintable() for said in found)
+        assert any(problem.startswith(f"{path}: ") and "can't be the name of" in problem for problem in found), (
+            changes,
+            found,
+        )
+        assert all(problem.isprintable() for problem in found)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ PROJECTS = {name: Project(id=name, name=name, owner_id="ann", created_at=NOW) fo
 
 
 def event(
-    id: str, at: int, *about: tuple[str, str], project: str = "p", run: str = "", fleet: str = "", actor: str = ""
+    id: str, at: int, *targets: tuple[str, str], project: str = "p", run: str = "", fleet: str = "", actor: str = ""
 ) -> Event:
     return Event(
         id=id,
@@ -32,7 +32,7 @@ def event(
         at=NOW + at,
         type=EventType.created,
         actor_id=actor or None,
-        targets=tuple(Target(type=kind, id=name, name=name) for kind, name in about),
+        targets=tuple(Target(type=kind, id=name, name=name) for kind, name in targets),
         run_id=run or None,
         fleet_id=fleet or None,
     )
@@ -110,12 +110,12 @@ def test_what_is_said_of_a_run_or_fleet_is_found_whatever_happened_since(
 
 def test_within_a_gateway_is_what_is_said_of_it_and_of_its_machines() -> None:
     store = MemoryStore()
-    about = (
+    within = (
         event("a", 1, ("gateway", "g1")),
         event("b", 2, ("instance", "i1"), fleet="g1"),
         event("c", 3, ("run", "r1")),
     )
-    store.commit([nouns.put(each) for each in (*about, event("d", 4, ("gateway", "g2")))])
+    store.commit([nouns.put(each) for each in (*within, event("d", 4, ("gateway", "g2")))])
     assert seen(store, within_gateways=frozenset({"g1"})) == "ba"
 
 
@@ -153,7 +153,7 @@ def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, li
     """However commits overlap in time: nothing is left out, shown twice or out of order."""
     rng = random.Random(seed)
     store = HistoryStore(MemoryStore(), Retention())
-    told = []
+    listed = []
     for commit in range(60):
         began = rng.randrange(0, 20) * SPAN // 4
         some = [
@@ -167,10 +167,10 @@ def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, li
             for number in range(rng.randrange(1, 6))
         ]
         store.commit([nouns.put(each) for each in some])
-        told += some
-    told.sort(key=lambda each: (each.at, each.id), reverse=not ascending)
+        listed += some
+    listed.sort(key=lambda each: (each.at, each.id), reverse=not ascending)
     for only in ({}, {"within_runs": frozenset({"r"})}, {"within_fleets": frozenset({"f", "g"})}):
-        wanted = [each for each in told if (each.run_id or "within_runs" not in only)]
+        wanted = [each for each in listed if (each.run_id or "within_runs" not in only)]
         wanted = [each for each in wanted if (each.fleet_id or "within_fleets" not in only)]
         found: list[Event] = []
         while True:

@@ -102,8 +102,8 @@ def test_what_the_api_configured_is_not_replaced_by_the_file_nor_removed(shop: S
     config = parse_server(text("api-key")).config.projects[0].backends
     assert config is not None
     backends.create_backend(shop.plane, shop.main, shop.admin, config[0])
-    [said] = shop.apply(text("file-key"))
-    assert "configured over the API" in said and "dstack backend delete aws --project main" in said
+    [message] = shop.apply(text("file-key"))
+    assert "configured over the API" in message and "dstack backend delete aws --project main" in message
     assert shop.key() == "api-key"
     assert shop.apply("projects: []") == () and shop.key() == "api-key"
     backends.delete_backends(shop.plane, shop.main, shop.admin, ["aws"])
@@ -124,8 +124,8 @@ def test_what_the_file_has_is_changed_only_there(shop: Shop) -> None:
 def test_one_that_is_in_use_stays_until_its_machines_are_gone(shop: Shop) -> None:
     shop.apply(text())
     shop.buy()
-    [said] = shop.apply("projects: []")
-    assert "stays until these are gone: pool-0" in said and shop.key() == "good"
+    [message] = shop.apply("projects: []")
+    assert "stays until these are gone: pool-0" in message and shop.key() == "good"
     shop.release()
     assert shop.apply("projects: []") == () and shop.stored() is None
 

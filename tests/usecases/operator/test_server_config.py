@@ -70,8 +70,8 @@ def test_what_cannot_be_done_is_refused_by_name_and_place() -> None:
         filename="config.yml",
     )
     found = refusals(file, ["runpod"])
-    told = [(p.line, p.column, p.path, p.code) for p in found]
-    assert told == [
+    problems = [(p.line, p.column, p.path, p.code) for p in found]
+    assert problems == [
         (7, 5, "projects.0.backends.1.type", "unsupported"),
         (8, 11, "plugins.0", "unsupported"),
         (8, 18, "plugins.1", "unsupported"),

@@ -26,7 +26,7 @@ def test_what_is_hidden_in_a_list_is_kept() -> None:
 def test_which_of_a_list_is_meant_is_not_guessed() -> None:
     filled = _filled(hidden("a", "c"), STORED)
     assert filled["token"] == "t" and filled["keys"][0]["secret"] == "1"
-    with pytest.raises(Invalid, match="stands for a secret") as told:
+    with pytest.raises(Invalid, match="stands for a secret") as raised:
         _refuse_hidden(filled)
-    assert told.value.problems[0].path == "keys.1.secret"
+    assert raised.value.problems[0].path == "keys.1.secret"
     assert _filled([HIDDEN], ["one", "two"]) == [HIDDEN]

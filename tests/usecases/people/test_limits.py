@@ -40,8 +40,10 @@ def test_a_specification_that_is_too_large_has_the_size_that_was_written(tmp_pat
     """What is made of it counts, too, and is told apart."""
     spec = task(commands=[f"true {'x' * 14_000}"] * 10)
     body = {"run_spec": spec} if call == "get_plan" else {"plan": {"run_spec": spec}}
-    said = Rig.at(tmp_path).refused(f"P/runs/{call}", body)
-    assert re.search(r"has 140 KB, and what its jobs get of it has 14\d KB; the limit is 250 KB for both\.", said), said
+    error = Rig.at(tmp_path).refused(f"P/runs/{call}", body)
+    assert re.search(r"has 140 KB, and what its jobs get of it has 14\d KB; the limit is 250 KB for both\.", error), (
+        error
+    )
 
 
 def test_commands_with_which_a_machine_joins() -> None:

@@ -83,16 +83,16 @@ def test_a_job_is_sent_with_them_and_with_their_revision(cluster: Cluster) -> No
     world = cluster.world
     users.refresh_ssh_key(world.plane, again(world, BOB), "bob")
     cluster.place()
-    (task,) = cluster.agent.say()["tasks"]
+    (task,) = cluster.agent.sync()["tasks"]
     assert set(task["spec"]["authorized_keys"]) == both("ann", "eve", "pia", "root")
     assert task["spec"]["access"] == rights_revision.revision_of(world.store.get(keys.rights())) != ""
 
 
 def started(cluster: Cluster) -> tuple[Job, str]:
     job = cluster.place()
-    (task,) = cluster.agent.say()["tasks"]
+    (task,) = cluster.agent.sync()["tasks"]
     access = task["spec"]["access"]
-    answer = cluster.agent.say(running(job, access=access))
+    answer = cluster.agent.sync(running(job, access=access))
     assert "authorized_keys" not in answer["tasks"][0] and not has_news(answer)
     return job, access
 
@@ -136,10 +136,10 @@ def test_a_live_job_gets_the_keys_of_now_whatever_changed(cluster: Cluster, name
     cluster.world.rung.clear()
     change(cluster.world)
     assert cluster.world.rung == [EVERYBODY], "who waits or is connected hears of it now"
-    answer = cluster.agent.say(running(job, access=before))
-    (told,) = answer["tasks"]
-    assert has_news(answer) and set(told["authorized_keys"]) == wanted and told["access"] != before
-    assert not has_news(cluster.agent.say(running(job, access=told["access"])))
+    answer = cluster.agent.sync(running(job, access=before))
+    (entry,) = answer["tasks"]
+    assert has_news(answer) and set(entry["authorized_keys"]) == wanted and entry["access"] != before
+    assert not has_news(cluster.agent.sync(running(job, access=entry["access"])))
 
 
 def test_nobody_asks_for_keys_because_an_address_was_changed(cluster: Cluster) -> None:
@@ -147,9 +147,9 @@ def test_nobody_asks_for_keys_because_an_address_was_changed(cluster: Cluster) -
     plane, cluster.world.rung[:] = cluster.world.plane, []
     root = again(cluster.world, ROOT)
     users.update_user(plane, root, "ann", GlobalRole.user, email="ann@example.com")
-    assert cluster.world.rung == [] and not has_news(cluster.agent.say(running(job, access=before)))
+    assert cluster.world.rung == [] and not has_news(cluster.agent.sync(running(job, access=before)))
     users.update_user(plane, root, "ann", GlobalRole.user, email="ann@example.com", active=False)
-    assert cluster.world.rung == [EVERYBODY] and has_news(cluster.agent.say(running(job, access=before)))
+    assert cluster.world.rung == [EVERYBODY] and has_news(cluster.agent.sync(running(job, access=before)))
 
 
 def test_a_new_token_ends_streams_and_changes_no_key(cluster: Cluster) -> None:
@@ -157,22 +157,22 @@ def test_a_new_token_ends_streams_and_changes_no_key(cluster: Cluster) -> None:
     cluster.world.rung.clear()
     users.refresh_token(cluster.world.plane, again(cluster.world, ANN), "ann", ANN.token_hash)
     assert cluster.world.rung == [EVERYBODY]
-    assert not has_news(cluster.agent.say(running(job, access=before)))
+    assert not has_news(cluster.agent.sync(running(job, access=before)))
 
 
 def test_neither_an_agent_that_cant_change_keys_nor_an_ended_job_is_told(cluster: Cluster) -> None:
     job, before = started(cluster)
     public_keys.add_key(cluster.world.plane, again(cluster.world, ANN), ONE)
-    assert "authorized_keys" not in cluster.agent.say(running(job))["tasks"][0]
-    for task in cluster.agent.say(exited(job, access=before))["tasks"]:
+    assert "authorized_keys" not in cluster.agent.sync(running(job))["tasks"][0]
+    for task in cluster.agent.sync(exited(job, access=before))["tasks"]:
         assert "authorized_keys" not in task
 
 
 def test_a_job_that_hasnt_started_yet_is_told_too(cluster: Cluster) -> None:
     job = cluster.place()
-    access = cluster.agent.say()["tasks"][0]["spec"]["access"]
+    access = cluster.agent.sync()["tasks"][0]["spec"]["access"]
     public_keys.add_key(cluster.world.plane, again(cluster.world, ANN), ONE)
-    answer = cluster.agent.say({"id": job.id, "state": "preparing", "access": access})
+    answer = cluster.agent.sync({"id": job.id, "state": "preparing", "access": access})
     assert ONE in answer["tasks"][0]["authorized_keys"] and cluster.job(job).status is JobStatus.provisioning
 
 

@@ -11,8 +11,8 @@ from chalicelib.usecases.runs.gpus import GpuGroup, grouped
 from tests.world import nouns as b
 
 
-def offer(name: str, price: float, gpus: int, gpu: str = "A100", spot: bool = False, **rest: Any) -> Any:
-    return b.offer(name, price, has=b.resources(gpus=gpus, gpu=gpu, spot=spot), **rest)
+def offer(name: str, price: float, gpus: int, gpu: str = "A100", spot: bool = False, **fields: Any) -> Any:
+    return b.offer(name, price, has=b.resources(gpus=gpus, gpu=gpu, spot=spot), **fields)
 
 
 OFFERS = [

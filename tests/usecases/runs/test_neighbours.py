@@ -42,7 +42,7 @@ def worker(cluster: Cluster) -> tuple[Job, Job]:
 
 
 def sent(cluster: Cluster, job: Job) -> dict[str, Any] | None:
-    answer = cluster.agent.say()
+    answer = cluster.agent.sync()
     found: dict[str, Any] | None = next((task for task in answer["tasks"] if task["id"] == job.id), None)
     return found
 
@@ -76,7 +76,7 @@ def test_one_that_runs_is_not_asked_for_addresses_again(cluster: Cluster) -> Non
     job, router = worker(cluster)
     goes_to(cluster, router, cluster.instance)
     assert sent(cluster, job) is not None
-    cluster.agent.say(running(job))
+    cluster.agent.sync(running(job))
     cluster.save(cluster.job(router).with_(status=JobStatus.terminating))
-    answer = cluster.agent.say(running(job))
+    answer = cluster.agent.sync(running(job))
     assert [task["want"] for task in answer["tasks"] if task["id"] == job.id] == ["run"]

@@ -28,12 +28,12 @@ def attempt(number: int = 0) -> Gang:
     )
 
 
-def told(rank: int = 0, number: int = 0, secret: bytes = SECRET, nodes: Nodes = NODES) -> dict[str, Any]:
+def keys_for(rank: int = 0, number: int = 0, secret: bytes = SECRET, nodes: Nodes = NODES) -> dict[str, Any]:
     return node_ssh(secret, attempt(number), nodes, NAMES, rank)
 
 
 def test_all_nodes_are_told_the_same_keys_whenever_they_ask() -> None:
-    one, two = told(0), told(1)
+    one, two = keys_for(0), keys_for(1)
     assert (one["rank"], two["rank"]) == (0, 1)
     for which in ("public_key", "host_public_key", "nodes"):
         assert one[which] == two[which]
@@ -43,19 +43,19 @@ def test_all_nodes_are_told_the_same_keys_whenever_they_ask() -> None:
     assert one["public_key"] != one["host_public_key"]
 
 
-@pytest.mark.parametrize("other", [told(number=1), told(secret=b"of another installation")])
+@pytest.mark.parametrize("other", [keys_for(number=1), keys_for(secret=b"of another installation")])
 def test_another_attempt_and_another_installation_have_other_keys(other: dict[str, Any]) -> None:
-    mine = told()
-    assert not {mine["public_key"], mine["host_public_key"]} & {other["public_key"], other["host_public_key"]}
+    own = keys_for()
+    assert not {own["public_key"], own["host_public_key"]} & {other["public_key"], other["host_public_key"]}
 
 
 def test_each_node_has_a_port_at_its_address() -> None:
-    apart = [(node["address"], node["port"]) for node in told()["nodes"]]
+    apart = [(node["address"], node["port"]) for node in keys_for()["nodes"]]
     assert apart[0][1] == apart[1][1], "one port for all where addresses differ"
-    together = told(nodes=Nodes(("127.0.0.1", "127.0.0.1"), (0, 0)))["nodes"]
+    together = keys_for(nodes=Nodes(("127.0.0.1", "127.0.0.1"), (0, 0)))["nodes"]
     assert [node["port"] - together[0]["port"] for node in together] == [0, 1]
-    assert all(FIRST_PORT <= told(number=number)["nodes"][0]["port"] < FIRST_PORT + PORTS for number in range(200))
-    assert len({told(number=number)["nodes"][0]["port"] for number in range(50)}) > 40
+    assert all(FIRST_PORT <= keys_for(number=number)["nodes"][0]["port"] < FIRST_PORT + PORTS for number in range(200))
+    assert len({keys_for(number=number)["nodes"][0]["port"] for number in range(50)}) > 40
 
 
 def test_the_hostfile_has_names_where_an_address_isnt_enough() -> None:

@@ -60,7 +60,7 @@ class Site:
     def task(self, **spec: Any) -> tuple[Job, dict[str, Any]]:
         """A run with this in its job's spec, and what its host is sent."""
         job = self.cluster.place(spec={"repo_id": "app-1", "repo_dir": "~/app", "repo_data": DATA, **spec})
-        answer = self.cluster.agent.say()
+        answer = self.cluster.agent.sync()
         return job, next((each["spec"] for each in answer["tasks"]), {})
 
 
@@ -205,7 +205,7 @@ def test_a_run_with_a_repository_is_planned(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ({"repo_branch": "--upload-pack=x"}, "`--upload-pack=x` can't be the name of a branch"),
         ({"repo_branch": "a b"}, "`a b` can't be the name of a branch"),
@@ -214,15 +214,15 @@ def test_a_run_with_a_repository_is_planned(rig: Rig) -> None:
         ({"repo_diff": "x"}, "repos/upload_code"),
     ],
 )
-def test_what_git_would_misread_is_refused(rig: Rig, data: dict[str, Any], told: str) -> None:
+def test_what_git_would_misread_is_refused(rig: Rig, data: dict[str, Any], message: str) -> None:
     rig.ok("P/repos/init", REMOTE)
-    assert told in rig.refused("P/runs/get_plan", {"run_spec": spec(**data)})
+    assert message in rig.refused("P/runs/get_plan", {"run_spec": spec(**data)})
 
 
 def test_a_path_in_somebody_elses_home_is_refused(rig: Rig) -> None:
     rig.ok("P/repos/init", REMOTE)
-    said = rig.refused("P/runs/get_plan", {"run_spec": {**spec(), "repo_dir": "~ann/x"}})
-    assert said.startswith("run_spec.repo_dir: `~ann/x` isn't a path")
+    error = rig.refused("P/runs/get_plan", {"run_spec": {**spec(), "repo_dir": "~ann/x"}})
+    assert error.startswith("run_spec.repo_dir: `~ann/x` isn't a path")
 
 
 ODD = [
@@ -247,9 +247,9 @@ def test_the_agent_judges_addresses_alike() -> None:
 @pytest.mark.parametrize("url", ODD)
 def test_an_address_that_no_job_can_clone_is_refused(rig: Rig, url: str) -> None:
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": {"clone_url": url}})
-    told = rig.refused("P/runs/get_plan", {"run_spec": spec()})
-    assert told.startswith("run_spec.repo_id: the registered address of the repository isn't one of https or ssh")
-    assert "pw" not in told
+    error = rig.refused("P/runs/get_plan", {"run_spec": spec()})
+    assert error.startswith("run_spec.repo_id: the registered address of the repository isn't one of https or ssh")
+    assert "pw" not in error
 
 
 @pytest.mark.parametrize("url", FINE)

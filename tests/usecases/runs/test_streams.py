@@ -60,11 +60,11 @@ def test_the_hosts_agent_is_told_at_once_and_dials_with_its_ticket(cluster: Clus
     world.save(ANN, Member(project_id=PROJECT, user_id="u", role=ProjectRole.user))
     stream = opened(world, name="port:8000", since=7)
     assert world.rung == [INSTANCE]
-    answer = cluster.agent.say(running(job))
+    answer = cluster.agent.sync(running(job))
     (order,) = answer["streams"]
     ticket = order.pop("ticket")
     assert order == {"id": stream, "task": job.id, "target": "port:8000", "since": 7} and has_news(answer)
-    again = cluster.agent.say(running(job))
+    again = cluster.agent.sync(running(job))
     assert "streams" not in again and not has_news(again)
     with pytest.raises(Forbidden):
         claim(world.plane, stream, cluster.agent.credential)
@@ -113,7 +113,7 @@ def test_what_doesnt_exist_is_said(job: Job, world: World) -> None:
 
 
 @dataclass
-class Kept:
+class RecordedStreams:
     """Streams that keep how each is asked whether its user still has the right."""
 
     may: list[Callable[[], bool]] = field(default_factory=list)
@@ -132,8 +132,8 @@ class People:
     """The run's user, a member who isn't, a manager and an admin, each with a stream to the log and one to a shell."""
 
     def __init__(self, world: World) -> None:
-        self.world, self.kept = world, Kept()
-        self.world.plane = replace(world.plane, streams=self.kept)
+        self.world, self.streams = world, RecordedStreams()
+        self.world.plane = replace(world.plane, streams=self.streams)
         self.names = {"ann": (ANN, ProjectRole.user), "bob": (BOB, ProjectRole.user), "eve": (EVE, ProjectRole.manager)}
         for user, role in self.names.values():
             self.save(user)
@@ -152,7 +152,7 @@ class People:
         self.world.store.commit([nouns.put(noun)])
 
     def left(self) -> set[str]:
-        return {name for name, may in zip(self.opened, self.kept.may, strict=True) if may()}
+        return {name for name, may in zip(self.opened, self.streams.may, strict=True) if may()}
 
 
 ALL = {"ann logs", "ann ssh", "bob logs", "eve logs", "eve ssh", "root logs", "root ssh"}

@@ -49,14 +49,14 @@ class Side:
         self.cluster.agent.join()
         self.job: Job = self.cluster.place()
 
-    def say(self, chunk: Chunk, **parts: Any) -> dict[str, Any]:
-        return self.cluster.agent.say(running(self.job), chunks=[chunk.fields()], **parts)
+    def sync(self, chunk: Chunk, **parts: Any) -> dict[str, Any]:
+        return self.cluster.agent.sync(running(self.job), chunks=[chunk.fields()], **parts)
 
     def store(self, chunk: Chunk, **parts: Any) -> dict[str, Any]:
-        (order,) = self.say(chunk, **parts)["uploads"]
+        (order,) = self.sync(chunk, **parts)["uploads"]
         self.bucket.put(order["url"], chunk.payload)
         chunk.stored = True
-        return self.say(chunk, **parts)
+        return self.sync(chunk, **parts)
 
     def cursor(self, answer: dict[str, Any]) -> int:
         (found,) = answer["logs"]
@@ -82,14 +82,14 @@ def test_what_is_announced_put_and_reported_is_the_log(tmp_path: Path) -> None:
 
 def test_the_address_is_for_that_content_alone(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    said = chunk(side, 0, b"one\n")
-    answer = side.say(said)
+    log = chunk(side, 0, b"one\n")
+    answer = side.sync(log)
     (order,) = answer["uploads"]
     assert answer["log_put"] == 16 * 1024
-    assert order["headers"]["size"] == str(len(said.payload)) and order["url"].startswith(
+    assert order["headers"]["size"] == str(len(log.payload)) and order["url"].startswith(
         f"logs/{PROJECT}/{side.job.id}/"
     )
-    (other,) = side.say(chunk(side, 0, b"two\n"))["uploads"]
+    (other,) = side.sync(chunk(side, 0, b"two\n"))["uploads"]
     assert other["url"] != order["url"] and other["headers"]["checksum"] != order["headers"]["checksum"]
 
 
@@ -99,16 +99,16 @@ def test_however_long_a_log_is_nothing_of_it_is_listed_on_the_way(tmp_path: Path
         line = b"%d\n" % number
         side.store(chunk(side, at, line))
         at += len(line)
-    side.say(chunk(side, 0, b"again\n"))
+    side.sync(chunk(side, 0, b"again\n"))
     assert side.bucket.listed == []
     assert side.log() == b"".join(b"%d\n" % number for number in range(20))
 
 
 def test_nothing_is_of_the_log_before_it_is_reported(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    said = chunk(side, 0, b"one\n")
-    (order,) = side.say(said)["uploads"]
-    side.bucket.put(order["url"], said.payload)
+    log = chunk(side, 0, b"one\n")
+    (order,) = side.sync(log)["uploads"]
+    side.bucket.put(order["url"], log.payload)
     assert side.log() == b"" and side.logs.end(PROJECT, side.job.id) == 0
     side.logs.delete(PROJECT, side.job.id)
     assert side.bucket.list("") == []  # what was never reported goes with the log
@@ -117,36 +117,36 @@ def test_nothing_is_of_the_log_before_it_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("again", ["announced", "reported"])
 def test_what_comes_twice_is_there_once(tmp_path: Path, again: str) -> None:
     side = Side(tmp_path)
-    said = chunk(side, 0, b"one\n")
-    side.store(said)
-    said.stored = again == "reported"
-    assert side.cursor(side.say(said)) == 4
+    log = chunk(side, 0, b"one\n")
+    side.store(log)
+    log.stored = again == "reported"
+    assert side.cursor(side.sync(log)) == 4
     assert side.log() == b"one\n" and len(side.bucket.list("")) == 1
 
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:
     side = Side(tmp_path)
     ahead = chunk(side, 4, b"two\n")
-    assert side.cursor(side.say(ahead)) == 0
+    assert side.cursor(side.sync(ahead)) == 0
     ahead.stored = True
-    assert side.cursor(side.say(ahead)) == 0
+    assert side.cursor(side.sync(ahead)) == 0
     assert side.log() == b""
 
 
 def test_a_job_ends_when_all_that_it_wrote_is_there(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    side.cluster.agent.say(exited(side.job, 0, log_end=4))
+    side.cluster.agent.sync(exited(side.job, 0, log_end=4))
     assert not side.cluster.job(side.job).finished
     side.store(chunk(side, 0, b"one\n"))
-    side.cluster.agent.say(exited(side.job, 0, log_end=4))
+    side.cluster.agent.sync(exited(side.job, 0, log_end=4))
     assert side.cluster.job(side.job).status is JobStatus.done
 
 
 def test_too_much_output_ends_the_job_and_is_put_nowhere(tmp_path: Path) -> None:
     side = Side(tmp_path, limits=SizeLimits(log_bytes_per_hour=100))
-    side.cluster.agent.say(running(side.job))
-    said = chunk(side, 0, b"x" * 200)
-    assert side.cursor(side.say(said)) == 200
+    side.cluster.agent.sync(running(side.job))
+    log = chunk(side, 0, b"x" * 200)
+    assert side.cursor(side.sync(log)) == 200
     assert side.cluster.job(side.job).reason == "log_quota_exceeded" and side.bucket.list("") == []
 
 
@@ -154,7 +154,7 @@ def test_the_times_are_read_by_the_servers_clock(tmp_path: Path) -> None:
     side = Side(tmp_path)
     late = chunk(side, 0, b"one\n", at=NOW - 60 * MINUTE)
     wrong = side.world.now() - 60 * MINUTE
-    side.cluster.agent.say(running(side.job), at=wrong)
+    side.cluster.agent.sync(running(side.job), at=wrong)
     side.store(late, at=wrong)
     (found,) = side.logs.read(PROJECT, side.job.id).records
     assert abs(found[0] - NOW) < MINUTE
@@ -166,27 +166,27 @@ def test_the_times_are_read_by_the_servers_clock(tmp_path: Path) -> None:
 )
 def test_what_cant_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     side = Side(tmp_path)
-    told = {**chunk(side, 0, b"one\n").fields(), **wrong}
+    fields = {**chunk(side, 0, b"one\n").fields(), **wrong}
     with pytest.raises(Invalid):
-        side.cluster.agent.say(running(side.job), chunks=[told])
+        side.cluster.agent.sync(running(side.job), chunks=[fields])
 
 
 def test_every_byte_may_be_a_record_of_its_own(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    said = chunk(side, 0, b"o", b"n", b"e")
-    assert len(said.payload) == 3 * 13
-    assert side.cursor(side.store(said)) == 3
+    log = chunk(side, 0, b"o", b"n", b"e")
+    assert len(log.payload) == 3 * 13
+    assert side.cursor(side.store(log)) == 3
 
 
 def test_no_other_jobs_log_is_reached(tmp_path: Path) -> None:
     side = Side(tmp_path)
-    said = {**chunk(side, 0, b"one\n").fields(), "task": "another"}
-    answer = side.cluster.agent.say(running(side.job), chunks=[said])
+    fields = {**chunk(side, 0, b"one\n").fields(), "task": "another"}
+    answer = side.cluster.agent.sync(running(side.job), chunks=[fields])
     assert answer["uploads"] == answer["logs"] == []
 
 
 def test_where_messages_carry_all_output_nothing_is_offered(tmp_path: Path) -> None:
     side = Side(tmp_path)
     side.world.plane = replace(side.world.plane, uploads=None)
-    answer = side.say(chunk(side, 0, b"one\n"))
+    answer = side.sync(chunk(side, 0, b"one\n"))
     assert "log_put" not in answer and "uploads" not in answer

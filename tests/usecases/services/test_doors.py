@@ -45,7 +45,7 @@ def begun(rig: Rig, **fields: Any) -> tuple[Run, list[Job]]:
     return run, [nouns.read(Job, record) for record in all_of(store, "main", f"run/{run_id}", low="job/", high="job0")]
 
 
-def told(rig: Rig, run: Run) -> Served:
+def served(rig: Rig, run: Run) -> Served:
     found = doors.served(rig.world.plane, run.id)
     assert found is not None
     return found
@@ -78,7 +78,7 @@ def told(rig: Rig, run: Run) -> Served:
     ids=["auth", "strip_prefix", "rate_limits", "model", "prefix", "routed", "off", "asleep", "nothing"],
 )
 def test_doors_are_told_what_the_configuration_says(rig: Rig, fields: dict[str, Any], want: dict[str, Any]) -> None:
-    found = told(rig, begun(rig, **fields)[0])
+    found = served(rig, begun(rig, **fields)[0])
     assert {name: getattr(found, name) for name in want} == want
 
 
@@ -94,7 +94,7 @@ def test_only_running_replicas_are_named_with_what_they_may_get(rig: Rig) -> Non
     ready = running(jobs[1], ready_at=b.NOW)
     rig.save(running(jobs[0]), ready, running(jobs[2], ready_at=b.NOW, draining_at=b.NOW))
     rig.save(*(b.host(num).with_(id=f"i{num}") for num in range(3)))
-    found = told(rig, run).replicas
+    found = served(rig, run).replicas
     assert [(each.job_id, each.ready, each.draining) for each in found] == [
         (jobs[0].id, False, False),
         (jobs[1].id, True, False),
@@ -111,7 +111,7 @@ def test_a_replica_of_the_version_before_keeps_its_port(rig: Rig) -> None:
     spec = {"run_name": "chat", "configuration": {"type": "service", "port": 9000, "commands": ["serve"]}}
     submit(rig, spec)
     rig.save(running(jobs[0], ready_at=b.NOW))
-    found = told(rig, run)
+    found = served(rig, run)
     assert (found.port, [each.port for each in found.replicas]) == (9000, [8000])
 
 
@@ -125,15 +125,15 @@ def test_until_a_router_is_ready_replicas_without_one_are_asked(rig: Rig) -> Non
     run = nouns.find(rig.world.plane.store, Run, keys.run(made["id"]))
     assert run is not None and run.deployment_num == 1
     rig.save(*(running(job, ready_at=b.NOW) for job in jobs))
-    assert [each.group for each in told(rig, run).replicas] == ["a", "r"]
+    assert [each.group for each in served(rig, run).replicas] == ["a", "r"]
     rig.save(*(running(job, ready_at=b.NOW, deployment_num=1).with_(version=job.version + 1) for job in jobs))
-    assert [each.group for each in told(rig, run).replicas] == ["r"]
+    assert [each.group for each in served(rig, run).replicas] == ["r"]
 
 
 def test_what_isnt_a_live_service_is_told_to_nobody(rig: Rig) -> None:
     plane = rig.world.plane
     run, _ = begun(rig)
-    assert doors.named(plane, "main", "chat") == told(rig, run)
+    assert doors.named(plane, "main", "chat") == served(rig, run)
     assert doors.with_models(plane, "main") == []
     submit(rig, task("hello"))
     assert doors.named(plane, "main", "hello") is None

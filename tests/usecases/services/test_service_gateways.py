@@ -32,9 +32,9 @@ def spec(name: str = "chat", **fields: Any) -> dict[str, Any]:
     }
 
 
-def made(rig: Rig, name: str = "edge", *, default: bool = False, **rest: Any) -> Gateway:
+def made(rig: Rig, name: str = "edge", *, default: bool = False, **fields: Any) -> Gateway:
     return gateway_seats.keep(
-        rig.world.store, gateway_seats.gateway(rig.project.id, name=name, **rest), default=default
+        rig.world.store, gateway_seats.gateway(rig.project.id, name=name, **fields), default=default
     )
 
 
@@ -88,7 +88,7 @@ def test_a_service_is_where_its_configuration_says(
 
 
 @pytest.mark.parametrize(
-    ("fields", "edge", "words"),
+    ("fields", "edge", "messages"),
     [
         ({"gateway": "other"}, {}, ("there is no gateway other", "write `gateway: edge`")),
         ({"gateway": True}, {}, ("no default gateway", "write `gateway: edge`")),
@@ -104,21 +104,21 @@ def test_a_service_is_where_its_configuration_says(
     ],
 )
 def test_what_cannot_be_is_refused_by_name(
-    rig: Rig, fields: dict[str, Any], edge: dict[str, Any], words: tuple[str, str]
+    rig: Rig, fields: dict[str, Any], edge: dict[str, Any], messages: tuple[str, str]
 ) -> None:
     made(rig, **edge)
     for path, body in (("get_plan", {"run_spec": spec(**fields)}), ("apply", {"plan": {"run_spec": spec(**fields)}})):
-        said = rig.refused(f"P/runs/{path}", {**body, "force": False} if path == "apply" else body)
-        assert all(word in said for word in words), said
-        assert said.startswith(("gateway: ", "https: "))
+        error = rig.refused(f"P/runs/{path}", {**body, "force": False} if path == "apply" else body)
+        assert all(message in error for message in messages), error
+        assert error.startswith(("gateway: ", "https: "))
 
 
 def test_who_names_another_gateway_is_told_which_there_are(rig: Rig) -> None:
     made(rig)
-    asked = {"run_spec": spec(gateway="nope")}
-    assert rig.refused("P/runs/get_plan", asked).endswith("(write `gateway: edge`)")
+    body = {"run_spec": spec(gateway="nope")}
+    assert rig.refused("P/runs/get_plan", body).endswith("(write `gateway: edge`)")
     made(rig, "west")
-    assert rig.refused("P/runs/get_plan", asked).endswith("(write `gateway: edge`, or one of west)")
+    assert rig.refused("P/runs/get_plan", body).endswith("(write `gateway: edge`, or one of west)")
 
 
 def test_the_name_of_the_models_host_is_taken(rig: Rig) -> None:
@@ -172,10 +172,10 @@ def test_a_gateway_that_has_changed_since_is_taken_as_it_is_and_one_that_leaves_
         service_gateways.held(rig.world.plane, found)
 
 
-@pytest.mark.parametrize(("gateway", "said"), [("edge", ["The gateway edge has no certificate"]), (False, [])])
+@pytest.mark.parametrize(("gateway", "remarks"), [("edge", ["The gateway edge has no certificate"]), (False, [])])
 def test_the_plan_says_that_a_gateway_without_a_certificate_takes_no_tokens(
-    rig: Rig, gateway: Any, said: list[str]
+    rig: Rig, gateway: Any, remarks: list[str]
 ) -> None:
     made(rig, https_port=None)
     plan = rig.ok("P/runs/get_plan", {"run_spec": spec(gateway=gateway)})
-    assert [each.partition(",")[0] for each in plan["remarks"]] == said
+    assert [each.partition(",")[0] for each in plan["remarks"]] == remarks

@@ -30,7 +30,7 @@ def run(world: World) -> Run:
     return made
 
 
-def kept(world: World, run: Run, door: str = "server") -> Traffic | None:
+def stored(world: World, run: Run, door: str = "server") -> Traffic | None:
     return nouns.find(world.store, Traffic, keys.traffic(run.id, door))
 
 
@@ -42,7 +42,7 @@ def seen(run: Run, at: Micros, *requests: int, quiet: bool = False, **more: obje
 
 def test_it_is_kept_under_its_door_and_wakes_the_run(world: World, run: Run) -> None:
     report(world.plane, "server", [seen(run, world.at, 3, 4)])
-    found = kept(world, run)
+    found = stored(world, run)
     assert found is not None
     assert (found.door, found.at, [each.requests for each in found.buckets]) == ("server", world.at, [3, 4])
     assert world.woken == [f"run/{run.id}"]
@@ -53,19 +53,19 @@ def test_each_report_takes_the_place_of_the_one_before(world: World, run: Run) -
     world.at += BUCKET
     report(world.plane, "server", [seen(run, world.at, 3, 5)])
     report(world.plane, "gateway", [seen(run, world.at, 9)])
-    found = kept(world, run)
+    found = stored(world, run)
     assert found is not None
     assert [each.requests for each in found.buckets] == [3, 5]
-    assert kept(world, run, "gateway") is not None
+    assert stored(world, run, "gateway") is not None
 
 
 def test_what_was_quiet_and_still_is_is_neither_written_nor_woken(world: World, run: Run) -> None:
     quiet = seen(run, world.at, 3, quiet=True)
     report(world.plane, "server", [quiet])
-    before, woken = kept(world, run), len(world.woken)
+    before, woken = stored(world, run), len(world.woken)
     world.at += MINUTE
     report(world.plane, "server", [quiet.with_(at=world.at)])
-    assert kept(world, run) == before
+    assert stored(world, run) == before
     assert len(world.woken) == woken
     report(world.plane, "server", [quiet.with_(at=world.at, let_go=("j",))])
     assert len(world.woken) == woken + 1
@@ -76,7 +76,7 @@ def test_a_busy_door_is_written_though_nothing_new_came(world: World, run: Run) 
     report(world.plane, "server", [seen(run, world.at, 3)])
     world.at += BUCKET
     report(world.plane, "server", [seen(run, world.at - BUCKET, 3).with_(at=world.at)])
-    found = kept(world, run)
+    found = stored(world, run)
     assert found is not None
     assert found.at == world.at
 
@@ -85,14 +85,14 @@ def test_a_doors_clock_may_be_wrong(world: World, run: Run) -> None:
     at = world.at // BUCKET * BUCKET + 5 * SECOND
     world.at = at
     report(world.plane, "server", [seen(run, at + HOUR, 3, 4, held=1)])
-    found = kept(world, run)
+    found = stored(world, run)
     assert found is not None
     assert (found.at, found.held, found.buckets[-1].at) == (at, 1, at - 5 * SECOND)
 
 
 def test_a_door_keeps_no_more_than_the_longest_window(world: World, run: Run) -> None:
     report(world.plane, "server", [seen(run, world.at, *[1] * 50)])
-    found = kept(world, run)
+    found = stored(world, run)
     assert found is not None
     assert len(found.buckets) == HISTORY // BUCKET + 1
 
@@ -101,7 +101,7 @@ def test_nothing_is_kept_of_a_run_that_has_ended_or_never_was(world: World, run:
     ended = run.with_(version=1, status=RunStatus.done)
     world.store.commit([nouns.put(ended)])
     report(world.plane, "server", [seen(run, world.at, 3), seen(b.run("nobody"), world.at, 3)])
-    assert kept(world, run) is None
+    assert stored(world, run) is None
     assert world.woken == []
 
 
@@ -120,13 +120,13 @@ def test_a_door_that_begins_anew_has_nothing_under_way(world: World) -> None:
     world.woken.clear()
     world.at += HOUR
     assert set(opened(world.plane, "server")) == {runs["busy"].id, runs["idle"].id}
-    found, other = kept(world, runs["busy"]), kept(world, runs["busy"], "gateway")
+    found, other = stored(world, runs["busy"]), stored(world, runs["busy"], "gateway")
     assert found is not None and other is not None
     assert (found.at, found.quiet, found.held, found.let_go) == (world.at, True, 0, ())
     assert not other.quiet, "that is another door's to say"
     assert world.woken == [f"run/{runs['busy'].id}"]
     opened(world.plane, "server")
-    assert len(world.woken) == 1 and kept(world, runs["busy"]) == found
+    assert len(world.woken) == 1 and stored(world, runs["busy"]) == found
 
 
 def test_many_services_at_once(world: World) -> None:
@@ -134,7 +134,7 @@ def test_many_services_at_once(world: World) -> None:
     for start in range(0, 130, 65):
         world.store.commit([nouns.put(each) for each in runs[start : start + 65]])
     report(world.plane, "server", [seen(each, world.at, 3) for each in runs])
-    assert all(kept(world, each) for each in runs)
+    assert all(stored(world, each) for each in runs)
     assert sorted(world.woken) == sorted(f"run/{each.id}" for each in runs)
 
 
@@ -165,4 +165,4 @@ def test_two_reports_at_a_time_are_both_tried_again(tmp_path: Path, times: int, 
             report(other.plane, "server", [seen(run, world.at, 3)])
     else:
         report(other.plane, "server", [seen(run, world.at, 3)])
-        assert kept(world, run) is not None
+        assert stored(world, run) is not None

@@ -17,7 +17,7 @@ from chalicelib.usecases.services import certificates
 from cli.applying.certificates import with_certificate
 from tests.api.rig import Rig, fleet, submit
 from tests.api.test_fleets import create
-from tests.api.test_gateways import asked, listed, made, refused, stored
+from tests.api.test_gateways import apply_body, listed, made, refused, stored
 from tests.harness.pebble import made_certificate
 from tests.world.time import NOW
 
@@ -63,10 +63,11 @@ def test_its_key_is_sealed_and_shown_to_nobody(rig: Rig) -> None:
     gateway = made(rig, certificate=given())
     secret = KEY.splitlines()[1]
     plan = rig.ok(
-        "P/gateways/get_plan", {"spec": {"configuration": asked(certificate=given())["plan"]["spec"]["configuration"]}}
+        "P/gateways/get_plan",
+        {"spec": {"configuration": apply_body(certificate=given())["plan"]["spec"]["configuration"]}},
     )
-    for said in (gateway, plan, listed(rig), rig.ok("/api/events/list", {})):
-        assert secret not in json.dumps(said)
+    for answer in (gateway, plan, listed(rig), rig.ok("/api/events/list", {})):
+        assert secret not in json.dumps(answer)
     assert not any(secret in str(record.body) for record in rig.world.store.scan(limit=10_000))
     assert secret not in repr(certificates.gateway_certificates(rig.world.plane, stored(rig, gateway), [HOST]))
 
@@ -77,7 +78,7 @@ def test_clients_that_have_no_word_for_it_read_it_all_the_same(rig: Rig) -> None
 
 def test_a_plan_of_a_client_is_applied_as_it_came(rig: Rig) -> None:
     seen = made(rig, certificate=given(), https_port=8443)
-    spec = asked(certificate=given(NEXT_CHAIN, NEXT_KEY), https_port=8443)["plan"]["spec"]
+    spec = apply_body(certificate=given(NEXT_CHAIN, NEXT_KEY), https_port=8443)["plan"]["spec"]
     plan = rig.ok("P/gateways/get_plan", {"spec": spec})
     assert plan["action"] == "update" and NEXT_KEY.splitlines()[1] not in json.dumps(plan)
     after = rig.ok("P/gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": seen}, "force": False})
@@ -94,9 +95,9 @@ def test_one_that_is_asked_for_takes_its_place_and_the_other_way_round(rig: Rig)
 def test_who_applies_it_again_has_mended_what_kept_its_certificates_from_being_issued(rig: Rig) -> None:
     gateway = made(rig, certificate={"type": "lets-encrypt"})
     assert shown(rig, gateway) == {}
-    (asked_for,) = certificates.of_gateway(rig.world.plane, gateway["id"])
+    (certificate,) = certificates.of_gateway(rig.world.plane, gateway["id"])
     waits = {"status": CertificateStatus.waiting, "message": "refused", "due_at": rig.world.at + DAY}
-    rig.save(asked_for.with_(**waits))
+    rig.save(certificate.with_(**waits))
     made(rig, certificate={"type": "lets-encrypt"})
     (again,) = certificates.of_gateway(rig.world.plane, gateway["id"])
     assert again.due_at == rig.world.at
@@ -116,7 +117,7 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("certificate", "said"),
+    ("certificate", "message"),
     [
         (given("nonsense"), "certificate.certificate: it isn't a certificate"),
         (given(key="nonsense"), "certificate.key: it isn't a private key"),
@@ -152,9 +153,9 @@ def test_secrets_are_read_when_they_are_needed(rig: Rig) -> None:
         "no-key",
     ],
 )
-def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], said: str) -> None:
-    told = refused(rig, certificate=certificate)
-    assert said in told and told.endswith(")"), "it says how to mend it"
+def test_what_is_no_good_is_refused_by_name(rig: Rig, certificate: dict[str, str], message: str) -> None:
+    error = refused(rig, certificate=certificate)
+    assert message in error and error.endswith(")"), "it says how to mend it"
     assert listed(rig) == {}
 
 
@@ -168,8 +169,8 @@ def with_unknown_curve(chain: str) -> str:
 
 
 def test_a_certificate_with_a_key_of_an_unknown_kind_is_refused(rig: Rig) -> None:
-    said = refused(rig, certificate=given(with_unknown_curve(CHAIN)))
-    assert "certificate.certificate: it isn't a certificate" in said
+    error = refused(rig, certificate=given(with_unknown_curve(CHAIN)))
+    assert "certificate.certificate: it isn't a certificate" in error
 
 
 @pytest.mark.parametrize("bundle", [CHAIN + KEY, KEY + CHAIN])
@@ -180,8 +181,8 @@ def test_a_key_that_comes_with_the_certificate_is_refused_and_not_stored(rig: Ri
 
 def test_another_domain_that_it_is_not_for_is_refused(rig: Rig) -> None:
     gateway = made(rig, certificate=given())
-    said = rig.refused("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "example.org"})
-    assert "not for *.example.org" in said
+    error = rig.refused("P/gateways/set_wildcard_domain", {"name": "door", "wildcard_domain": "example.org"})
+    assert "not for *.example.org" in error
     assert stored(rig, gateway).domain == "example.com"
 
 
@@ -192,9 +193,9 @@ def test_no_live_service_loses_its_https(rig: Rig) -> None:
     submit(rig, {"run_name": "web", "configuration": service})
     submit(rig, {"run_name": "open", "configuration": {**service, "https": False}})
     other = given(*made_certificate("*.example.org", since=SINCE))
-    said = refused(rig, domain="example.org", certificate=other)
-    assert "is for *.example.org, not for gateway.example.com, web.example.com" in said
-    assert "give one for `*.example.com`" in said
+    error = refused(rig, domain="example.org", certificate=other)
+    assert "is for *.example.org, not for gateway.example.com, web.example.com" in error
+    assert "give one for `*.example.com`" in error
     both = given(*made_certificate("*.example.org", "*.example.com", since=SINCE))
     assert made(rig, domain="example.org", certificate=both)["id"] == gateway["id"]
 
@@ -251,7 +252,7 @@ def test_the_same_certificate_is_no_change(rig: Rig) -> None:
     made(rig, certificate=given())
 
     def changes(**fields: Any) -> list[str]:
-        spec = asked(**fields)["plan"]["spec"]
+        spec = apply_body(**fields)["plan"]["spec"]
         found: list[str] = rig.ok("P/gateways/get_plan", {"spec": spec})["changes"]
         return found
 
