@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.names import first_of
+from chalicelib.domain.owner import same_install
 from chalicelib.errors import Refused
 
 
@@ -15,7 +16,7 @@ def check(backend: Backend, expected: Mapping[str, str], install_id: str) -> Non
     backend.check()
     if not expected:
         return
-    listed = {one.instance_id for one in backend.list_owned() if one.install == install_id}
+    listed = {one.instance_id for one in backend.list_owned() if same_install(one.install, install_id)}
     if lost := sorted(name for id_, name in expected.items() if id_ not in listed):
         raise Refused(
             f"{first_of(lost)} can't be seen with this configuration: another account's, or without a region.",

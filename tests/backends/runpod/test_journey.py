@@ -1,0 +1,124 @@
+"""A job in a pod of Runpod, from `dstack backend add` to the last resource, through a whole control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+from pydantic import Field
+
+from chalicelib.backends.registry import Row, registered
+from chalicelib.backends.runpod.backend import RunpodBackend
+from chalicelib.backends.runpod.client import Client
+from chalicelib.backends.runpod.config import RunpodBackendConfig
+from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.offers import Offer
+from chalicelib.runtime.root import Root
+from tests.backends.fakes.transport import sender
+from tests.backends.runpod.fake import KEY, Runpod
+from tests.scenarios.stages import MAIN, Virtual
+from tests.world.embedded import EmbeddedSite
+
+FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [runpod-fake]\n"
+TASK = """\
+type: task
+name: work
+image: ubuntu
+registry_auth: {username: team, password: pa55}
+commands: [python train.py]
+backends: [runpod-fake]
+resources: {gpu: H100:2}
+"""
+
+
+class FakeConfig(RunpodBackendConfig):
+    """Runpod's, under another name."""
+
+    type: Literal["runpod-fake"] = Field(description="`runpod-fake`.")  # type: ignore[assignment]
+
+
+class FakeBackend(RunpodBackend):
+    facts = FACTS.with_(name="runpod-fake")
+    accounts: ClassVar[list[Runpod]] = []
+
+    def __init__(self, config: Any, prices: object = None) -> None:
+        (fake,) = self.accounts
+        sent = sender(fake)
+        super().__init__(config, Client(config.creds.api_key, fake.now, send=sent, listen=sent, burst=10_000), fake.now)
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return [offer.with_(backend="runpod-fake") for offer in super().offers_for(request)]
+
+
+class Site(EmbeddedSite):
+    """Its accounts are those that its projects configure."""
+
+    def _here(self, root: Root, **ports: Any) -> Root:
+        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Virtual]:
+    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")
+    with registered("runpod-fake", row):
+        site = Site("runpod", tmp_path / "server")
+        FakeBackend.accounts.append(Runpod(site.time.now))
+        found = Virtual(site, tmp_path, MAIN)
+        added(found)
+        yield found
+        FakeBackend.accounts.clear()
+        site.close()
+
+
+def added(stage: Virtual, regions: str = "[US-KS-2]") -> None:
+    creds = f"type: runpod-fake\ncreds: {{type: api_key, api_key: {KEY}}}\nregions: {regions}\n"
+    (stage.home / "runpod.yml").write_text(creds)
+    done(stage, "backend", "add", "-f", "runpod.yml", "-y")
+    stage.site.root.refresh_accounts()
+
+
+def done(stage: Virtual, *words: str) -> str:
+    text, code = stage.dstack(list(words))
+    assert code == 0, text
+    return text
+
+
+def applied(stage: Virtual, name: str, text: str) -> str:
+    (stage.home / f"{name}.dstack.yml").write_text(text)
+    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
+
+
+@pytest.mark.slow
+def test_a_job_gets_a_pod_and_leaves_nothing_behind(stage: Virtual) -> None:
+    (fake,) = FakeBackend.accounts
+    applied(stage, "fleet", FLEET)
+    plan = applied(stage, "task", TASK)
+    assert "NVIDIA H100 80GB HBM3" in plan and "US-KS-2" in plan and "$5.38" in plan, plan
+    stage.until("its pod", lambda: bool(list(fake.books.existing("vm"))))
+    (pod,), (login,) = fake.books.existing("vm"), fake.books.existing("registry")
+    body = pod.facts["request"]
+    assert body["gpu"] == {"id": "NVIDIA H100 80GB HBM3", "count": 2} and body["registry"] == login.id
+    assert body["disk"] == 100 and login.facts["password"] == "pa55"
+    stage.site.time.run(stage.site.time.at + MINUTE)
+    added(stage, "[US-KS-2, EU-SE-1]")  # a change that would lose sight of a pod is refused
+    done(stage, "stop", "work", "-y")
+    stage.until("its end", lambda: not list(fake.books.existing()))
+
+
+@pytest.mark.slow
+def test_a_job_whose_image_cant_be_pulled_says_so_and_isnt_billed_for_long(stage: Virtual) -> None:
+    (fake,) = FakeBackend.accounts
+    fake.start = fake.run = 10**15
+    applied(stage, "fleet", FLEET)
+    applied(stage, "task", TASK)
+    stage.until("its pod", lambda: bool(list(fake.books.existing("vm"))))
+    next(fake.books.existing("vm")).facts["log"].append("error pulling image: manifest unknown")
+    stage.until("its end", lambda: stage.ask("runs/get", {"run_name": "work"})["status"] == "failed")
+    run = stage.ask("runs/get", {"run_name": "work"})
+    assert "manifest unknown" in str(run["jobs"][0]["job_submissions"][-1]), run
+    stage.until("the end of its pod", lambda: not list(fake.books.existing()))
