@@ -21,9 +21,8 @@ Body = Mapping[str, Any]
 
 REST = "https://api.runpod.io/v2"
 GRAPHQL = "https://api.runpod.io"
-# Of the three windows that Runpod limits an account by: 60 calls a minute, 3,000 an hour, 50,000 a day. What is left of
-# the third after a busy day, the provider's own answers say.
-RATE, BURST = 0.8, 10
+# Within the three windows that Runpod limits an account by: 60 calls a minute, 3,000 an hour, 50,000 a day.
+RATE, BURST = 0.5, 30
 READ, CREATE = 15.0, 30.0  # seconds
 LISTEN = 2.0  # seconds: a pod's log never ends
 

@@ -19,6 +19,8 @@ Log = Callable[[], Sequence[str]]  # the last lines; called only if they are nee
 
 READ_AFTER = 45 * SECOND  # since its creation: until then a pod just starts
 BROKEN_AFTER = 3 * MINUTE  # Runpod tries again on a host that can't start it
+YOUNG = 30  # seconds: a container that has run for less may have been started anew
+STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it ends (`domain/container_script.py`)
 # What registries say, which waiting doesn't mend.
 NO_IMAGE = re.compile(
     r"manifest (for .* )?(unknown|not found)|pull access denied|repository does not exist|no matching manifest"
@@ -42,14 +44,23 @@ def described(pod: Body, now: Micros, log: Log) -> Machine:
             f"{name} has stopped: its container has ended, somebody has stopped it, or the account has no credit.",
             refused=ContainerFailed,
         )
-    if status == "RUNNING" and pod.get("runtime") is not None:
-        return Machine("running", hostname=str(pod["id"]))
     age = now - from_iso(str(pod["createdAt"]))
+    if status == "RUNNING" and (runtime := pod.get("runtime")) is not None:
+        if age >= READ_AFTER and runtime.get("uptime", YOUNG) < YOUNG:
+            _check_start(name, log())
+        return Machine("running", hostname=str(pod["id"]))
     if status == "ERROR" or age >= READ_AFTER:
         _check_log(name, log(), is_over=status == "ERROR" or age >= BROKEN_AFTER)
     if status == "ERROR":
         raise Gone(f"{name} couldn't be started on its host.", refused=InsufficientCapacity)
     return Machine("pending", hostname=str(pod["id"]))
+
+
+def _check_start(name: str, lines: Sequence[str]) -> None:
+    """Raises Gone if the agent couldn't be started: Runpod starts a container that ends again and again."""
+    for line in reversed(lines):
+        if found := STOPPED.match(line):
+            raise Gone(f"{name} can't run its job: {cleaned(found[1])}", refused=ContainerFailed)
 
 
 def _check_log(name: str, lines: Sequence[str], *, is_over: bool) -> None:

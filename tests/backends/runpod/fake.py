@@ -270,7 +270,7 @@ class Runpod(Fake):
             "cost": pod.facts["cost"],
             "locked": False,
             "globalNetworking": {"enabled": False},
-            "runtime": {"uptime": 1, "ports": []} if running else None,
+            "runtime": {"uptime": (self.now() - pod.since(self.now())) // SECOND, "ports": []} if running else None,
             "createdAt": iso(pod.born),
             "startedAt": iso(pod.since(self.now())) if running else None,
             **size,
