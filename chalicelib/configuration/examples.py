@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 EXAMPLES: dict[str, Any] = {
-    "access_modes": ["ReadWriteOnce"],
     "arn": "arn:aws:acm:eu-west-1:123456789012:certificate/abc",
     "availability_zone": "eu-west-1a",
     "availability_zones": ["eu-west-1a"],
