@@ -59,6 +59,7 @@ def execute(task: dict[str, Any], folder: Path, typed: bytes = b"", **env: str) 
     environment.update(steps.variable(task, str(place)))
     argv = task["commands"]
     terminal, far = os.openpty()
+    os.write(terminal, typed)  # echoed before anything is printed
     # No copy of this large process is made. Whoever leads a session and opens a terminal has it as its own.
     pid = os.posix_spawn(
         "/usr/bin/env",
@@ -72,7 +73,6 @@ def execute(task: dict[str, Any], folder: Path, typed: bytes = b"", **env: str) 
         setsigdef=[signal.SIGINT],  # whoever starts tests in the background ignores it
     )
     os.close(far)
-    os.write(terminal, typed)
     output = _read(pid, terminal).decode().replace("\r\n", "\n")
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return Ended(output.rpartition(BANNER)[2], status, steps.name(task, steps.read(str(place))))
