@@ -35,7 +35,7 @@ def _denied(clusters: Clusters, region: str) -> list[str]:
     found: dict[str, list[str]] = {}
     for rule, verb in missing:
         place = "in all namespaces" if rule.cluster else f"in the namespace {namespace}"
-        found.setdefault(f"{rule.resource} {place}", []).append(verb)
+        found.setdefault(f"{rule.resource} {place} ({rule.what_for})", []).append(verb)
     return [f"{region}: {', '.join(verbs)} {what}." for what, verbs in found.items()]
 
 

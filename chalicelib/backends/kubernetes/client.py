@@ -76,9 +76,9 @@ class Clusters:
             if not isinstance(error, HTTPError | OpenApiException | OSError):
                 raise
             raise Transient(f"{action} in {region} has no answer: {text}") from None
-        if failure := self._failure(status, headers, data):
-            raise TABLE.error(failure, action, region, meanings=meanings, secrets=hidden)
-        answer: Body = orjson.loads(data)
+        answer = self._read(status, headers, data)
+        if isinstance(answer, ProviderFailure):
+            raise TABLE.error(answer, action, region, meanings=meanings, secrets=hidden)
         return answer
 
     def listed(self, region: str, path: Sequence[str], **query: str) -> Iterator[Body]:
@@ -119,14 +119,14 @@ class Clusters:
         answer = client.call_api(*request, _request_timeout=(CONNECT, READ))
         return answer.status, answer.headers, answer.read()
 
-    def _failure(self, status: int, headers: Mapping[str, str], data: bytes) -> ProviderFailure | None:
+    def _read(self, status: int, headers: Mapping[str, str], data: bytes) -> Body | ProviderFailure:
         try:
-            body = orjson.loads(data)
+            body: Body = orjson.loads(data)
         except orjson.JSONDecodeError:
             text = " ".join(data[:2048].decode(errors="replace").split())
             return ProviderFailure("", f"the answer isn't JSON: {text}", status if status >= 300 else 0)
         if 200 <= status < 300:
-            return None
+            return body
         found = described(body, status)
         wait = headers.get("retry-after", "")
         seconds = retry_after(wait, self._now()) / SECOND if wait else 0.0

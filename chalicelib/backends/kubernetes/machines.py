@@ -104,10 +104,16 @@ class Pods:
         return by_region(machines, self._region_of, self._in_region)
 
     def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        if len(machines) <= SINGLY:
-            return outcomes(machines, lambda handles: self._machine(region, handles, self._found(region, handles)))
-        known = {body["metadata"]["name"]: body for body in self._listed(region, "dstack-instance")}
-        return outcomes(machines, lambda handles: self._machine(region, handles, known))
+        namespace, known = self._clusters.cluster(region).namespace, dict[str, Body]()
+        if len(machines) > SINGLY:
+            known = {body["metadata"]["name"]: body for body in self._listed(region, "dstack-instance")}
+
+        def ask(handles: Sequence[Handle]) -> Machine:
+            is_listed = all(handle.data.get("namespace") == namespace for handle in handles)
+            listed = known if len(machines) > SINGLY and is_listed else self._found(region, handles)
+            return self._machine(region, handles, listed)
+
+        return outcomes(machines, ask)
 
     def _found(self, region: str, handles: Sequence[Handle]) -> Mapping[str, Body]:
         found = {}

@@ -13,7 +13,7 @@ class Rule:
     resource: str
     verbs: tuple[str, ...]
     cluster: bool = False  # in all namespaces, or of what is in none
-    what_for: str = ""
+    what_for: str = ""  # for whoever lacks it
 
 
 RULES: tuple[Rule, ...] = (

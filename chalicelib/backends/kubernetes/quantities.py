@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 
 Amounts = Mapping[str, int]  # by resource: `cpu` in thousandths, everything else in its unit
 
@@ -36,6 +37,7 @@ def requested(quantities: Mapping[str, str]) -> dict[str, int]:
     return {name: _whole(name, text, ROUND_CEILING) for name, text in quantities.items()}
 
 
+@lru_cache(4096)  # thousands of pods request the same
 def _whole(name: str, text: str | float, rounding: str) -> int:
     value = parsed(text) * (1000 if name == "cpu" else 1)
     return int(value.to_integral_value(rounding))

@@ -299,7 +299,17 @@ def test_many_pods_are_described_by_one_list(
     found = backend.describe_several([*made, unknown])
     assert calls(home) == ["list pods"]
     assert [getattr(each, "state", type(each)) for each in found] == ["running"] * len(made) + [Gone]
-    assert [each for each in found[:-1]] == [backend.describe(handles) for handles in made]
+    assert list(found[:-1]) == [backend.describe(handles) for handles in made]
+
+
+def test_a_pod_of_a_namespace_that_jobs_had_before_is_described_there(
+    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+) -> None:
+    made = [running(backend, request_for(asked.offer, f"n{at}"), clock) for at in range(SINGLY + 1)]
+    home.add_namespace("later")
+    moved = KubernetesBackend(config_of([home], namespace="later"), now=clock.now)
+    assert [getattr(each, "state", each) for each in moved.describe_several(made)] == ["running"] * len(made)
+    moved.close()
 
 
 # --- offers -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+"""Answers that no API server gives, and connections without one."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from chalicelib.backends.kubernetes.backend import KubernetesBackend
+from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
+from chalicelib.errors import BackendError, Bug, InvalidCredentials, Throttled, Transient, Unfit
+from tests.backends.clock import Clock
+
+TOKEN = "a-token-that-nobody-may-see"
+Answer = Callable[[http.server.BaseHTTPRequestHandler], tuple[int, dict[str, str], bytes]]
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[str]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, body = answer(self)
+            self.send_response(status)
+            for name, text in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nobody reads it."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def backend(server: str, clock: Clock) -> KubernetesBackend:
+    kubeconfig = {
+        "current-context": "odd",
+        "contexts": [{"name": "odd", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
+    raw = {"type": "kubernetes", "kubeconfig": {"data": yaml.safe_dump(kubeconfig)}}
+    return KubernetesBackend(KubernetesBackendConfig.model_validate(raw), now=clock.now)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "kind", "text"),
+    [
+        (200, {}, b"<html>Sign in</html>", Transient, "the answer isn't JSON: <html>Sign in"),
+        (200, {}, b"", Transient, "the answer isn't JSON"),
+        (502, {}, b"Bad gateway", Transient, "Bad gateway"),
+        (401, {}, b"no", InvalidCredentials, "refused the credentials"),
+        (429, {"Retry-After": "7"}, b'{"reason": "TooManyRequests"}', Throttled, "TooManyRequests"),
+        (400, {}, b'{"reason": "BadRequest", "message": "your token a-token-that-nobody-may-see"}', Unfit, "hidden"),
+        (302, {"Location": "http://127.0.0.1:9/elsewhere"}, b"", Transient, "the answer isn't JSON"),
+    ],
+)
+def test_an_answer_that_isnt_one_is_no_success(
+    clock: Clock, status: int, headers: dict[str, str], body: bytes, kind: type[BackendError], text: str
+) -> None:
+    with answering(lambda request: (status, headers, body)) as server:
+        found = backend(server, clock)
+        with pytest.raises(kind, match=text) as refused:
+            list(found.list_owned())
+        assert TOKEN not in str(refused.value)
+        if isinstance(refused.value, Throttled):
+            assert refused.value.retry_after == 7
+        found.close()
+
+
+def test_the_token_is_sent_and_so_is_the_query(clock: Clock) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+        seen.append((request.path, request.headers["Authorization"]))
+        return 200, {}, b'{"items": []}'
+
+    with answering(answer) as server:
+        found = backend(server, clock)
+        assert list(found.list_owned("i-1")) == []
+        found.close()
+    path = "/api/v1/namespaces/default/pods?labelSelector=dstack-instance%3Di-1&limit=500"
+    assert seen == [(path, f"Bearer {TOKEN}")]
+
+
+def test_nobody_who_answers_is_an_unknown_outcome(clock: Clock) -> None:
+    found = backend("http://127.0.0.1:9", clock)
+    with pytest.raises(Transient, match="GET /api/v1/namespaces/default/pods in odd has no answer") as refused:
+        list(found.list_owned())
+    assert TOKEN not in str(refused.value)
+    found.close()
+
+
+def test_a_path_cant_lead_elsewhere(clock: Clock) -> None:
+    found = backend("http://127.0.0.1:9", clock)
+    for part in ("", ".", ".."):
+        with pytest.raises(Bug):
+            found._clusters.call("odd", "GET", ("api", "v1", part))
+    found.close()
