@@ -70,10 +70,10 @@ class Sent:
 
     def repos(self) -> list[Any]:
         """All that was said of repositories, with patches as text."""
-        told = [request for request in self.requests if "/repos/" in request.path]
+        calls = [request for request in self.requests if "/repos/" in request.path]
         return [
             [request.call, request.path.partition("?")[2], request.file_name, readable(request.body)]
-            for request in told
+            for request in calls
         ]
 
 
@@ -133,13 +133,13 @@ class Client:
         """The case in `folder`, which `lay_out` has filled; as a child of the process, unless it `stays`."""
         token = f"{self.kind}-{case.name}"
         path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"} if case.git else {}
-        said = {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()}
+        variables = {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()}
         self.home.unlink(missing_ok=True)
         self.home.symlink_to(folder / "home")
         job = {
-            "argv": [word.replace("{folder}", str(folder)) for word in case.argv],
+            "argv": [arg.replace("{folder}", str(folder)) for arg in case.argv],
             "cwd": str(folder / "work"),
-            "env": environment(self.home, token) | self.far.variables | path | said,
+            "env": environment(self.home, token) | self.far.variables | path | variables,
             "output": str(folder / f"{self.kind}.txt"),
             "input": str(folder / "work" / case.path) if case.given == "-" else None,
             "stays": stays,
@@ -190,8 +190,8 @@ def check_in(case: Case, folder: Path) -> None:
             (tools / name).symlink_to(found)
     (folder / "home" / ".gitconfig").write_text("[user]\nname = Me\nemail = me@example.com\n", encoding="utf-8")
     script = CHECK_IN.format(far=folder / "app.git", address=ADDRESSES["{far}"].replace("{case}", case.name))
-    words = ["bash", "-ec", script + case.before.replace("{folder}", str(folder))]
-    done = subprocess.run(words, cwd=folder / "work", env=environment(folder / "home", ""), capture_output=True)
+    command = ["bash", "-ec", script + case.before.replace("{folder}", str(folder))]
+    done = subprocess.run(command, cwd=folder / "work", env=environment(folder / "home", ""), capture_output=True)
     assert done.returncode == 0, f"{case}\n{done.stderr.decode()}"
 
 

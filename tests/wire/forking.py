@@ -70,31 +70,34 @@ def stay(main, job):
     os.environ.clear()
     os.environ.update(environment)
     os.chdir("/")
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(SECONDS)  # a progress display's thread is stopped by then, but on a busy machine not yet gone
     assert threading.active_count() == 1, "a child would lack this thread, and wait for what it holds"
     gc.collect()
     return status
 
 
-def child(main, job, told):
+def child(main, job, write_end):
     """What the forked process does; it never comes back."""
     signal.alarm(SECONDS)
     before, status = set(sys.modules), 1
     try:
         status = command(main, job)
     finally:
-        os.write(told, json.dumps(sorted(set(sys.modules) - before)).encode())
+        os.write(write_end, json.dumps(sorted(set(sys.modules) - before)).encode())
         os._exit(status)
 
 
 def run(main, job):
     gc.freeze()  # a collection in the child would copy all of the parent's pages
-    hears, told = os.pipe()
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(hears)
-        child(main, job, told)
-    os.close(told)
-    with os.fdopen(hears) as stream:
+        os.close(read_end)
+        child(main, job, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end) as stream:
         imported = stream.read()
     _, status = os.waitpid(pid, 0)
     for name in json.loads(imported or "[]"):

@@ -24,7 +24,7 @@ LAST = re.compile(r"/api/project/[^/]+/(?:(?:runs|fleets|gateways)/get_plan|volu
 REPO = {"repo_type": "remote", "repo_name": "app"}
 UNSET = {"clone_url": "https://open.example/app.git", "private_key": None, "oauth_token": None}
 ENOUGH = "That is all we wanted to know."
-NOBODY = {
+USER = {
     "id": "0b1a7a5e-30b8-4a55-8d8c-1d4a3d2f2f10",
     "username": "admin",
     "created_at": "2026-01-01T00:00:00+00:00",
@@ -38,12 +38,12 @@ CREDENTIALS = {"creds": {"token": "token"}, "ssh_private_key": "no real key\n"}
 PROJECT = {
     "project_id": "5a2e7c0e-9d5f-4a1e-bb0a-6d0a3c1b2e4f",
     "project_name": "main",
-    "owner": NOBODY,
+    "owner": USER,
     "created_at": "2026-01-01T00:00:00+00:00",
     "backends": [],
     "members": [
         {
-            "user": NOBODY,
+            "user": USER,
             "project_role": "admin",
             "permissions": {"can_manage_ssh_fleets": True, "can_manage_secrets": True},
         }
@@ -73,13 +73,13 @@ def answer(request: Request, case: Case | None = None) -> tuple[int, Any]:
     if case and case.submitted and request.call == "runs/get_plan":
         return 200, plan(request.body["run_spec"])
     if case and case.stored and request.call == "repos/get":
-        return 200, {"repo_id": request.body["repo_id"], "repo_info": REPO, "repo_creds": UNSET | _whole(case.stored)}
+        return 200, {"repo_id": request.body["repo_id"], "repo_info": REPO, "repo_creds": UNSET | _filled(case.stored)}
     if LAST.search(path):
         return refusal("error", ENOUGH)
     if path == "/api/files/upload_archive":
         return 200, {"id": archive_id(request.file_name or ""), "hash": request.file_name}
     if path == "/api/users/get_my_user":
-        return 200, NOBODY | CREDENTIALS
+        return 200, USER | CREDENTIALS
     if path.startswith("/api/projects/"):
         return 200, [PROJECT] if path.endswith("/list") else PROJECT
     if path.endswith("/list"):
@@ -120,7 +120,7 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _whole(stored: Mapping[str, str | None]) -> dict[str, str | None]:
+def _filled(stored: Mapping[str, str | None]) -> dict[str, str | None]:
     return {name: value and filled(value) for name, value in stored.items()}
 
 
@@ -145,9 +145,9 @@ class Handler(BaseHTTPRequestHandler):
             request = Request(self.path, part.get_payload(decode=True), part.get_filename())  # type: ignore[union-attr]
         elif raw:
             request = Request(self.path, json.loads(raw))
-        self.server.keep(token, request)
-        status, said = answer(request, self.server.cases.get(token))
-        body = json.dumps(said).encode()
+        self.server.record(token, request)
+        status, answer_body = answer(request, self.server.cases.get(token))
+        body = json.dumps(answer_body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -167,16 +167,16 @@ class RecordingServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.cases: dict[str, Case] = {}
-        self._kept: dict[str, list[Request]] = {}
+        self._requests: dict[str, list[Request]] = {}
         self._lock = threading.Lock()
 
-    def keep(self, token: str, request: Request) -> None:
+    def record(self, token: str, request: Request) -> None:
         with self._lock:
-            self._kept.setdefault(token, []).append(request)
+            self._requests.setdefault(token, []).append(request)
 
     def taken(self, token: str) -> list[Request]:
         with self._lock:
-            return self._kept.pop(token, [])
+            return self._requests.pop(token, [])
 
 
 @dataclass

@@ -25,7 +25,7 @@ NOT_SENT = {"PresetConfiguration"}  # neither client sends one
 REFUSED = {"DevEnvironmentConfiguration.entrypoint"}  # by both, though it is a field of every run
 _HOSTS = {f"GatewayConfiguration.{name}" for name in ("fleet", "http_port", "https_port")}
 _GIVEN = {f"GivenGatewayCertificate.{field}" for field in ("type", "certificate", "key")}
-OURS = {"Schedule.timezone", *_HOSTS, *_GIVEN}  # which the genuine client doesn't know: see `differences.py`
+OWN = {"Schedule.timezone", *_HOSTS, *_GIVEN}  # which the genuine client doesn't know: see `differences.py`
 
 
 def used(found: Any, seen: Counter[str]) -> None:
@@ -89,7 +89,7 @@ def test_every_field_is_in_two_cases() -> None:
     rare = {field for field in fields if seen[field] < TWICE and not FILLED_IN & {field, field.rpartition(".")[2]}}
     general = (VolumeConfiguration, ProviderGatewayCertificate, ProviderOptions)
     abstract = {f"{model.__name__}.{field}" for model in general for field in model.model_fields}
-    assert sorted(rare - abstract - REFUSED - OURS) == []
+    assert sorted(rare - abstract - REFUSED - OWN) == []
 
 
 @pytest.mark.parametrize(("refused", "least"), [(False, 300), (True, 80)])
@@ -109,13 +109,13 @@ def test_every_flag_of_apply_is_in_a_case() -> None:
     import typer
 
     options = typer.main.get_command(app).params
-    words = {word for case in corpus() for word in case.argv} | {w for one in DIFFERENCES for w in one.flags}
+    args = {arg for case in corpus() for arg in case.argv} | {w for one in DIFFERENCES for w in one.flags}
     missing = [
         option.name
         for option in options
         if option.param_type_name == "option"
         and option.name not in UNBUILT
-        and not words & {*option.opts, *option.secondary_opts}
+        and not args & {*option.opts, *option.secondary_opts}
     ]
     assert missing == []
 

@@ -29,7 +29,7 @@ class Both:
     """What the two did with one case."""
 
     peer: Sent
-    ours: Sent
+    own: Sent
 
 
 def played(cases: list[Case], folder: Path) -> dict[str, Both]:
@@ -76,27 +76,27 @@ def readable(body: object) -> list[str]:
 def test_both_send_the_same(runs: dict[str, Both], name: str) -> None:
     both = runs[name]
     assert both.peer.plan, f"the genuine client refused\n{CASES[name]}\n{both.peer.output}"
-    assert both.ours.plan, f"we refused\n{CASES[name]}\n{both.ours.output}"
-    assert readable(both.ours.body()) == readable(both.peer.body()), str(CASES[name])
-    assert both.ours.status == both.peer.status == 1, "the recorder's refusal is an error to both"
+    assert both.own.plan, f"we refused\n{CASES[name]}\n{both.own.output}"
+    assert readable(both.own.body()) == readable(both.peer.body()), str(CASES[name])
+    assert both.own.status == both.peer.status == 1, "the recorder's refusal is an error to both"
 
 
 @pytest.mark.parametrize("name", named(refused=False, command="init"))
 def test_both_make_the_same_known(runs: dict[str, Both], name: str) -> None:
     both = runs[name]
-    assert both.ours.status == both.peer.status == 0, f"{both.peer.output}\n{both.ours.output}"
-    assert readable(both.ours.repos()) == readable(both.peer.repos()) != [], str(CASES[name])
+    assert both.own.status == both.peer.status == 0, f"{both.peer.output}\n{both.own.output}"
+    assert readable(both.own.repos()) == readable(both.peer.repos()) != [], str(CASES[name])
 
 
 @pytest.mark.parametrize("name", named(refused=True))
 def test_both_refuse(runs: dict[str, Both], name: str) -> None:
     both, case = runs[name], CASES[name]
     assert both.peer.plan is None and both.peer.status != 0, f"the genuine client sent\n{case}"
-    assert both.ours.plan is None, f"we sent\n{case}"
-    assert both.ours.status in (1, 2) and not both.ours.crashed, both.ours.output
+    assert both.own.plan is None, f"we sent\n{case}"
+    assert both.own.status in (1, 2) and not both.own.crashed, both.own.output
     if not name.startswith("refused-around"):  # then the mistake is in the file
-        assert PLACE.search(both.ours.output), both.ours.output
-    assert teaches(both.ours.output), both.ours.output
+        assert PLACE.search(both.own.output), both.own.output
+    assert teaches(both.own.output), both.own.output
 
 
 def teaches(output: str) -> bool:
@@ -108,17 +108,17 @@ def teaches(output: str) -> bool:
 @pytest.mark.parametrize("name", PROVEN)
 def test_differences_are_as_described(runs: dict[str, Both], name: str) -> None:
     both, difference = runs[name], PROVEN[name]
-    assert not both.ours.crashed, both.ours.output
+    assert not both.own.crashed, both.own.output
     assert both.peer.crashed == difference.crash, both.peer.output
     assert (both.peer.plan is None) == (difference.kind == KINDER), both.peer.output
-    assert (both.ours.plan is None) == (difference.kind == STRICTER), both.ours.output
+    assert (both.own.plan is None) == (difference.kind == STRICTER), both.own.output
     if difference.kind == STRICTER:
-        assert both.ours.status in (1, 2) and teaches(both.ours.output), both.ours.output
+        assert both.own.status in (1, 2) and teaches(both.own.output), both.own.output
     if difference.kind == OTHERWISE:
-        peer, ours = both.peer.body()["body"], both.ours.body()["body"]
-        for path, theirs, here in difference.changed:
-            assert (taken(peer, path), taken(ours, path)) == (theirs, here)
-        assert readable(ours) == readable(peer), "they differ in nothing else"
+        peer, own = both.peer.body()["body"], both.own.body()["body"]
+        for path, expected, here in difference.changed:
+            assert (taken(peer, path), taken(own, path)) == (expected, here)
+        assert readable(own) == readable(peer), "they differ in nothing else"
 
 
 def taken(body: Any, path: str) -> Any:

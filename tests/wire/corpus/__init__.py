@@ -73,8 +73,8 @@ class Case:
         """With the addresses of its repository filled in."""
 
         def put(text: str) -> str:
-            for word, address in ADDRESSES.items():
-                text = text.replace(word, address.replace("{case}", self.name))
+            for placeholder, address in ADDRESSES.items():
+                text = text.replace(placeholder, address.replace("{case}", self.name))
             return text
 
         stored = self.stored and {name: value and put(value) for name, value in self.stored.items()}
@@ -86,12 +86,12 @@ def cases_of(theme: Path) -> Iterator[Case]:
     document = yaml.load(theme.read_text(encoding="utf-8"), yaml.CSafeLoader)
     assert document.keys() == {"about", "base", "cases"}, f"{theme.name}: about, base and cases are what there is"
     for number, written in enumerate(document["cases"], start=1):
-        said: dict[str, Any] = {"add": written} if isinstance(written, str) else dict(written)
-        add = said.pop("add", "")
-        file = said.pop("file", None)
-        flags = tuple(shlex.split(said.pop("flags", "")))
+        fields: dict[str, Any] = {"add": written} if isinstance(written, str) else dict(written)
+        add = fields.pop("add", "")
+        file = fields.pop("file", None)
+        flags = tuple(shlex.split(fields.pop("flags", "")))
         text = file if file is not None else f"{document['base']}{add}\n"
-        yield Case(f"{theme.stem}-{number}", text, flags, **said).placed()
+        yield Case(f"{theme.stem}-{number}", text, flags, **fields).placed()
 
 
 @cache
