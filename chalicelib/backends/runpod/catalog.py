@@ -14,7 +14,7 @@ from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
 from chalicelib.domain.gpu_names import squeeze
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import (
     CONTAINER,
@@ -46,7 +46,8 @@ class RunpodCatalog:
         self, client: Client, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
     ) -> None:
         self._client, self._regions, self._community = client, regions, community
-        self._sizes = LookupCache[Body](now, 6 * HOUR)
+        self._sizes = LookupCache[Body](now, 6 * HOUR, keeps=bool)
+        self._tried = LookupCache[Body](now, MINUTE)
 
     def data_centers(self) -> Sequence[str]:
         return [str(each["id"]) for each in self._client.listed("catalog/datacenters", "dataCenters")]
@@ -152,7 +153,7 @@ class RunpodCatalog:
                 log.warning("no sizes of pods: %s", error)
                 return {}
 
-        return self._sizes.get("", look_up)
+        return self._tried.get("", lambda: self._sizes.get("", look_up))
 
 
 def _numbers(wanted: Range[int], sold: Sequence[int]) -> Sequence[int]:

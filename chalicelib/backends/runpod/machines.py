@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
-from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -28,12 +27,13 @@ from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, N
 
 POD, LOGIN = "vm", "registry"  # kinds of handles
 ENDED = "TERMINATED"
+MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no end
 
 
 class RunpodPods:
     def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
         self._client, self._now = client, now
-        self._logs = LookupCache[Sequence[str]](now, MINUTE)
+        self._logs: dict[str, tuple[Micros, Sequence[str]]] = {}  # when each pod's was read
 
     # --- create -------------------------------------------------------------------------------------------------------
 
@@ -84,27 +84,30 @@ class RunpodPods:
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         known = {str(body["id"]): body for body in self._all()}  # one list for all
-        return outcomes(machines, lambda handles: self._machine(handles, known))
+        self._logs = {pod: read for pod, read in self._logs.items() if pod in known}
+        unread = iter(range(MOST_LOGS))
+        return outcomes(machines, lambda handles: self._machine(handles, known, unread))
 
-    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body], unread: Iterator[int]) -> Machine:
         wanted = [handle for handle in handles if handle.kind == POD]
         for handle in wanted:
             if handle.id in known:
-                return described(known[handle.id], self._now(), partial(self._log, handle.id))
+                return described(known[handle.id], self._now(), partial(self._log, handle.id, unread))
         check_settled(wanted, self._now(), FACTS.visibility_lag, "Runpod")
         names = " or ".join(handle.id for handle in wanted) or "of this job"
         raise Gone(f"There is no pod {names}: somebody has terminated it, or Runpod has taken it back.")
 
-    def _log(self, pod: str) -> Sequence[str]:
-        """Read once a minute; empty if it can't be read, which proves nothing."""
-
-        def read() -> Sequence[str]:
-            try:
-                return self._client.log(pod)
-            except BackendError:
-                return ()
-
-        return self._logs.get(pod, read)
+    def _log(self, pod: str, unread: Iterator[int]) -> Sequence[str]:
+        """Read once a minute, as long as `unread` lasts. One that can't be read proves nothing."""
+        at, lines = self._logs.get(pod, (None, ()))
+        if (at is not None and self._now() - at < MINUTE) or next(unread, None) is None:
+            return lines
+        try:
+            lines = self._client.log(pod)
+        except BackendError:
+            lines = ()
+        self._logs[pod] = self._now(), lines
+        return lines
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 

@@ -110,10 +110,16 @@ def test_what_is_sold_out_somewhere_is_offered_elsewhere(backend: RunpodBackend,
     assert "US-KS-2" in {each.region for each in offers(backend, gpu="H100:1")}
 
 
-def test_pods_have_a_floor_once_the_older_api_is_gone(backend: RunpodBackend, fake: Runpod) -> None:
+def test_pods_have_a_floor_while_the_older_api_doesnt_answer(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
     fake.graphql = False
     (one, *_) = offers(backend, gpu="H100:2")
     assert (one.instance.resources.cpus, one.instance.resources.memory_mib) == (8, 30 * 1024)
+    fake.graphql = True
+    clock.passes(60)
+    (one, *_) = offers(backend, gpu="H100:2")
+    assert (one.instance.resources.cpus, one.instance.resources.memory_mib) == (40, 250 * 1024)
 
 
 def test_the_community_cloud_is_a_region_with_prices_of_its_own(fake: Runpod, clock: Clock) -> None:
@@ -267,6 +273,19 @@ def test_a_pod_that_never_starts_is_given_up_for_what_its_log_says(
     with pytest.raises(Gone, match=line.partition(":")[2]) as gone:
         backend.describe(made)
     assert gone.value.refused is reason
+
+
+def test_one_call_reads_few_logs(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    made = [list(backend.create(request_for(request_one.offer, f"n{n}"))) for n in range(5)]
+    for pod in fake.books.existing("vm"):
+        pod.goes(clock.now(), (0, "PROVISIONING"))
+        pod.facts["log"].append(NO_IMAGE)
+    clock.passes(60)
+    given_up = [[isinstance(each, Gone) for each in backend.describe_several(made)] for _ in range(2)]
+    assert given_up == [[True, True, True, False, False], [True] * 5]
+    assert len(fake.calls_of("getPodLogs")) == 5
 
 
 def test_a_container_that_is_started_again_and_again_is_given_up_with_what_it_lacks(
