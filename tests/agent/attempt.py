@@ -64,7 +64,7 @@ class Attempt:
         self.workshop.until(lambda: state(task).get("ssh") or state(task)["state"] == "exited", task)
         return task
 
-    def says(self, rank: int, script: str) -> str:
+    def output_of(self, rank: int, script: str) -> str:
         """What a node prints and ends."""
         task = self.start(rank, f"({script}) 2>&1")
         self.workshop.exited(task)

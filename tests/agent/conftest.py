@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _nothing_of_mine_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _agent_environment_has_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a task must never see of its agent's environment."""
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "leaked")
     assert os.environ["SECRET_OF_THE_AGENT"] == "leaked"
@@ -18,9 +18,9 @@ def _nothing_of_mine_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _my_umask_stays() -> Iterator[None]:
     """The agent's own start sets one, and some tests call it in this process."""
-    mine = os.umask(0o022)
+    before = os.umask(0o022)
     yield
-    os.umask(mine)
+    os.umask(before)
 
 
 @pytest.fixture

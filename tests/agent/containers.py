@@ -49,12 +49,12 @@ class Client:
     prefix: list[str]
     options: list[str]
 
-    def run(self, *words: str, program: str = "ssh", stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        argv = [*self.prefix, program, *self.options, *words]
+    def run(self, *arguments: str, program: str = "ssh", stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        argv = [*self.prefix, program, *self.options, *arguments]
         return subprocess.run(argv, input=stdin, capture_output=True, timeout=PATIENCE, check=False)
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*self.prefix, "ssh", *self.options, *words], stdin=subprocess.PIPE)
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self.prefix, "ssh", *self.options, *arguments], stdin=subprocess.PIPE)
 
     def output(self, command: str) -> str:
         done = self.run("127.0.0.1", command)
@@ -124,11 +124,11 @@ class Provider:
         return int(answer["StatusCode"])
 
     def says(self, name: str) -> str:
-        sock, rest = self.engine.api.stream("GET", f"/containers/{name}/logs", {"stdout": 1, "stderr": 1})
+        sock, output = self.engine.api.stream("GET", f"/containers/{name}/logs", {"stdout": 1, "stderr": 1})
         with sock:
             while part := sock.recv(65536):
-                rest += part
-        return rest.decode(errors="replace")
+                output += part
+        return output.decode(errors="replace")
 
     def within(self, name: str, *command: str) -> None:
         """Runs a command in the container."""
@@ -162,7 +162,11 @@ class Provider:
             "IdentityFile": key, "IdentitiesOnly": "yes", "UserKnownHostsFile": known, "BatchMode": "yes",
             "StrictHostKeyChecking": "yes", "Port": ssh["port"], "User": ssh["username"], "ConnectTimeout": "60",
         }  # fmt: skip
-        options = ["-F", "/dev/null", *(word for item in named.items() for word in ("-o", "{}={}".format(*item)))]
+        options = [
+            "-F",
+            "/dev/null",
+            *(argument for item in named.items() for argument in ("-o", "{}={}".format(*item))),
+        ]
         return Client(["nsenter", f"--net=/run/netns/{self.engine.folder.name}"], options)
 
     def runs(self, name: str, commands: list[str]) -> str:

@@ -210,9 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _found(self, value: dict[str, Any] | None, otherwise: str) -> None:
         self._json({"message": otherwise}, 404) if value is None else self._json(value)
 
-    def _fail(self, status: int, words: str) -> None:
+    def _fail(self, status: int, message: str) -> None:
         if status:
-            self._say(status, words.encode(), "application/json" if words.startswith("{") else "text/plain")
+            self._say(status, message.encode(), "application/json" if message.startswith("{") else "text/plain")
 
     def _json(self, value: Any, status: int = 200) -> None:
         self._say(status, json.dumps(value).encode())

@@ -23,8 +23,8 @@ GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.
 WHO = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
 
 
-def git(folder: Path, *words: str, given: bytes = b"") -> str:
-    done = subprocess.run(["git", *WHO, *words], cwd=folder, env=GIT, input=given, capture_output=True, check=True)
+def git(folder: Path, *arguments: str, given: bytes = b"") -> str:
+    done = subprocess.run(["git", *WHO, *arguments], cwd=folder, env=GIT, input=given, capture_output=True, check=True)
     return done.stdout.decode().strip()
 
 

@@ -38,11 +38,11 @@ def folder(name: str) -> Entry:
 
 def sparse(name: str, real_size: int) -> bytes:
     """A GNU sparse file: one byte in the archive that unpacks to `real_size`."""
-    whole = bytearray(packed(entry(name, data=b"x")))
-    whole[156:157] = tarfile.GNUTYPE_SPARSE
-    whole[386:398], whole[398:410] = b"%011o\0" % (real_size - 1), b"%011o\0" % 1  # the one piece: where, how long
-    whole[482:483], whole[483:495] = b"\0", b"%011o\0" % real_size
-    return sealed(whole)
+    archive = bytearray(packed(entry(name, data=b"x")))
+    archive[156:157] = tarfile.GNUTYPE_SPARSE
+    archive[386:398], archive[398:410] = b"%011o\0" % (real_size - 1), b"%011o\0" % 1  # the one piece: where, how long
+    archive[482:483], archive[483:495] = b"\0", b"%011o\0" % real_size
+    return sealed(archive)
 
 
 def pax_sparse(name: str, real_size: int) -> bytes:
@@ -57,16 +57,16 @@ def pax_sparse(name: str, real_size: int) -> bytes:
 
 def claiming(name: str, size: int) -> bytes:
     """A header that claims more bytes than follow."""
-    whole = bytearray(packed(entry(name, data=b"x")))
-    whole[124:136] = b"%011o\0" % size
-    return sealed(whole)
+    archive = bytearray(packed(entry(name, data=b"x")))
+    archive[124:136] = b"%011o\0" % size
+    return sealed(archive)
 
 
-def sealed(whole: bytearray) -> bytes:
+def sealed(archive: bytearray) -> bytes:
     """With the checksum of its first header put right."""
-    whole[148:156] = b" " * 8
-    whole[148:156] = b"%06o\0 " % sum(whole[:512])
-    return bytes(whole)
+    archive[148:156] = b" " * 8
+    archive[148:156] = b"%06o\0 " % sum(archive[:512])
+    return bytes(archive)
 
 
 # what it is: the archive, the entry to blame, a word of the reason

@@ -77,8 +77,10 @@ class Workshop:
         deadline = time.monotonic() + seconds
         while not (value := truth()):
             if time.monotonic() > deadline:
-                said = (self.data / "tasks" / task / "supervisor.log").read_text()
-                raise AssertionError(f"waited in vain: {self.state(task)}, log {self.log(task)[-300:]!r}, {said}")
+                supervisor_log = (self.data / "tasks" / task / "supervisor.log").read_text()
+                raise AssertionError(
+                    f"waited in vain: {self.state(task)}, log {self.log(task)[-300:]!r}, {supervisor_log}"
+                )
             time.sleep(0.01)
         return value
 
@@ -312,10 +314,10 @@ def sleepers(seconds: str) -> list[int]:
     found = []
     for pid in all_pids():
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[-2:] == [seconds.encode(), b""]:
+        if argv[-2:] == [seconds.encode(), b""]:
             found.append(pid)
     return found
 

@@ -73,11 +73,11 @@ class Plane:
     def exited(self, task: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The task's last report once it is over and its log is whole."""
 
-        def whole() -> Any:
+        def complete_report() -> Any:
             report = self.reports.get(task, {})
             return report.get("state") == "exited" and len(self.logs.get(task, b"")) >= report["log_end"] and report
 
-        return self.until(whole, seconds)
+        return self.until(complete_report, seconds)
 
     def sync(self, body: dict[str, Any], bearer: str) -> tuple[int, dict[str, Any]]:
         with self.news:

@@ -55,8 +55,8 @@ class SessionConformance(Conformance):
     ) -> None:
         """A path in LC_ALL would have what is still root load a locale that the job made."""
         ssh = self.login(workshop, tmp_path)
-        said = ("-o", f"SetEnv=LC_ALL={tmp_path} LC_TIME=C.UTF-8 LANG=C SECRET=no")
-        assert ssh.output("echo $LC_TIME,$LANG,$LC_ALL,$SECRET", options=said) == "C.UTF-8,C,,\n"
+        options = ("-o", f"SetEnv=LC_ALL={tmp_path} LC_TIME=C.UTF-8 LANG=C SECRET=no")
+        assert ssh.output("echo $LC_TIME,$LANG,$LC_ALL,$SECRET", options=options) == "C.UTF-8,C,,\n"
 
     def test_a_terminal(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
@@ -230,10 +230,10 @@ def sleeping(seconds: str) -> list[int]:
     found = []
     for pid in all_pids():
         try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[-3:-1] == [b"sleep", seconds.encode()]:
+        if argv[-3:-1] == [b"sleep", seconds.encode()]:
             found.append(pid)
     return found
 
@@ -244,13 +244,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def talk(port: int, said: bytes) -> bytes:
+def talk(port: int, data: bytes) -> bytes:
     """What a port answers, once it does."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
             with socket.create_connection(("127.0.0.1", port), 5) as sock:
-                sock.sendall(said)
+                sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR)
                 if answer := sock.recv(100):
                     return answer

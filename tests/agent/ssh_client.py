@@ -31,15 +31,20 @@ class Ssh:
     key: Path
 
     def options(self, *more: str) -> list[str]:
-        told = self.workshop.until(lambda: self.workshop.state(self.task).get("ssh"), self.task)
-        assert "problem" not in told, told
+        login = self.workshop.until(lambda: self.workshop.state(self.task).get("ssh"), self.task)
+        assert "problem" not in login, login
         known = self.key.with_suffix(".known")
-        known.write_text(f"[127.0.0.1]:{told['port']} {told['host_key']}\n")
+        known.write_text(f"[127.0.0.1]:{login['port']} {login['host_key']}\n")
         named = {
             "IdentityFile": self.key, "IdentitiesOnly": "yes", "UserKnownHostsFile": known, "BatchMode": "yes",
-            "StrictHostKeyChecking": "yes", "Port": told["port"], "User": told["username"], "ConnectTimeout": "60",
+            "StrictHostKeyChecking": "yes", "Port": login["port"], "User": login["username"], "ConnectTimeout": "60",
         }  # fmt: skip
-        return ["-F", "/dev/null", *(word for item in named.items() for word in ("-o", "{}={}".format(*item))), *more]
+        return [
+            "-F",
+            "/dev/null",
+            *(argument for item in named.items() for argument in ("-o", "{}={}".format(*item))),
+            *more,
+        ]
 
     def run(
         self, *command: str, stdin: bytes = b"", options: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.store import request_units
 from infra import charges
 from tests.scenarios.stages import Virtual
-from tests.world.metered import BUS, MeteredSite, Written, heard
+from tests.world.metered import BUS, MeteredSite, Written, metered_logs
 
 HOUR = 3600.0
 POLLS = 6  # of a person at each run: its status and its log, a second apart
@@ -70,7 +70,7 @@ def opened() -> Iterator[tuple[MeteredSite, Virtual]]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         site = MeteredSite("month", home / "blobs", FACTS.name)
-        with heard(site.meter):
+        with metered_logs(site.meter):
             yield site, Virtual(site, home, "work")
 
 

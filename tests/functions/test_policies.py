@@ -114,7 +114,7 @@ def deployed(root: Root, policed: Policed, function: str, executions: StepFuncti
     def of(service: str) -> Callable[[str, dict[str, Any]], None]:
         def check(operation: str, params: dict[str, Any]) -> None:
             with policed.running(function):
-                policed.look(service, operation, params)
+                policed.check_call(service, operation, params)
 
         return check
 

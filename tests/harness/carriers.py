@@ -24,23 +24,23 @@ def architecture() -> str:
 
 def carrier() -> bytes:
     """NotHere if apt has these packages no more, or there is none."""
-    kept = CACHE / f"carrier-{release()}.tar.gz"
-    if not kept.exists():
+    cached = CACHE / f"carrier-{release()}.tar.gz"
+    if not cached.exists():
         made = make(architecture(), package)
         with tempfile.NamedTemporaryFile(dir=CACHE, delete=False) as file:
             file.write(made)
-        Path(file.name).rename(kept)
-    return kept.read_bytes()
+        Path(file.name).rename(cached)
+    return cached.read_bytes()
 
 
 def package(wanted: Package) -> bytes:
-    kept = CACHE / "debian" / wanted.sha256
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    cached = CACHE / "debian" / wanted.sha256
+    cached.parent.mkdir(parents=True, exist_ok=True)
     with (CACHE / "debian.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            _fetch(wanted, kept)
-    return kept.read_bytes()
+        if not cached.exists():
+            _fetch(wanted, cached)
+    return cached.read_bytes()
 
 
 def _fetch(wanted: Package, place: Path) -> None:

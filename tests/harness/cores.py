@@ -32,19 +32,21 @@ BATCH = 0.2  # seconds: whoever shows results would else wake up for each, on a 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    said = "run tests in so many processes, forked after the collection; auto: one for each core"
-    parser.addoption("--cores", default="1", metavar="N", help=said)
-    said = "so many further processes, of low priority, for tests that only compute, while the others wait"
-    parser.addoption("--fill", default="0", metavar="N", help=said)
-    said = "a file for what each test took: seconds of CPU, ended children's included; begin, end, process and name"
-    parser.addoption("--spent", metavar="FILE", help=said)
+    help_text = "run tests in so many processes, forked after the collection; auto: one for each core"
+    parser.addoption("--cores", default="1", metavar="N", help=help_text)
+    help_text = "so many further processes, of low priority, for tests that only compute, while the others wait"
+    parser.addoption("--fill", default="0", metavar="N", help=help_text)
+    help_text = (
+        "a file for what each test took: seconds of CPU, ended children's included; begin, end, process and name"
+    )
+    parser.addoption("--spent", metavar="FILE", help=help_text)
 
 
 def wanted(config: pytest.Config, option: str) -> int:
-    said = config.getoption(option)
-    if said != "auto" and not said.isdigit():
-        raise pytest.UsageError(f"--{option} takes a number or `auto`, not {said!r}")
-    return len(os.sched_getaffinity(0)) if said == "auto" else int(said)
+    value = config.getoption(option)
+    if value != "auto" and not value.isdigit():
+        raise pytest.UsageError(f"--{option} takes a number or `auto`, not {value!r}")
+    return len(os.sched_getaffinity(0)) if value == "auto" else int(value)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,14 +93,14 @@ class Cores:
             for reader in connection.wait(list(open_)):
                 assert isinstance(reader, connection.Connection)
                 try:
-                    said = reader.recv()
+                    message = reader.recv()
                 except EOFError:
                     readers[reader].join()
                     pytest.exit(f"a process ended ({readers[reader].exitcode}) in a test soon after {last[reader]}", 3)
-                if said is None:
+                if message is None:
                     open_.remove(reader)
                     continue
-                for result in said:
+                for result in message:
                     last[reader] = self._replay(session.config, *result)
                     if self._record:
                         self._record.write(recorded(readers[reader].pid, *result))
@@ -113,9 +115,9 @@ class Cores:
         for data in reports:
             report = config.hook.pytest_report_from_serializable(config=config, data=data)
             config.hook.pytest_runtest_logreport(report=report)
-        for (text, category, file, line), rest in warned:
+        for (text, category, file, line), context in warned:
             message = warnings.WarningMessage(text, category, file, line)
-            config.hook.pytest_warning_recorded.call_historic(kwargs={"warning_message": message, **rest})
+            config.hook.pytest_warning_recorded.call_historic(kwargs={"warning_message": message, **context})
         config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
         return nodeid
 
@@ -219,14 +221,14 @@ class Sender:
         self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:
-        rest = {"when": when, "nodeid": nodeid, "location": location}
-        told = (
+        context = {"when": when, "nodeid": nodeid, "location": location}
+        warning = (
             str(warning_message.message),
             warning_message.category,
             warning_message.filename,
             warning_message.lineno,
         )
-        self._warned.append((told, rest))
+        self._warned.append((warning, context))
 
     def done(self, item: pytest.Item, spent: float) -> None:
         self._results.append((item.nodeid, item.location, spent, self._reports, self._warned))

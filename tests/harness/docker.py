@@ -151,8 +151,8 @@ def ready(engine: DockerEngine) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while problem := engine.api.ping():
         if engine.daemon.poll() is not None or time.monotonic() > deadline:
-            said = (engine.folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise NotHere(f"dockerd doesn't start ({problem}): {' | '.join(said)}")
+            last_lines = (engine.folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
+            raise NotHere(f"dockerd doesn't start ({problem}): {' | '.join(last_lines)}")
         time.sleep(0.05)
 
 

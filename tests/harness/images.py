@@ -335,7 +335,7 @@ def libraries_of(programs: list[Path]) -> set[Path]:
     found = set()
     for program in programs:
         done = subprocess.run(["ldd", str(program)], capture_output=True, text=True)
-        for word in done.stdout.split():
-            if word.startswith("/"):
-                found.add(Path(word))
+        for token in done.stdout.split():
+            if token.startswith("/"):
+                found.add(Path(token))
     return found

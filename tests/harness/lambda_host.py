@@ -52,17 +52,17 @@ class Function:
             assert sandbox.stdin is not None and sandbox.stdout is not None
             sandbox.stdin.write(line + "\n")
             sandbox.stdin.flush()
-            told = sandbox.stdout.readline()
+            response = sandbox.stdout.readline()
         except OSError as error:
             sandbox = None
             raise FunctionFailed(f"the sandbox of {self.handler} died: {error}") from error
         finally:
             self._idle.put(sandbox if sandbox is not None and sandbox.poll() is None else None)
-        if not told:
+        if not response:
             raise FunctionFailed(f"the sandbox of {self.handler} died")
-        if len(told) > LARGEST:
-            raise FunctionFailed(f"an answer of {len(told)} bytes is larger than Lambda gives")
-        reply = json.loads(told)
+        if len(response) > LARGEST:
+            raise FunctionFailed(f"an answer of {len(response)} bytes is larger than Lambda gives")
+        reply = json.loads(response)
         if "errorType" in reply:
             raise FunctionFailed(f"{self.handler}: {reply['errorType']}: {reply['errorMessage']}")
         return reply["answer"]
@@ -223,5 +223,5 @@ def in_background(target: Any, *args: Any) -> None:
 
 def own_environment() -> dict[str, str]:
     """What every function gets in addition to its settings."""
-    kept = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy", "GIT_SSL_CAINFO")
-    return {name: os.environ[name] for name in kept if name in os.environ}
+    names = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy", "GIT_SSL_CAINFO")
+    return {name: os.environ[name] for name in names if name in os.environ}

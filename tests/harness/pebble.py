@@ -82,7 +82,7 @@ class Pebble:
     def start(self) -> None:
         quiet = {**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": self._reject}
         names = ["-dns01", f"127.0.0.1:{self.dns}", "-management", f"127.0.0.1:{self.names}", "-defaultIPv6", ""]
-        nothing = [word for each in ("http01", "https01", "tlsalpn01") for word in (f"-{each}", "")]
+        nothing = [argument for each in ("http01", "https01", "tlsalpn01") for argument in (f"-{each}", "")]
         commands = (
             [str(BINARIES / "pebble-challtestsrv"), *names, *nothing],
             [

@@ -50,11 +50,11 @@ def begins(nodeid: str) -> None:
     _running = nodeid
 
 
-def _heard(event: str, args: tuple[Any, ...]) -> None:
+def _on_audit_event(event: str, args: tuple[Any, ...]) -> None:
     if event == "subprocess.Popen" and _running and Path(os.fsdecode(args[0])).name.startswith("python"):
         raise AssertionError(f"{_running} starts a Python ({args[1]}), so it isn't quick: mark it `slow`")
 
 
 def watch() -> None:
     """From now on, for good: Python forgets no hook."""
-    sys.addaudithook(_heard)
+    sys.addaudithook(_on_audit_event)

@@ -60,15 +60,15 @@ def served(name: str = "far") -> Iterator[tuple[Server, str, int]]:
 
 
 def answers(server: Server, name: str) -> bool:
-    async def asked() -> bool:
+    async def request() -> bool:
         host, _, port = server.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(f"GET /proxy/services/main/{name}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-        said = await reader.read()
+        response = await reader.read()
         writer.close()
-        return said.startswith(b"HTTP/1.1 200") and said.endswith(b"ok")
+        return response.startswith(b"HTTP/1.1 200") and response.endswith(b"ok")
 
-    return asyncio.run(asked())
+    return asyncio.run(request())
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
@@ -91,8 +91,8 @@ class Client:
         """The seconds until the answer was here. Raises OSError or EOFError."""
         begun = time.perf_counter()
         self._writer.write(REQUEST)
-        said = await self._reader.readexactly(len(ANSWER))
-        assert said == ANSWER, said
+        response = await self._reader.readexactly(len(ANSWER))
+        assert response == ANSWER, response
         return time.perf_counter() - begun
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ async def rate(place: str | int, clients: int, seconds: float) -> float:
     begun = time.perf_counter()
     end, count = begun + seconds, 0
 
-    async def asking() -> None:
+    async def send_requests() -> None:
         nonlocal count
         client = await Client.to(place)
         while time.perf_counter() < end:
@@ -119,7 +119,7 @@ async def rate(place: str | int, clients: int, seconds: float) -> float:
             count += 1
         client.close()
 
-    await asyncio.gather(*(asking() for _ in range(clients)))
+    await asyncio.gather(*(send_requests() for _ in range(clients)))
     return count / (time.perf_counter() - begun)
 
 
@@ -127,7 +127,7 @@ async def burst(place: str | int, count: int) -> tuple[int, float]:
     """How many of so many new connections at once got an answer, and the seconds until the last had."""
     begun = time.perf_counter()
 
-    async def asking() -> bool:
+    async def send_requests() -> bool:
         try:
             client = await Client.to(place)
             await client.ask()
@@ -137,7 +137,7 @@ async def burst(place: str | int, count: int) -> tuple[int, float]:
         return True
 
     clients: list[Client] = []
-    found = await asyncio.gather(*(asking() for _ in range(count)))
+    found = await asyncio.gather(*(send_requests() for _ in range(count)))
     taken = time.perf_counter() - begun
     for client in clients:
         client.close()

@@ -77,9 +77,9 @@ class Server:
 
     def environment(self) -> dict[str, str]:
         """The environment of a user of this server, isolated from ours in both directions."""
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
         return {
-            **kept,
+            **inherited,
             "HOME": str(self.home),
             "DSTACK_SERVER_ADMIN_TOKEN": self.token,
             "https_proxy": "http://127.0.0.1:9",  # any outside connection fails at once

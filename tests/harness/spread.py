@@ -90,8 +90,8 @@ def group(nodeid: str) -> str:
 
 def files(nodeid: str) -> list[str]:
     """This test, and the files that are in its group by name."""
-    mine = group(nodeid)
-    return [nodeid, *(file for file, name in TOGETHER.items() if name == mine)]
+    own_group = group(nodeid)
+    return [nodeid, *(file for file, name in TOGETHER.items() if name == own_group)]
 
 
 def waits(nodeid: str) -> bool:

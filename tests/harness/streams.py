@@ -35,8 +35,8 @@ class Stream:
     ) -> None:
         """`within`: a process in whose network the server is."""
         self._within = within
-        asked = urlencode({"target": target, **query})
-        self._open(url, f"/api/project/{project}/streams/{run}?{asked}", token)
+        query_string = urlencode({"target": target, **query})
+        self._open(url, f"/api/project/{project}/streams/{run}?{query_string}", token)
 
     def _open(self, url: str, path: str, token: str) -> None:
         parts = urlsplit(url)
@@ -56,13 +56,13 @@ class Stream:
         self.peer = websocket.Peer(client=True)
 
     def _head(self) -> tuple[bytes, bytes]:
-        said = b""
-        while b"\r\n\r\n" not in said:
+        received = b""
+        while b"\r\n\r\n" not in received:
             more = self.sock.recv(4096)
             assert more, "the server closed the connection without a response"
-            said += more
-        head, _, rest = said.partition(b"\r\n\r\n")
-        return head, rest
+            received += more
+        head, _, remainder = received.partition(b"\r\n\r\n")
+        return head, remainder
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(self.peer.message(data))

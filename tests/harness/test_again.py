@@ -29,7 +29,7 @@ MANY = UNSTEADY + "".join(
 
 
 @pytest.mark.parametrize(
-    ("files", "code", "said"),
+    ("files", "code", "expected"),
     [
         ({"test_one_real.py": UNSTEADY}, 0, "test_one_real.py::test_unsteady"),
         ({"test_one_real.py": BROKEN}, 1, "test_one_real.py::test_broken"),
@@ -41,11 +41,11 @@ MANY = UNSTEADY + "".join(
         ({"test_one_real.py": "def test_good(): pass\n"}, 0, ""),
     ],
 )
-def test_only_a_few_real_tests_are_tried_again(tmp_path: Path, files: dict[str, str], code: int, said: str) -> None:
+def test_only_a_few_real_tests_are_tried_again(tmp_path: Path, files: dict[str, str], code: int, expected: str) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:randomly\n")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         [
             sys.executable,
@@ -59,7 +59,7 @@ def test_only_a_few_real_tests_are_tried_again(tmp_path: Path, files: dict[str, 
             "--cores",
             "2",
         ],
-        env={**kept, "PYTHONPATH": str(ROOT)},
+        env={**environment, "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -67,4 +67,4 @@ def test_only_a_few_real_tests_are_tried_again(tmp_path: Path, files: dict[str, 
     )
     again = done.stdout.partition("are tried again alone:")[2]
     assert done.returncode == code, done
-    assert bool(again) is bool(said) and said in again, done
+    assert bool(again) is bool(expected) and expected in again, done

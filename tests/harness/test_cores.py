@@ -66,25 +66,25 @@ def played(folder: Path, *options: str, wrong: int = 3, **files: str) -> tuple[i
     return done.returncode, done.stdout + done.stderr
 
 
-def blocks(said: str) -> dict[str, str]:
+def blocks(output: str) -> dict[str, str]:
     """What is shown of each failure."""
-    parts = re.split(r"^_{5,} (\S+) _{5,}$", said.partition("= warnings summary =")[0], flags=re.MULTILINE)
+    parts = re.split(r"^_{5,} (\S+) _{5,}$", output.partition("= warnings summary =")[0], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def test_two_cores_say_what_one_says(tmp_path: Path) -> None:
-    said = {}
+    outputs = {}
     for cores in ("1", "2"):
         (tmp_path / cores).mkdir()
         status, text = played(tmp_path / cores, "--cores", cores, "-rs")
         assert status == 1, text
         assert re.search(r"^3 failed, 12 passed, 3 skipped, 3 warnings in ", text, re.MULTILINE), text
         assert all(f"odd in {name}" in text and f"test_{name}.py:20: none here" in text for name in "abc"), text
-        said[cores] = {name: re.sub(r"pytest-of-\w+\S*", "", block) for name, block in blocks(text).items()}
+        outputs[cores] = {name: re.sub(r"pytest-of-\w+\S*", "", block) for name, block in blocks(text).items()}
         left = {path.name for path in (tmp_path / cores).glob("[be]*-?")}
         assert left == {"ended-a", "ended-b", "ended-c"}, "what lives as long as the session ends with it"
-    assert said["1"].keys() == said["2"].keys()
-    for block in said["2"].values():
+    assert outputs["1"].keys() == outputs["2"].keys()
+    for block in outputs["2"].values():
         assert re.findall("said by . .", block) == re.findall("said by . 3", block) != [], (
             "its own output and no other's"
         )
@@ -97,8 +97,8 @@ def test_low_priority_is_for_tests_that_only_compute(tmp_path: Path) -> None:
     real = nice + "    while len(list(Path().glob('nice-d*'))) < 3: time.sleep(0.01)\n"
     files = {f"d{number}": nice.replace("NAME", f"d{number}") for number in range(3)}
     files |= {name: real.replace("NAME", name) for name in ("v_real", "w_real")}
-    status, said = played(tmp_path, "--cores", "2", "--fill", "1", "-k", "nice or real or test_d", wrong=9, **files)
-    assert status == 0 and "5 passed" in said, said
+    status, output = played(tmp_path, "--cores", "2", "--fill", "1", "-k", "nice or real or test_d", wrong=9, **files)
+    assert status == 0 and "5 passed" in output, output
     found = {path.name: int(path.read_text()) for path in tmp_path.glob("nice-*")}
     own = os.nice(0)  # this test itself may be one that fills the cores
     low = min(own + 10, 19)
@@ -106,17 +106,17 @@ def test_low_priority_is_for_tests_that_only_compute(tmp_path: Path) -> None:
 
 
 def test_a_test_is_named_and_options_hold(tmp_path: Path) -> None:
-    status, said = played(tmp_path, "--cores", "2", "-k", "test_it[5]")
-    assert status == 0 and "3 passed, 15 deselected" in said, said
-    status, said = played(tmp_path, "--cores", "2", "-x")
-    assert status == 1 and "stopping after 1 failures" in said, said
+    status, output = played(tmp_path, "--cores", "2", "-k", "test_it[5]")
+    assert status == 0 and "3 passed, 15 deselected" in output, output
+    status, output = played(tmp_path, "--cores", "2", "-x")
+    assert status == 1 and "stopping after 1 failures" in output, output
 
 
 def test_a_process_that_dies_is_no_success(tmp_path: Path) -> None:
-    status, said = played(tmp_path, "--cores", "2", wrong=9, dies=DIES)
-    assert status == 3 and "a process ended (7) in a test soon after " in said, said
+    status, output = played(tmp_path, "--cores", "2", wrong=9, dies=DIES)
+    assert status == 3 and "a process ended (7) in a test soon after " in output, output
 
 
 def test_a_number_is_asked_for(tmp_path: Path) -> None:
-    status, said = played(tmp_path, "--cores", "two")
-    assert status == 4 and "--cores takes a number or `auto`, not 'two'" in said, said
+    status, output = played(tmp_path, "--cores", "two")
+    assert status == 4 and "--cores takes a number or `auto`, not 'two'" in output, output

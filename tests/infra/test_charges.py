@@ -13,7 +13,7 @@ from docs import cost_page
 from infra import charges, spending, stateful, stateless
 from tests.bench import month
 from tests.bench.cost import over
-from tests.world.metered import OF_A_LINE, Meter, heard
+from tests.world.metered import OF_A_LINE, Meter, metered_logs
 
 TEMPLATES = {
     "stateful": stateful.template(),
@@ -103,7 +103,7 @@ def test_the_guide_has_the_models_figures() -> None:
 
 def test_what_functions_log_is_counted() -> None:
     log, meter = logging.getLogger("chalicelib"), Meter()
-    with heard(meter):
+    with metered_logs(meter):
         log.info("of nobody's call")
         with meter.during("api"):
             log.info("hello")

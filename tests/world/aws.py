@@ -79,7 +79,7 @@ class AwsSite(Site):
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
         woken = self._deployed("reconcile", reconcile.handler)
-        self._asked = {
+        self._async_functions = {
             "reconcile": Events(self.time, woken),
             "provider_clouds": Events(self.time, self._deployed("provider_clouds", provider.handler)),
         }
@@ -116,8 +116,8 @@ class AwsSite(Site):
 
     def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
         assert InvocationType == "Event", "nobody waits for a function"
-        self.policed.look("lambda", "Invoke", {"FunctionName": FunctionName})
-        self._asked[FunctionName].put(Payload)
+        self.policed.check_call("lambda", "Invoke", {"FunctionName": FunctionName})
+        self._async_functions[FunctionName].put(Payload)
 
     @property
     def plane(self) -> Plane:

@@ -81,11 +81,11 @@ class Policed:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """To every client that is made meanwhile, for as long as it lives."""
-        botocore.register_initializer(self._hear)
+        botocore.register_initializer(self._watch)
         try:
             yield
         finally:
-            botocore.unregister_initializer(self._hear)
+            botocore.unregister_initializer(self._watch)
 
     @contextmanager
     def running(self, function: str) -> Iterator[None]:
@@ -96,21 +96,21 @@ class Policed:
         finally:
             self._running.pop()
 
-    def _hear(self, session: Any) -> None:
+    def _watch(self, session: Any) -> None:
         session.register("before-parameter-build", self._botocore)
 
     def _botocore(self, *, params: dict[str, Any], model: Any, **more: Any) -> None:
-        self.look(model.service_model.service_name, model.name, params)
+        self.check_call(model.service_model.service_name, model.name, params)
 
-    def look(self, service: str, operation: str, params: dict[str, Any]) -> None:
+    def check_call(self, service: str, operation: str, params: dict[str, Any]) -> None:
         if not self._running:
             return
         function = self._running[-1]
         for need in needs(service, operation, params):
             if not any(covers(each, need) for each in allowed(function)):
-                said = f"{function} isn't allowed {need[0]} on {need[1]}"
-                self.refused.append(said)
-                raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": said}}, operation)
+                message = f"{function} isn't allowed {need[0]} on {need[1]}"
+                self.refused.append(message)
+                raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, operation)
             self.seen.setdefault(function, set()).add(need)
 
     def spare(self, function: str) -> set[Need]:

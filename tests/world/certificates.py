@@ -188,10 +188,10 @@ class Stage:
     def ask(self, hosts: Sequence[str] | None = None) -> GatewayCertificates:
         """What the gateway's machine does all day: it takes the news, and its next question says that it has."""
         gateway = self.place.again(self.gateway)
-        said = certificates.gateway_certificates(self.place.plane, gateway, self.hosts if hosts is None else hosts)
-        self.heard([each for each in said.unconfirmed if each.order and self.answered(each.order.token)])
-        self.answers = dict(said.challenges)
-        return said
+        answer = certificates.gateway_certificates(self.place.plane, gateway, self.hosts if hosts is None else hosts)
+        self.heard([each for each in answer.unconfirmed if each.order and self.answered(each.order.token)])
+        self.answers = dict(answer.challenges)
+        return answer
 
     def heard(self, those: Iterable[Certificate], num: int = 0) -> None:
         certificates.confirm_challenges(self.place.plane, self.place.again(self.gateway), num, tuple(those))

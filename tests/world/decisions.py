@@ -130,10 +130,10 @@ class SmallWorld:
         if isinstance(saved, Fleet):
             self.fleets[saved.id] = (saved, self.fleets[saved.id][1])
         else:
-            kept: Any = {Run: self.runs, Job: self.jobs, Gang: self.gangs, Instance: self.instances}[type(noun)]
-            old = kept.get(saved.id)
+            collection: Any = {Run: self.runs, Job: self.jobs, Gang: self.gangs, Instance: self.instances}[type(noun)]
+            old = collection.get(saved.id)
             assert not (isinstance(old, Job) and old.finished), f"{saved.name} is over and is changed"
-            kept[saved.id] = saved
+            collection[saved.id] = saved
 
     def _view(self, fleet_id: str) -> FleetView:
         live = [i for i in self.instances.values() if i.fleet_id == fleet_id and i.status != InstanceStatus.terminated]
@@ -161,8 +161,8 @@ class SmallWorld:
 
     def _nodes(self, lead: Job) -> list[Job]:
         """The jobs of the lead's attempt, by rank."""
-        mine = lead.run_id, lead.replica_num, lead.submission_num
-        found = [job for job in self.jobs.values() if (job.run_id, job.replica_num, job.submission_num) == mine]
+        attempt = lead.run_id, lead.replica_num, lead.submission_num
+        found = [job for job in self.jobs.values() if (job.run_id, job.replica_num, job.submission_num) == attempt]
         return sorted(found, key=lambda job: job.job_num)
 
     def pass_run(self, run: Run) -> None:
@@ -182,7 +182,7 @@ class SmallWorld:
         )
         self.commit(decide_run(snapshot), snapshot)
 
-    def _look(self, instance_id: str) -> InstanceSnapshot:
+    def _instance_snapshot(self, instance_id: str) -> InstanceSnapshot:
         instance = self.instances[instance_id]
         jobs = tuple(self.jobs[claim.job_id] for claim in instance.claims)
         presence = self.presences.get(instance_id)
@@ -191,7 +191,7 @@ class SmallWorld:
         )
 
     def pass_instance(self, instance_id: str) -> None:
-        snapshot = self._look(instance_id)
+        snapshot = self._instance_snapshot(instance_id)
         self.commit(decide_instance(snapshot), snapshot)
 
     def pass_fleet(self, fleet_id: str) -> None:
@@ -199,7 +199,7 @@ class SmallWorld:
         self.commit(decide_fleet(snapshot), snapshot)
 
     def conclude(self, outcome: Outcome) -> None:
-        snapshot = self._look(outcome.unit.partition("/")[2])
+        snapshot = self._instance_snapshot(outcome.unit.partition("/")[2])
         self.commit(decide_outcome(snapshot, outcome), snapshot)
 
     # --- the cloud ----------------------------------------------------------------------------------------------------
@@ -370,11 +370,15 @@ class SmallWorld:
             ended = self.instances[machine].status == InstanceStatus.terminated
             assert not ended, f"the machine of {self.instances[machine].name} leaks"
         for run in self.runs.values():
-            mine = [job for job in self.jobs.values() if job.run_id == run.id]
-            assert not run.finished or all(job.finished for job in mine), f"{run.name} is over and a job of it lives"
-            assert run.status != RunStatus.pending or all(job.finished for job in mine), f"{run.name} has a live job"
+            own_jobs = [job for job in self.jobs.values() if job.run_id == run.id]
+            assert not run.finished or all(job.finished for job in own_jobs), (
+                f"{run.name} is over and a job of it lives"
+            )
+            assert run.status != RunStatus.pending or all(job.finished for job in own_jobs), (
+                f"{run.name} has a live job"
+            )
             for replica in range(self.shapes[run.id][0]):
-                self._check_submissions([job for job in mine if job.replica_num == replica], self.shapes[run.id][1])
+                self._check_submissions([job for job in own_jobs if job.replica_num == replica], self.shapes[run.id][1])
 
     @staticmethod
     def _check_submissions(jobs: list[Job], nodes: int) -> None:

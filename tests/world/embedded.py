@@ -122,9 +122,9 @@ class EmbeddedSite(Site):
         # The world's network holds agents' calls, on its time, so the app itself mustn't wait.
         if path == "/agent/sync":
             body = json.dumps({**json.loads(body), "wait": 0}).encode()
-        return self._asyncio.run_until_complete(self._ask(method, path, headers, body))
+        return self._asyncio.run_until_complete(self._request(method, path, headers, body))
 
-    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         parts, wire = urlsplit(path), FakeWire()
 
         async def receive() -> dict[str, Any]:

@@ -34,8 +34,8 @@ class Engine(World):
         """Its store counts reads, and its indexes lag by `lag`."""
         clock, blobs = Clock(), Blobs()
         store = CountingStore(clock.now, lag)
-        kept = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "catalog": Books()}
-        return cls._over(clock, **{**kept, **ports})
+        defaults = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "catalog": Books()}
+        return cls._over(clock, **{**defaults, **ports})
 
     def submit(self, effect: Effect) -> None:
         self.effects.append(effect)

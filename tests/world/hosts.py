@@ -75,7 +75,7 @@ class Network:
         end = self.time.at + round(message.wait * SECOND)
         answered = False
 
-        def ask() -> None:
+        def attempt() -> None:
             nonlocal answered
             if answered:
                 return
@@ -87,20 +87,20 @@ class Network:
                 self.time.after(TRIP, lambda: host.failed(session, message, problem))
                 return
             if self._long_poll and self.time.at < end and not has_news(answer):
-                self._held.setdefault(host.instance_id, []).append(ask)
+                self._held.setdefault(host.instance_id, []).append(attempt)
                 return
             answered = True
             self.time.after(TRIP, lambda: host.answered(session, message, answer))
 
-        ask()
+        attempt()
         if not answered:
-            self.time.after(message.wait, ask)
+            self.time.after(message.wait, attempt)
 
     def ring(self, instance_ids: Iterable[str]) -> None:
         """There is news for these: their held calls are tried again."""
         for instance_id in instance_ids:
-            for ask in self._held.pop(instance_id, []):
-                self.time.after(0.0, ask)
+            for attempt in self._held.pop(instance_id, []):
+                self.time.after(0.0, attempt)
 
 
 class Hosts:
@@ -173,7 +173,7 @@ class Host:
         )
         self.session.facts_changed(self.facts)
         for task in self.tasks.values():
-            self._tell(task)
+            self._report(task)
             self.session.log_grew(task.id, len(task.output), self.time.seconds())
         self.pump()
 
@@ -257,7 +257,7 @@ class Host:
     def move(self, task: Task, state: str) -> None:
         if task.state != "exited" and task.id in self.tasks:
             task.state = state
-            self._tell(task)
+            self._report(task)
             self.pump()
 
     def write(self, task: Task, data: bytes) -> None:
@@ -273,16 +273,16 @@ class Host:
         task.exit_status = status if task.state == "running" else None
         task.reason = reason or ("container_exited_with_error" if status else "done_by_runner")
         task.state = "exited"
-        self._tell(task)
+        self._report(task)
         self.pump()
 
-    def _tell(self, task: Task) -> None:
+    def _report(self, task: Task) -> None:
         report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.time.now()}
         if task.state == "exited":
             failed = task.reason == "container_exited_with_error"
             name = steps.name(task.spec, str(task.step))
-            words = f"exited with status {task.exit_status}"
-            message = (f"{words} in {name}" if name else words) if failed else ""
+            text = f"exited with status {task.exit_status}"
+            message = (f"{text} in {name}" if name else text) if failed else ""
             report.update(exit_status=task.exit_status, reason=task.reason, message=message, log_end=len(task.output))
         if task.state == "running" and task.spec.get("service_port"):
             report.update(_served(task))
@@ -291,7 +291,7 @@ class Host:
     def serves(self, task: Task, **changes: Any) -> None:
         """What its agent sees of a service's replica changes: `listens`, `passes`, `queue`."""
         vars(task).update(changes)
-        self._tell(task)
+        self._report(task)
         self.pump()
 
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
@@ -305,7 +305,7 @@ class Host:
 
 
 def _served(task: Task) -> dict[str, Any]:
-    said: dict[str, Any] = {"listens": task.listens}
+    fields: dict[str, Any] = {"listens": task.listens}
     if task.listens:
-        said["probes"] = [(probe.get("ready_after") or 1) * task.passes for probe in task.spec.get("probes") or ()]
-    return said if task.queue is None else {**said, "queue": task.queue}
+        fields["probes"] = [(probe.get("ready_after") or 1) * task.passes for probe in task.spec.get("probes") or ()]
+    return fields if task.queue is None else {**fields, "queue": task.queue}

@@ -57,7 +57,7 @@ from tests.world.time import Time
 
 BUS = "bus"
 PROVIDER = "provider_clouds"
-ASKED = ("reconcile", PROVIDER)  # by events of other functions
+INVOKED = ("reconcile", PROVIDER)  # by events of other functions
 PERIODS = {"minute": 60.0, "minutes": 60.0, "hours": 3600.0}
 OF_A_LINE = 26  # bytes that CloudWatch adds to each
 
@@ -92,7 +92,7 @@ class Meter:
         return taken
 
 
-class Heard(logging.Handler):
+class LogMeter(logging.Handler):
     """What functions log, in bytes, as CloudWatch counts them."""
 
     def __init__(self, meter: Meter) -> None:
@@ -105,9 +105,9 @@ class Heard(logging.Handler):
 
 
 @contextmanager
-def heard(meter: Meter) -> Iterator[None]:
+def metered_logs(meter: Meter) -> Iterator[None]:
     """All that is logged meanwhile, down to the level that functions have."""
-    root, handler = logging.getLogger(), structured(Heard(meter))
+    root, handler = logging.getLogger(), structured(LogMeter(meter))
     before = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
@@ -270,7 +270,7 @@ class MeteredExecutions:
             self._time.after((at - self._time.at) / SECOND, self._go_on)
 
 
-class LaterAccounts:
+class DeferredAccounts:
     """`Backends`: none, until there are some."""
 
     def __init__(self) -> None:
@@ -285,7 +285,7 @@ class MeteredSite(Site):
 
     def __init__(self, name: str, folder: Path, cloud: str = "simulated") -> None:
         super().__init__(name, cloud)
-        self.backends: Any = LaterAccounts()
+        self.backends: Any = DeferredAccounts()
         self.meter = Meter()
         announced = Announced(self.meter, self.time.now)
         self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter, announced)
@@ -295,7 +295,7 @@ class MeteredSite(Site):
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
         made = {function.name: self._deployed(function.name) for function in FUNCTIONS if function.every}
-        self._asked = {name: Events(self.time, made.get(name) or self._deployed(name)) for name in ASKED}
+        self._invoked = {name: Events(self.time, made.get(name) or self._deployed(name)) for name in INVOKED}
         self._stage = self._deployed("workflow_step")
         for name, function in made.items():
             self.time.every(seconds(named(name).every), partial(self._fire, name, function))
@@ -358,7 +358,7 @@ class MeteredSite(Site):
 
     def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
         """Billed is the function's run."""
-        self._asked[FunctionName].put(Payload)
+        self._invoked[FunctionName].put(Payload)
 
     def receive_message(self, QueueUrl: str, MaxNumberOfMessages: int) -> dict[str, Any]:
         self.meter.add("sqs", 1)

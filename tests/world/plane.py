@@ -50,8 +50,8 @@ class World:
         """With SQLite and files."""
         clock = Clock()
         store = SqliteStore(folder / "plane.db", now=clock.seconds)
-        kept = {"store": store, "blobs": FileBlobs(folder / "blobs"), "logs": FileLogs(folder / "logs")}
-        return cls._over(clock, folder, **{**kept, **ports})
+        defaults = {"store": store, "blobs": FileBlobs(folder / "blobs"), "logs": FileLogs(folder / "logs")}
+        return cls._over(clock, folder, **{**defaults, **ports})
 
     @classmethod
     def _over(cls, clock: Clock, folder: Path = Path(), **ports: Any) -> Self:

@@ -68,21 +68,21 @@ class Blobs:
     """In memory."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+        self._blobs: dict[str, bytes] = {}
         self.written_at = NOW  # whatever is put
 
     def put(self, name: str, data: bytes) -> None:
-        self._kept[name] = data
+        self._blobs[name] = data
 
     def get(self, name: str) -> bytes | None:
-        return self._kept.get(name)
+        return self._blobs.get(name)
 
     def delete(self, *names: str) -> None:
         for name in names:
-            self._kept.pop(name, None)
+            self._blobs.pop(name, None)
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
-        return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
+        return sorted(name for name in self._blobs if name.startswith(prefix) and name > after)[:limit]
 
     def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
         return [(name, self.written_at) for name in self.list(prefix, after, limit)]
@@ -105,7 +105,7 @@ class Books:
     def book(self, project_id: str) -> OfferBook:
         return self._book
 
-    def answers(self, project_id: str, asked: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
+    def answers(self, project_id: str, queries: Iterable[tuple[str, str]]) -> dict[tuple[str, str], MarketAnswer]:
         return {}
 
     def ages(self, project_id: str) -> dict[str, Age]:

@@ -116,8 +116,8 @@ class ServiceWorld(SmallWorld):
 
     def serving(self, run: Run) -> list[Job]:
         """Who gets requests."""
-        mine = (job for job in self.jobs.values() if job.run_id == run.id and job.status == JobStatus.running)
-        return [job for job in mine if job.ready_at is not None and job.draining_at is None]
+        running = (job for job in self.jobs.values() if job.run_id == run.id and job.status == JobStatus.running)
+        return [job for job in running if job.ready_at is not None and job.draining_at is None]
 
     def live(self, run: Run) -> list[Job]:
         return [job for job in self.jobs.values() if job.run_id == run.id and not job.finished]

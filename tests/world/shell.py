@@ -17,7 +17,7 @@ Sleep = float
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
-class UnknownWord(AssertionError):
+class UnknownCommand(AssertionError):
     """The simulated shell can't do that."""
 
 
@@ -55,32 +55,32 @@ class Shell:
             for operator, words in commands(script, task.spec["env"]):
                 if (operator == "&&") is not (status == 0) and operator:
                     continue
-                word, rest = words[0], words[1:]
-                if word == "exit":
+                command, arguments = words[0], words[1:]
+                if command == "exit":
                     host.write(task, b"exit\n")  # an interactive shell says so
-                    host.exit(task, int(rest[0]))
+                    host.exit(task, int(arguments[0]))
                     return
-                if word == "sleep":
-                    yield float(rest[0])
+                if command == "sleep":
+                    yield float(arguments[0])
                     status = 0
                 else:
-                    status = self._do(host, task, word, rest)
+                    status = self._do(host, task, command, arguments)
             if status:
                 break
         host.exit(task, status)
 
-    def _do(self, host: Host, task: Task, word: str, rest: list[str]) -> int:
+    def _do(self, host: Host, task: Task, command: str, arguments: list[str]) -> int:
         disk = self._disks.setdefault(host.name, set())
-        if word == "echo":
-            host.write(task, (" ".join(rest) + "\n").encode())
-        elif word == "mkdir":
-            there = rest[0] in disk
-            disk.add(rest[0])
+        if command == "echo":
+            host.write(task, (" ".join(arguments) + "\n").encode())
+        elif command == "mkdir":
+            there = arguments[0] in disk
+            disk.add(arguments[0])
             return int(there)
-        elif word == "test" and rest[1] == "=":
-            return int(rest[0] != rest[2])
-        elif word != "true":
-            raise UnknownWord(f"{word} {' '.join(rest)}")
+        elif command == "test" and arguments[1] == "=":
+            return int(arguments[0] != arguments[2])
+        elif command != "true":
+            raise UnknownCommand(f"{command} {' '.join(arguments)}")
         return 0
 
 
@@ -94,6 +94,6 @@ def commands(script: str, env: dict[str, str]) -> Iterator[tuple[str, list[str]]
             yield operator, words
             operator, words = token, []
         elif token.strip("&|;<>") == "":
-            raise UnknownWord(f"{token} in {script!r}")
+            raise UnknownCommand(f"{token} in {script!r}")
         else:
             words.append(_VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), token))

@@ -96,12 +96,12 @@ class Execution:
         self.events += 1
         given = state["Parameters"]["Payload"]
         payload = {"workflow": self.data["workflow"], "step": given["step"], "undo": given["undo"]}
-        asked = ""
+        token = ""
         if "token.$" in given:
             self._tokens += 1
-            asked = payload["token"] = self.token = f"{self.name}/{self.state}/{self._tokens}"
+            token = payload["token"] = self.token = f"{self.name}/{self.state}/{self._tokens}"
         self.due = self.now() + state["TimeoutSeconds"] * SECOND
-        mine = self._flying = self.events
+        own_events = self._flying = self.events
         error, cause, answer = "", "", dict[str, str]()
         try:
             answer = json.loads(json.dumps(self.invoke(json.loads(json.dumps(payload)))))
@@ -109,12 +109,12 @@ class Execution:
             error, cause = CUT_OFF, "its process ended"
         except Exception as raised:  # Lambda reports the name of its class
             error, cause = type(raised).__name__, str(raised)
-        if self._flying != mine or self.token != asked:
+        if self._flying != own_events or self.token != token:
             return  # its time was up, or its callback came first
         self._flying = 0
         if error:
             self._failed(error, cause)
-        elif not asked:
+        elif not token:
             self._left({"Payload": answer})
 
     def _left(self, result: Mapping[str, Any]) -> None:

@@ -76,8 +76,15 @@ class Stage:
     # --- what users do -----------------------------------------------------------------------------------------------
 
     def create(self, name: str = "data", **fields: Any) -> Volume:
-        asked = {"type": "volume", "name": name, "backend": BACKEND, "region": REGION, "size": "100GB", **fields}
-        given = {name: value for name, value in asked.items() if value is not None}
+        configuration = {
+            "type": "volume",
+            "name": name,
+            "backend": BACKEND,
+            "region": REGION,
+            "size": "100GB",
+            **fields,
+        }
+        given = {name: value for name, value in configuration.items() if value is not None}
         return volumes.create(self.place.plane, USER, self.project, given, ProjectRole.admin)
 
     def created(self, name: str = "data", **fields: Any) -> Volume:

@@ -33,9 +33,9 @@ def test_nothing_that_came_is_lost_or_told_twice(steps: list[tuple[int, int, boo
         buckets.sample(counts(total, busy), {}, now)
         came[now - now % BUCKET] = came.get(now - now % BUCKET, 0) + more
     report = Traffic(door="g", **buckets.report(RUN, now))
-    told = {bucket.at: bucket.requests for bucket in report.buckets}
-    assert all(told.get(at, 0) == requests for at, requests in came.items() if at > now - HISTORY)
-    assert all(at > now - HISTORY and at % BUCKET == 0 for at in told)
+    counted = {bucket.at: bucket.requests for bucket in report.buckets}
+    assert all(counted.get(at, 0) == requests for at, requests in came.items() if at > now - HISTORY)
+    assert all(at > now - HISTORY and at % BUCKET == 0 for at in counted)
 
 
 def test_what_was_counted_before_anybody_looked_isnt_told() -> None:
@@ -52,12 +52,12 @@ def test_what_is_under_way_is_an_average() -> None:
 
 
 def test_a_service_is_told_of_at_first_every_ten_seconds_while_it_is_busy_and_once_more() -> None:
-    buckets, told = begun(), []
+    buckets, reported = begun(), []
     for second in range(60):
         now = BUCKET + second * SECOND
         buckets.sample(counts(min(second, 25)), {}, now)
-        told += [(second, report["quiet"]) for report in buckets.reports(now)]
-    assert told == [(0, True), (10, True), (20, True), (30, True)]
+        reported += [(second, report["quiet"]) for report in buckets.reports(now)]
+    assert reported == [(0, True), (10, True), (20, True), (30, True)]
 
 
 def test_who_waits_is_told_of_at_once() -> None:

@@ -13,7 +13,7 @@ from chalicelib.agent.gateway.direct import RECHECK_REACHABLE, RECHECK_UNREACHAB
 from chalicelib.agent.gateway.relays import place
 from chalicelib.domain.serving import Served, ServedReplica
 
-OTHER = "127.0.0.2"
+OTHER_ADDRESS = "127.0.0.2"
 
 
 class Clock:
@@ -31,7 +31,7 @@ def clock() -> Clock:
 @pytest.fixture
 def there() -> Iterator[socket.socket]:
     """A replica on another host."""
-    with listens(OTHER) as sock:
+    with listens(OTHER_ADDRESS) as sock:
         yield sock
 
 
@@ -43,14 +43,16 @@ def listens(address: str, port: int = 0, backlog: int = 16) -> socket.socket:
     return made
 
 
-def word(port: int, job: str = "j", **rest: Any) -> dict[str, Any]:
-    replica = ServedReplica(job_id=job, instance_id="i", port=port, **{"nearby": OTHER, "ready": True, **rest})
+def gateway_configuration(port: int, job: str = "j", **fields: Any) -> dict[str, Any]:
+    replica = ServedReplica(
+        job_id=job, instance_id="i", port=port, **{"nearby": OTHER_ADDRESS, "ready": True, **fields}
+    )
     made = Served(run_id="r", run_name="app", project_id="p", project_name="main", port=80, replicas=(replica,))
     return {"version": "1", "services": [{**made.model_dump(mode="json"), "hosts": ["app.example.test"]}]}
 
 
-def address(of: DirectRoutes, said: dict[str, Any]) -> str:
-    found: str = of.with_addresses(said)["services"][0]["replicas"][0]["address"]
+def address(of: DirectRoutes, configuration: dict[str, Any]) -> str:
+    found: str = of.with_addresses(configuration)["services"][0]["replicas"][0]["address"]
     return found
 
 
@@ -60,56 +62,62 @@ def port_of(sock: socket.socket) -> int:
 
 
 def test_what_is_reached_gets_its_address_and_keeps_its_streams(clock: Clock, there: socket.socket) -> None:
-    said, tried = word(port_of(there)), DirectRoutes(clock)
-    assert address(tried, said) == ""
-    assert tried.refresh(said) and address(tried, said) == OTHER
-    assert not tried.refresh(said), "nothing has changed"
-    assert list(entries.relayed(said)) == ["j"]
-    assert place("/relays", "j") not in entries.entries(tried.with_addresses(said), "/relays")["host|app.example.test"]
+    configuration, tried = gateway_configuration(port_of(there)), DirectRoutes(clock)
+    assert address(tried, configuration) == ""
+    assert tried.refresh(configuration) and address(tried, configuration) == OTHER_ADDRESS
+    assert not tried.refresh(configuration), "nothing has changed"
+    assert list(entries.relayed(configuration)) == ["j"]
+    assert (
+        place("/relays", "j")
+        not in entries.entries(tried.with_addresses(configuration), "/relays")["host|app.example.test"]
+    )
 
 
 def test_one_that_listens_on_its_own_loopback_only_is_reached_over_streams(clock: Clock) -> None:
     with listens("127.0.0.1") as sock:
-        said, tried = word(port_of(sock)), DirectRoutes(clock)
-        assert not tried.refresh(said) and address(tried, said) == ""
+        configuration, tried = gateway_configuration(port_of(sock)), DirectRoutes(clock)
+        assert not tried.refresh(configuration) and address(tried, configuration) == ""
 
 
 def test_it_falls_back_and_comes_again(clock: Clock, there: socket.socket) -> None:
-    said, tried = word(port_of(there)), DirectRoutes(clock)
-    assert tried.refresh(said)
+    configuration, tried = gateway_configuration(port_of(there)), DirectRoutes(clock)
+    assert tried.refresh(configuration)
     there.close()
-    assert not tried.refresh(said), "it isn't time yet"
+    assert not tried.refresh(configuration), "it isn't time yet"
     clock.now += RECHECK_REACHABLE
-    assert tried.refresh(said) and address(tried, said) == ""
-    with listens(OTHER, said["services"][0]["replicas"][0]["port"]):
+    assert tried.refresh(configuration) and address(tried, configuration) == ""
+    with listens(OTHER_ADDRESS, configuration["services"][0]["replicas"][0]["port"]):
         clock.now += RECHECK_REACHABLE
-        assert not tried.refresh(said), "what failed is tried more seldom"
+        assert not tried.refresh(configuration), "what failed is tried more seldom"
         clock.now += RECHECK_UNREACHABLE - RECHECK_REACHABLE
-        assert tried.refresh(said) and address(tried, said) == OTHER
+        assert tried.refresh(configuration) and address(tried, configuration) == OTHER_ADDRESS
 
 
 def test_another_job_at_the_same_place_is_tried_anew(clock: Clock, there: socket.socket) -> None:
     port, tried = port_of(there), DirectRoutes(clock)
-    assert tried.refresh(word(port))
-    assert address(tried, word(port, "another")) == ""
+    assert tried.refresh(gateway_configuration(port))
+    assert address(tried, gateway_configuration(port, "another")) == ""
     there.close()
-    assert tried.refresh(word(port, "another")) and address(tried, word(port, "another")) == ""
+    assert (
+        tried.refresh(gateway_configuration(port, "another"))
+        and address(tried, gateway_configuration(port, "another")) == ""
+    )
 
 
 def test_a_job_whose_place_has_changed_isnt_sought_at_the_old_one(clock: Clock, there: socket.socket) -> None:
     tried = DirectRoutes(clock)
-    assert tried.refresh(word(port_of(there)))
-    assert address(tried, word(port_of(there), nearby="127.0.0.3")) == ""
-    assert address(tried, word(1)) == ""
+    assert tried.refresh(gateway_configuration(port_of(there)))
+    assert address(tried, gateway_configuration(port_of(there), nearby="127.0.0.3")) == ""
+    assert address(tried, gateway_configuration(1)) == ""
 
 
-@pytest.mark.parametrize("rest", [{"ready": False}, {"draining": True}, {"nearby": ""}, {"address": "127.0.0.1"}])
+@pytest.mark.parametrize("fields", [{"ready": False}, {"draining": True}, {"nearby": ""}, {"address": "127.0.0.1"}])
 def test_what_gets_no_requests_or_has_an_address_isnt_tried(
-    clock: Clock, there: socket.socket, rest: dict[str, Any]
+    clock: Clock, there: socket.socket, fields: dict[str, Any]
 ) -> None:
-    said, tried = word(port_of(there), **rest), DirectRoutes(clock)
+    configuration, tried = gateway_configuration(port_of(there), **fields), DirectRoutes(clock)
     there.settimeout(0)
-    assert not tried.refresh(said) and address(tried, said) == rest.get("address", "")
+    assert not tried.refresh(configuration) and address(tried, configuration) == fields.get("address", "")
     with pytest.raises(BlockingIOError):
         there.accept()
 

@@ -17,13 +17,13 @@ from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 KEYS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))
 
 
-def said(name: str = "app", **fields: Any) -> dict[str, Any]:
+def served_json(name: str = "app", **fields: Any) -> dict[str, Any]:
     made = Served(run_id=f"id-of-{name}", run_name=name, project_id="p", project_name="main", port=80, **fields)
     return {**made.model_dump(mode="json"), "hosts": [f"{name}.Example.test"]}
 
 
-def told(word: dict[str, Any], key: str) -> Any:
-    return json.loads(entries.entries(word, "/relays")[key])
+def entry(configuration: dict[str, Any], key: str) -> Any:
+    return json.loads(entries.entries(configuration, "/relays")[key])
 
 
 @given(KEYS, KEYS)
@@ -39,7 +39,7 @@ def test_what_is_there_unknown_is_told_anew_or_removed() -> None:
 
 
 def test_models_that_come_in_another_order_are_no_difference() -> None:
-    both = [said(name, model=ServedModel(name=name)) for name in ("one", "two")]
+    both = [served_json(name, model=ServedModel(name=name)) for name in ("one", "two")]
     first, second = ({"services": services, "model_hosts": {"all.test": "p"}} for services in (both, both[::-1]))
     assert entries.entries(first, "") == entries.entries(second, "")
 
@@ -49,18 +49,20 @@ def test_only_ready_replicas_that_dont_drain_are_told() -> None:
     replicas = tuple(
         ServedReplica(job_id=job, instance_id="i", port=1, address="10.0.0.1", **state) for job, state in states.items()
     )
-    word = {"services": [said(replicas=replicas)]}
-    assert told(word, "host|app.example.test")["replicas"] == [
+    configuration = {"services": [served_json(replicas=replicas)]}
+    assert entry(configuration, "host|app.example.test")["replicas"] == [
         {"job": "ready", "host": "i", "address": "10.0.0.1", "port": 1}
     ]
-    assert entries.draining(word) == {"id-of-app": ["old"]}
+    assert entries.draining(configuration) == {"id-of-app": ["old"]}
 
 
 def test_a_replica_without_an_address_is_behind_a_socket() -> None:
-    word = {"services": [said(replicas=(ServedReplica(job_id="j", instance_id="i", port=1, ready=True),))]}
-    (replica,) = told(word, "host|app.example.test")["replicas"]
+    configuration = {
+        "services": [served_json(replicas=(ServedReplica(job_id="j", instance_id="i", port=1, ready=True),))]
+    }
+    (replica,) = entry(configuration, "host|app.example.test")["replicas"]
     assert replica["address"] == "unix:" + place("/relays", "j")
-    assert entries.relayed(word) == {"j": ReplicaAddress("j", "i", 1, "id-of-app")}
+    assert entries.relayed(configuration) == {"j": ReplicaAddress("j", "i", 1, "id-of-app")}
 
 
 @pytest.mark.parametrize(
@@ -69,30 +71,36 @@ def test_a_replica_without_an_address_is_behind_a_socket() -> None:
 )
 def test_a_replica_that_needs_no_stream_stands_by_for_the_others(fields: dict[str, Any], stands_by: bool) -> None:
     streamed = ServedReplica(job_id="a", instance_id="i", port=1, ready=True)
-    word = {"services": [said(replicas=(streamed, ServedReplica(job_id="b", instance_id="k", port=1, **fields)))]}
-    assert entries.direct(word) == ({"id-of-app"} if stands_by else set())
+    configuration = {
+        "services": [served_json(replicas=(streamed, ServedReplica(job_id="b", instance_id="k", port=1, **fields)))]
+    }
+    assert entries.direct(configuration) == ({"id-of-app"} if stands_by else set())
 
 
 def test_limits_keep_their_key() -> None:
     limits = (RateLimit(rps=2, burst=3), RateLimit(prefix="/v1", rps=1, key=HeaderPartitioningKey(header="X-Key")))
-    assert told({"services": [said(rate_limits=limits)]}, "host|app.example.test")["limits"] == [
+    assert entry({"services": [served_json(rate_limits=limits)]}, "host|app.example.test")["limits"] == [
         {"prefix": "/", "rps": 2.0, "burst": 3},
         {"prefix": "/v1", "rps": 1.0, "burst": 0, "header": "X-Key"},
     ]
 
 
 def test_the_models_of_a_project_have_one_host() -> None:
-    llama, theirs = ServedModel(name="llama", prefix="/api/"), said("theirs", model=ServedModel(name="x"))
-    services = [said("one", model=llama, since=9_000_000), said("two", model=llama, since=7_000_000), said("three")]
-    word = {
-        "services": [*services, {**theirs, "project_id": "q"}],
+    llama, other = ServedModel(name="llama", prefix="/api/"), served_json("theirs", model=ServedModel(name="x"))
+    services = [
+        served_json("one", model=llama, since=9_000_000),
+        served_json("two", model=llama, since=7_000_000),
+        served_json("three"),
+    ]
+    configuration = {
+        "services": [*services, {**other, "project_id": "q"}],
         "model_hosts": {"gateway.example.test": "p"},
         "certificates": {"One.example.test": {"certificate": "c", "key": "k"}},
         "challenges": {"token": "answer"},
     }
-    door = told(word, "host|gateway.example.test")
+    door = entry(configuration, "host|gateway.example.test")
     hosts = ["one.example.test", "two.example.test"]
     assert (door["project"], door["owner"], door["models"]) == ("p", "main", {"llama": {"created": 7, "hosts": hosts}})
-    assert told(word, "host|one.example.test")["model"] == "/api"
-    assert told(word, "certificate|one.example.test") == {"certificate": "c", "key": "k"}
-    assert told(word, "challenge|token") == {"answer": "answer"}
+    assert entry(configuration, "host|one.example.test")["model"] == "/api"
+    assert entry(configuration, "certificate|one.example.test") == {"certificate": "c", "key": "k"}
+    assert entry(configuration, "challenge|token") == {"answer": "answer"}

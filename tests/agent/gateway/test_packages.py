@@ -32,7 +32,7 @@ class Machine:
         (self.bin / name).chmod(0o755)
 
     def run(self, command: list[str], more: dict[str, str]) -> tuple[int, str]:
-        self.said.append(" ".join(word for word in command[:2] + command[-1:] if not word.startswith("-")))
+        self.said.append(" ".join(argument for argument in command[:2] + command[-1:] if not argument.startswith("-")))
         failed = self.fails.get(" ".join(command[:2]))
         if failed is None and command[:2] == ["apt-get", "install"]:
             assert more["DEBIAN_FRONTEND"] == "noninteractive"
@@ -93,13 +93,13 @@ def test_what_apt_says_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("apt", "root", "words"), [(False, True, "has no apt-get"), (True, False, "sudo apt-get install")]
+    ("apt", "root", "message"), [(False, True, "has no apt-get"), (True, False, "sudo apt-get install")]
 )
 def test_who_cant_install_says_what_to_do(
-    apt: bool, root: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    apt: bool, root: bool, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path, monkeypatch, apt=apt)
-    with pytest.raises(InstallError, match=words):
+    with pytest.raises(InstallError, match=message):
         machine.packages(root).install()
     assert machine.said == []
 

@@ -33,7 +33,7 @@ def client(plane: Plane, tmp_path: Path) -> Iterator[PlaneClient]:
         client._links.get().close()
 
 
-def asked(plane: Plane) -> tuple[str, str, str, Any]:
+def last_request(plane: Plane) -> tuple[str, str, str, Any]:
     """Method, path, credential and body of the last request."""
     _, method, path, headers, data = plane.asked[-1]
     return method, path, headers["Authorization"], json.loads(data or b"null")
@@ -42,7 +42,7 @@ def asked(plane: Plane) -> tuple[str, str, str, Any]:
 def test_what_is_to_be_served_is_asked_for_by_what_is_known(plane: Plane, client: PlaneClient) -> None:
     plane.answers = [Answer(body=b'{"version": "2"}'), Answer(204, b"")]
     assert [client.configuration("a/b&c"), client.configuration("2")] == [{"version": "2"}, {}]
-    assert asked(plane) == ("GET", f"/agent/gateway?since=2&wait={WAIT}", "Bearer i.secret", None)
+    assert last_request(plane) == ("GET", f"/agent/gateway?since=2&wait={WAIT}", "Bearer i.secret", None)
     assert plane.asked[0][2] == f"/agent/gateway?since=a%2Fb%26c&wait={WAIT}" and plane.connections == 1
 
 
@@ -50,11 +50,11 @@ def test_what_was_counted_and_which_streams_are_wanted_is_told(
     plane: Plane, client: PlaneClient, tmp_path: Path
 ) -> None:
     client.report([{"run": "r"}])
-    assert asked(plane) == ("POST", "/agent/gateway/traffic", "Bearer i.secret", {"reports": [{"run": "r"}]})
+    assert last_request(plane) == ("POST", "/agent/gateway/traffic", "Bearer i.secret", {"reports": [{"run": "r"}]})
     (tmp_path / "credential").write_text("i.newer\n")
     client.streams([{"id": "s"}], "pin")
-    said = {"streams": [{"id": "s"}], "pin": "pin"}
-    assert asked(plane) == ("POST", "/agent/gateway/streams", "Bearer i.newer", said)
+    body = {"streams": [{"id": "s"}], "pin": "pin"}
+    assert last_request(plane) == ("POST", "/agent/gateway/streams", "Bearer i.newer", body)
     plane.answers = [Answer(500)]
     with pytest.raises(LinkError):
         client.report([])
@@ -78,16 +78,16 @@ def test_who_may_call_is_asked_and_503_means_that_nobody_can_say(
 ) -> None:
     plane.answers = [answer]
     assert client.rights("token", "project", "run") == verdict
-    said = {"token_hash": hash_token("token"), "claims": "", "project": "project", "run": "run"}
-    assert asked(plane) == ("POST", "/agent/gateway/rights", "Bearer i.secret", said)
+    body = {"token_hash": hash_token("token"), "claims": "", "project": "project", "run": "run"}
+    assert last_request(plane) == ("POST", "/agent/gateway/rights", "Bearer i.secret", body)
 
 
 def test_no_token_leaves_the_gateway(plane: Plane, client: PlaneClient) -> None:
     token = f"{PREFIX}claims.signature"
     client.rights(token, "project", "run")
-    said = asked(plane)[3]
-    assert (said["token_hash"], said["claims"]) == (hash_token(token), claims_of(token))
-    assert "signature" not in json.dumps(said)
+    body = last_request(plane)[3]
+    assert (body["token_hash"], body["claims"]) == (hash_token(token), claims_of(token))
+    assert "signature" not in json.dumps(body)
 
 
 def test_claims_that_are_too_long_are_nobodys(plane: Plane, client: PlaneClient) -> None:
@@ -95,4 +95,4 @@ def test_claims_that_are_too_long_are_nobodys(plane: Plane, client: PlaneClient)
     assert client.rights(f"{longest}a.signature", "project", "run") == TokenVerdict(403)
     assert plane.asked == []
     client.rights(f"{longest}.signature", "project", "run")
-    assert asked(plane)[3]["claims"] == longest
+    assert last_request(plane)[3]["claims"] == longest

@@ -14,7 +14,7 @@ from chalicelib.agent.gateway.worker_requests import TokenVerdict
 from chalicelib.agent.kernel.link import LinkError
 
 
-class Asked:
+class ScriptedPlane:
     """A control plane with these answers, in turn."""
 
     def __init__(self, *answers: Any) -> None:
@@ -50,9 +50,9 @@ class Over(threading.Event):
         return self.is_set()
 
 
-def asks(folder: Path, *answers: Any, each_takes: float = 0.0) -> tuple[list[float | None], bool]:
+def poll_all(folder: Path, *answers: Any, each_takes: float = 0.0) -> tuple[list[float | None], bool]:
     """For how long it waits after each answer, and whether it ends."""
-    plane = Asked(*answers)
+    plane = ScriptedPlane(*answers)
     nginx, clock = Nginx(str(folder), Listens(["0"])), count(step=each_takes)
     program = GatewayProgram(str(folder), nginx, plane, lambda line: None, lambda: next(clock))
     program._over = over = Over(lambda: not plane.answers)
@@ -62,17 +62,17 @@ def asks(folder: Path, *answers: Any, each_takes: float = 0.0) -> tuple[list[flo
 
 
 def test_it_asks_as_often_as_the_control_plane_says(tmp_path: Path) -> None:
-    assert asks(tmp_path, {}, {"ask_in": 7}, {"ask_in": 0.1}, {"ask_in": "30"}) == ([1, 7, 1, 30], False)
+    assert poll_all(tmp_path, {}, {"ask_in": 7}, {"ask_in": 0.1}, {"ask_in": "30"}) == ([1, 7, 1, 30], False)
 
 
 def test_the_time_in_which_the_control_plane_held_a_question_is_part_of_the_pause(tmp_path: Path) -> None:
-    assert asks(tmp_path, {"ask_in": 7}, {"ask_in": 30}, each_takes=25.0) == ([0, 5], False)
+    assert poll_all(tmp_path, {"ask_in": 7}, {"ask_in": 30}, each_takes=25.0) == ([0, 5], False)
 
 
 def test_it_asks_ever_more_seldom_what_isnt_answered_or_makes_no_sense(tmp_path: Path) -> None:
     away, nonsense = LinkError("away"), {"services": 3, "ask_in": 5}
-    assert asks(tmp_path, away, nonsense, away, nonsense, away, {}, nonsense) == ([2, 4, 8, 10, 10, 1, 2], False)
+    assert poll_all(tmp_path, away, nonsense, away, nonsense, away, {}, nonsense) == ([2, 4, 8, 10, 10, 1, 2], False)
 
 
 def test_a_gateway_that_is_gone_asks_no_more(tmp_path: Path) -> None:
-    assert asks(tmp_path, LinkError("HTTP 410", status=410), {}) == ([], True)
+    assert poll_all(tmp_path, LinkError("HTTP 410", status=410), {}) == ([], True)

@@ -71,25 +71,27 @@ def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
 
 
 def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tmp_path: Path) -> None:
-    asked = list[Order]()
-    relays = GatewayRelays(str(tmp_path), asked.extend)
+    orders = list[Order]()
+    relays = GatewayRelays(str(tmp_path), orders.extend)
 
-    def kept(*replicas: ReplicaAddress) -> tuple[list[str], set[tuple[object, ...]]]:
+    def placed_and_dialled(*replicas: ReplicaAddress) -> tuple[list[str], set[tuple[object, ...]]]:
         """Which have a place, and whom was asked to dial where."""
-        asked.clear()
+        orders.clear()
         relays.set_replicas({each.job: each for each in replicas})
         done = threading.Event()
         relays.loop.call(done.set)
         assert done.wait(20)
         there = [job for job in ("a", "b") if Path(place(str(tmp_path), job)).exists()]
-        return there, {(order["task"], order["instance"], order["target"]) for order in asked}
+        return there, {(order["task"], order["instance"], order["target"]) for order in orders}
 
     one, two = ReplicaAddress("a", "i-1", 80, "r"), ReplicaAddress("b", "i-1", 81, "r")
-    assert kept(one, two) == (["a", "b"], {("a", "i-1", "port:80"), ("b", "i-1", "port:81")})
-    assert kept(one, two) == (["a", "b"], set())
-    assert kept(one._replace(instance="i-2"), two) == (["a", "b"], {("a", "i-2", "port:80")}), "it has moved"
-    assert kept(two) == (["b"], set())
-    assert kept() == ([], set()) and relays.expected == {}, "no ticket is good any more"
+    assert placed_and_dialled(one, two) == (["a", "b"], {("a", "i-1", "port:80"), ("b", "i-1", "port:81")})
+    assert placed_and_dialled(one, two) == (["a", "b"], set())
+    assert placed_and_dialled(one._replace(instance="i-2"), two) == (["a", "b"], {("a", "i-2", "port:80")}), (
+        "it has moved"
+    )
+    assert placed_and_dialled(two) == (["b"], set())
+    assert placed_and_dialled() == ([], set()) and relays.expected == {}, "no ticket is good any more"
     relays.close()
 
 
@@ -122,10 +124,10 @@ class Site:
 
     def agent(self, job: str) -> Agent:
         """One stream more of this replica's agent."""
-        ours, near = socket.socketpair()
-        ours.setblocking(False)
+        own, near = socket.socketpair()
+        own.setblocking(False)
         self.relays._relays[job].add_stream(job, near, b"")
-        return Agent(self, ours)
+        return Agent(self, own)
 
     def call(self, job: str, request: bytes = b"GET / HTTP/1.1\r\n\r\n") -> socket.socket:
         """nginx's connection, with a request on it."""

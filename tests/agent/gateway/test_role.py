@@ -57,10 +57,10 @@ class OfNoUse(Packages):
 
 def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
     (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
-    now, told = 0.0, list[tuple[float, Any]]()
+    now, changes = 0.0, list[tuple[float, Any]]()
 
-    def changed(said: dict[str, Any] | None) -> None:
-        told.append((now, said))
+    def changed(report: dict[str, Any] | None) -> None:
+        changes.append((now, report))
 
     packages = OfNoUse(str(tmp_path / "packages"), root=False)
     role = GatewayRole(
@@ -69,7 +69,9 @@ def test_what_failed_is_tried_again_ever_more_seldom(tmp_path: Path) -> None:
     while now < 1000:
         role.step()
         now += 1.0
-    failed = [at for at, said in told if said and (said["state"], said["message"]) == ("failed", "no nginx here")]
+    failed = [
+        at for at, report in changes if report and (report["state"], report["message"]) == ("failed", "no nginx here")
+    ]
     pauses = [after - before for before, after in pairwise(failed)]
     assert (
         failed[0] == 0.0
@@ -86,9 +88,9 @@ def test_only_root_installs_what_is_missing(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / ORDER).write_text(json.dumps({"id": "g", "num": 0, "http": 80, "https": None}))
     (tmp_path / "gateway-packages").touch()  # an installation that wasn't completed
     logged = list[str]()
-    GatewayRole(str(tmp_path), lambda: "", lambda told: None, logged.append, str(tmp_path / "there")).step()
-    words = "this agent doesn't run as root" if os.geteuid() else "fails: no such package"
-    assert len(logged) == 1 and words in logged[0]
+    GatewayRole(str(tmp_path), lambda: "", lambda report: None, logged.append, str(tmp_path / "there")).step()
+    reason = "this agent doesn't run as root" if os.geteuid() else "fails: no such package"
+    assert len(logged) == 1 and reason in logged[0]
 
 
 @pytest.mark.slow
@@ -108,7 +110,7 @@ def test_a_program_that_runs_as_it_should_is_left_alone(tmp_path: Path) -> None:
     program, there = tmp_path / "program.py", str(tmp_path / "there")
     program.write_text(RUNS)
     logged, packages = list[str](), Installed(str(tmp_path / "packages"), root=False)
-    role = GatewayRole(str(tmp_path), lambda: str(program), lambda told: None, logged.append, there, packages)
+    role = GatewayRole(str(tmp_path), lambda: str(program), lambda report: None, logged.append, there, packages)
     role.step()
     process = running(there)
     role.step()

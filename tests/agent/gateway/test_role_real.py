@@ -60,18 +60,18 @@ def nginx(agent: Agent) -> int:
         return 0
 
 
-def says(agent: Agent, **wanted: Any) -> dict[str, Any]:
-    def said() -> Any:
-        told = agent.plane.carried
-        return told if told and all(told[name] == value for name, value in wanted.items()) else None
+def awaited_report(agent: Agent, **wanted: Any) -> dict[str, Any]:
+    def as_wanted() -> Any:
+        carried = agent.plane.carried
+        return carried if carried and all(carried[name] == value for name, value in wanted.items()) else None
 
-    return agent.plane.until(said)
+    return agent.plane.until(as_wanted)
 
 
 def carries(agent: Agent) -> int:
     port = free_port()
     agent.plane.carry(port)
-    says(agent, state="running", http=port)
+    awaited_report(agent, state="running", http=port)
     assert answers(port)
     return port
 
@@ -135,9 +135,9 @@ def test_a_port_that_somebody_has_is_said_and_tried_again(agent: Agent) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         agent.plane.carry(port)
-        told = says(agent, state="failed")
-        assert f"something else on this machine listens at 0.0.0.0:{port}" in told["message"]
-    says(agent, state="running", http=port)
+        report = awaited_report(agent, state="failed")
+        assert f"something else on this machine listens at 0.0.0.0:{port}" in report["message"]
+    awaited_report(agent, state="running", http=port)
 
 
 def test_clearing_a_machine_ends_its_gateway(agent: Agent) -> None:

@@ -122,11 +122,11 @@ def test_what_the_machine_unmounts_goes_where_files_are_seen_instead(tmp_path: P
     def mounted() -> bool:
         return str(place) in Path("/proc/self/mountinfo").read_text()
 
-    def inside(told: int, answer: int) -> bool:
+    def inside(reader: int, answer: int) -> bool:
         namespaces.bind_over({str(one): str(other)})
         before = (one.read_text(), mounted())
         os.write(answer, b"x")
-        os.read(told, 1)
+        os.read(reader, 1)
         return before == ("other", True) and not mounted()
 
     def work() -> bool:
@@ -134,15 +134,15 @@ def test_what_the_machine_unmounts_goes_where_files_are_seen_instead(tmp_path: P
         refused = libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 0x4000 | 0x100000, None)
         if refused or libc.mount(b"none", os.fsencode(place), b"tmpfs", 0, None):
             os._exit(NOT_ALLOWED)
-        told, tell = os.pipe()
+        reader, writer = os.pipe()
         back, answer = os.pipe()
         child = os.fork()
         if child == 0:
-            return inside(told, answer)
+            return inside(reader, answer)
         os.close(answer)
         os.read(back, 1)
         libc.umount2(os.fsencode(place), 2)
-        os.write(tell, b"x")
+        os.write(writer, b"x")
         return os.waitpid(child, 0)[1] == 0 and one.read_text() == "one"
 
     if not (status := in_child(work)):

@@ -54,15 +54,15 @@ def test_reaches_a_port_that_exists_only_in_the_jobs_network(apart: tuple[int, i
 
 
 def test_a_port_of_the_host_isnt_reached_in_the_jobs_network(apart: tuple[int, int]) -> None:
-    with networks.listen(None, 0) as ours, pytest.raises(ConnectionRefusedError):
-        networks.connect(apart[0], ours.getsockname()[1])
+    with networks.listen(None, 0) as own, pytest.raises(ConnectionRefusedError):
+        networks.connect(apart[0], own.getsockname()[1])
 
 
 def test_what_listens_in_the_jobs_network_is_reached_only_there(apart: tuple[int, int]) -> None:
     network, _ = apart
-    with networks.listen(network, 0) as theirs:
-        port = theirs.getsockname()[1]
-        with networks.connect(network, port) as caller, theirs.accept()[0] as served:
+    with networks.listen(network, 0) as listener:
+        port = listener.getsockname()[1]
+        with networks.connect(network, port) as caller, listener.accept()[0] as served:
             caller.sendall(b"x")
             assert served.recv(1) == b"x"
         with pytest.raises(ConnectionRefusedError):
@@ -70,17 +70,17 @@ def test_what_listens_in_the_jobs_network_is_reached_only_there(apart: tuple[int
 
 
 def test_a_port_is_served_once(apart: tuple[int, int]) -> None:
-    with networks.listen(apart[0], 0) as theirs, pytest.raises(OSError) as refused:
-        networks.listen(apart[0], theirs.getsockname()[1])
+    with networks.listen(apart[0], 0) as listener, pytest.raises(OSError) as refused:
+        networks.listen(apart[0], listener.getsockname()[1])
     assert refused.value.errno == errno.EADDRINUSE
 
 
 def test_the_agent_itself_stays_in_its_network(apart: tuple[int, int]) -> None:
     networks.listen(apart[0], 0).close()
-    ours = Path("/proc/thread-self/ns/net").readlink()
+    own = Path("/proc/thread-self/ns/net").readlink()
 
     def all_stay() -> bool:
-        return all(_network(each) in (ours, None) for each in Path("/proc/self/task").iterdir())
+        return all(_network(each) in (own, None) for each in Path("/proc/self/task").iterdir())
 
     until("the thread that entered to be gone from the kernel too", all_stay)
     assert Path("/proc/self/ns/net").stat().st_ino != os.fstat(apart[0]).st_ino
@@ -96,8 +96,8 @@ def _network(thread: Path) -> Path | None:
 def test_a_process_in_our_own_network_needs_no_entering() -> None:
     with (
         networks.open_network(os.getpid) as network,
-        networks.listen(network, 0) as ours,
-        networks.connect(None, ours.getsockname()[1]) as caller,
+        networks.listen(network, 0) as own,
+        networks.connect(None, own.getsockname()[1]) as caller,
     ):
         assert caller.gettimeout() is None
 
@@ -112,8 +112,8 @@ def test_a_service_on_the_ipv6_loopback_only_is_reached() -> None:
 
 
 def test_a_port_that_nobody_serves_refuses() -> None:
-    with networks.listen(None, 0) as ours:
-        port = ours.getsockname()[1]
+    with networks.listen(None, 0) as own:
+        port = own.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
         networks.connect(None, port)
 

@@ -35,15 +35,15 @@ def started() -> Iterator[list[subprocess.Popen[Any]]]:
         process.wait()
 
 
-def listener(started: list[subprocess.Popen[Any]], *words: str) -> subprocess.Popen[Any]:
+def listener(started: list[subprocess.Popen[Any]], *arguments: str) -> subprocess.Popen[Any]:
     """A process with these signals' handlers: `SIGTERM=3` ends with 3, `SIGINT=ignore`, `SIGINT=default`."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", LISTENER, *words], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-S", "-c", LISTENER, *arguments], stdout=subprocess.PIPE)
     started.append(process)
-    said(process)
+    first_line(process)
     return process
 
 
-def said(process: subprocess.Popen[Any]) -> bytes:
+def first_line(process: subprocess.Popen[Any]) -> bytes:
     out: IO[bytes] | None = process.stdout
     assert out is not None
     return out.readline()
@@ -51,7 +51,7 @@ def said(process: subprocess.Popen[Any]) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "number"),
+    ("arguments", "number"),
     [
         (["SIGTERM=3", "SIGINT=4"], signal.SIGTERM),
         (["SIGTERM=default", "SIGINT=4"], signal.SIGINT),
@@ -63,9 +63,9 @@ def said(process: subprocess.Popen[Any]) -> bytes:
     ],
 )
 def test_the_polite_signal_is_the_one_that_is_listened_to(
-    started: list[subprocess.Popen[Any]], words: list[str], number: int
+    started: list[subprocess.Popen[Any]], arguments: list[str], number: int
 ) -> None:
-    assert process_tree.polite_signal(listener(started, *words).pid) == number
+    assert process_tree.polite_signal(listener(started, *arguments).pid) == number
 
 
 def test_nobody_listens_to_nothing() -> None:
@@ -86,7 +86,7 @@ def test_below_a_listener_all_get_the_same_word(started: list[subprocess.Popen[A
     script = "trap 'wait; exit 3' TERM; sleep 600 & echo up; wait"
     shell = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE)
     started.append(shell)
-    said(shell)
+    first_line(shell)
     (child,) = process_tree.descendants(shell.pid)
     process_tree.end_politely([shell.pid, child])
     assert shell.wait(20) == 3
@@ -97,7 +97,7 @@ def test_descendants_are_all_below_parents_first_and_alive(started: list[subproc
     script = "(sleep 600 & sleep 601 & echo up; wait) & wait"
     shell = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
     started.append(shell)
-    said(shell)
+    first_line(shell)
     found = process_tree.descendants(shell.pid)
     parents = [int((process_tree.read_stat(pid) or ["", "0"])[1]) for pid in found]
     assert len(found) == 3 and parents == [shell.pid, found[0], found[0]]
@@ -129,7 +129,7 @@ def test_usage_counts_the_living_and_those_they_outlived(started: list[subproces
     script = '(bash -c "$BURN"; echo up; sleep 600; true) & wait'
     shell = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True, env=burn)
     started.append(shell)
-    said(shell)
+    first_line(shell)
     cpu, resident = process_tree.usage(shell.pid)
     below = process_tree.descendants(shell.pid)
     assert len(below) >= 1, "a shell that waits, and perhaps what it waits for"
@@ -168,7 +168,7 @@ def test_who_is_below_a_process_is_found_from_it(started: list[subprocess.Popen[
         [sys.executable, "-S", "-c", PARENT, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     started.append(parent)
-    assert said(parent) == b"up\n"
+    assert first_line(parent) == b"up\n"
     found = list(process_tree.below(parent.pid))
     assert found == process_tree.descendants(parent.pid) and len(found) == 2
     assert beside.pid in process_tree.below(os.getpid()) and beside.pid not in found

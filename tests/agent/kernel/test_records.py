@@ -65,10 +65,10 @@ def test_it_is_shown_with_its_fields() -> None:
 @pytest.mark.slow
 def test_an_agent_starts_without_what_only_some_need(tmp_path: Path) -> None:
     build.write(str(tmp_path / "agent.pyz"))
-    words = """
+    program = """
 import sys; sys.path.insert(0, sys.argv[1])
 from dstack_agent.program import main, program
 from dstack_agent.runtimes import docker, process
 print(*sorted({"dataclasses", "inspect", "platform", "urllib.request", "zipfile"} & set(sys.modules)))"""
-    argv = [sys.executable, "-I", "-S", "-c", words, str(tmp_path / "agent.pyz")]
+    argv = [sys.executable, "-I", "-S", "-c", program, str(tmp_path / "agent.pyz")]
     assert subprocess.check_output(argv, text=True).split() == []

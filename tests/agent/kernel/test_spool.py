@@ -66,47 +66,47 @@ def test_a_torn_frame_never_was(tmp_path: Path, cut: int) -> None:
 
 
 def big(folder: Path, parts: int) -> tuple[SpoolWriter, bytes]:
-    writer, whole = SpoolWriter(str(folder)), b""
+    writer, written = SpoolWriter(str(folder)), b""
     for number in range(parts):
         data = bytes([number]) * 500_000
         writer.append(number, data)
-        whole += data
-    return writer, whole
+        written += data
+    return writer, written
 
 
 def test_segments_are_one_log_and_go_when_they_are_held(tmp_path: Path) -> None:
-    writer, whole = big(tmp_path, 30)
+    writer, written = big(tmp_path, 30)
     reader = SpoolReader(str(tmp_path))
     assert len(spool.segments(str(tmp_path))) > 2
-    assert joined(reader.read(0, 1 << 30)[1]) == whole
+    assert joined(reader.read(0, 1 << 30)[1]) == written
     reader.trim(spool.SEGMENT_BYTES * 2)
     first = spool.segments(str(tmp_path))[0]
     assert 0 < first <= spool.SEGMENT_BYTES * 2
     begins, records = reader.read(0, 1 << 30)
-    assert (begins, joined(records)) == (first, whole[first:])
-    reader.trim(len(whole))
+    assert (begins, joined(records)) == (first, written[first:])
+    reader.trim(len(written))
     assert len(spool.segments(str(tmp_path))) == 1, "the last one stays: the writer is in it"
     writer.append(99, b"end")
-    assert joined(reader.read(len(whole), 10)[1]) == b"end"
+    assert joined(reader.read(len(written), 10)[1]) == b"end"
 
 
 @pytest.mark.slow
 def test_what_is_held_stays_for_a_while_for_those_who_attach(tmp_path: Path) -> None:
-    _writer, whole = big(tmp_path, 80)
+    _writer, written = big(tmp_path, 80)
     reader, replay = SpoolReader(str(tmp_path)), ReplayReader(str(tmp_path))
     first = joined(replay.read(0, 1_000_000)[1])
     reader.trim(10_000_000)
-    assert first + joined(replay.read(1_000_000, 1 << 30)[1]) == whole
-    reader.trim(len(whole))
-    kept = [path.stat().st_size for path in (tmp_path / "replay").iterdir()]
-    assert spool.REPLAY_BYTES - 2 * spool.SEGMENT_BYTES < sum(kept) <= spool.REPLAY_BYTES
+    assert first + joined(replay.read(1_000_000, 1 << 30)[1]) == written
+    reader.trim(len(written))
+    remaining = [path.stat().st_size for path in (tmp_path / "replay").iterdir()]
+    assert spool.REPLAY_BYTES - 2 * spool.SEGMENT_BYTES < sum(remaining) <= spool.REPLAY_BYTES
     begins, records = replay.read(0, 1 << 30)
-    assert begins > 0 and joined(records) == whole[begins:]
+    assert begins > 0 and joined(records) == written[begins:]
 
 
 @pytest.mark.slow
 def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path) -> None:
-    writer, whole = big(tmp_path, 60)
+    writer, written = big(tmp_path, 60)
     free = [spool.SHORT_BYTES]
     reader, replay = SpoolReader(str(tmp_path), lambda folder: free[0]), ReplayReader(str(tmp_path))
     reader.trim(10_000_000)
@@ -120,10 +120,10 @@ def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path
     assert 20_000_000 - 2 * spool.SEGMENT_BYTES < first <= 20_000_000
     assert not spool.segments(str(tmp_path / "replay"))
     begins, records = replay.read(1_000_000, 1 << 30)
-    assert (begins, joined(records)) == (first, whole[first:]), "those who are attached go on behind what is gone"
+    assert (begins, joined(records)) == (first, written[first:]), "those who are attached go on behind what is gone"
     free[0] += 1
     reader.trim(25_000_000)
-    assert joined(replay.read(first, 1 << 30)[1]) == whole[first:], "and from then on it is kept again"
+    assert joined(replay.read(first, 1 << 30)[1]) == written[first:], "and from then on it is kept again"
     free[0] = 0
     assert reader.make_room() and not spool.segments(str(tmp_path / "replay")), "also where nothing new is held"
     writer.close()
@@ -137,7 +137,7 @@ def test_a_log_larger_than_its_disk_goes_through_it(tmp_path: Path) -> None:
         pytest.skip("no mounts here")
     try:
         writer, reader, server = SpoolWriter(str(tmp_path)), SpoolReader(str(tmp_path)), Server()
-        whole, data = b"", os.urandom(50_000)
+        written, data = b"", os.urandom(50_000)
         for _ in range(300):
             try:
                 writer.append(1, data)
@@ -145,10 +145,10 @@ def test_a_log_larger_than_its_disk_goes_through_it(tmp_path: Path) -> None:
                 assert problem.errno == errno.ENOSPC
                 reader.make_room()  # as the agent's look does: the server holds all there is
             else:
-                whole += data
+                written += data
                 server.take(reader)
         server.take_all(reader)
-        assert server.held == whole and len(whole) > 10_000_000
+        assert server.held == written and len(written) > 10_000_000
         writer.close()
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
@@ -187,11 +187,11 @@ class Server:
 
 def test_a_spool_over_its_quota_drops_the_oldest_and_says_how_much(tmp_path: Path) -> None:
     writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
-    whole = b""
+    written = b""
     for number in range(50):
         data = b"%049d\n" % number
         writer.append(number, data)
-        whole += data
+        written += data
     assert reader.shrink_to(100_000, 7) == 0
     dropped = reader.shrink_to(1200, 7)
     sizes = [path.stat().st_size for path in tmp_path.glob("0*")]
@@ -202,7 +202,7 @@ def test_a_spool_over_its_quota_drops_the_oldest_and_says_how_much(tmp_path: Pat
         b"\r\n\xe2\x80\xa6 %d bytes of log were dropped here: the control plane was out of reach \xe2\x80\xa6\r\n"
         % dropped
     )
-    assert server.held == whole[:200] + line + whole[200 + dropped :]
+    assert server.held == written[:200] + line + written[200 + dropped :]
 
 
 def test_one_outage_is_one_line_and_the_next_one_another(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ def test_a_crash_between_the_note_and_the_deletion_leaves_no_gap(tmp_path: Path)
     writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
     for number in range(50):
         writer.append(number, b"x" * 50)
-    kept = {path.name: path.read_bytes() for path in tmp_path.glob("0*")}
+    remaining = {path.name: path.read_bytes() for path in tmp_path.glob("0*")}
     assert reader.shrink_to(1200, 7)
-    for name, data in kept.items():
+    for name, data in remaining.items():
         (tmp_path / name).write_bytes(data)
     again = SpoolReader(str(tmp_path))
     again.shrink_to(1000, 8)
@@ -234,15 +234,15 @@ def test_a_crash_between_the_note_and_the_deletion_leaves_no_gap(tmp_path: Path)
 @pytest.mark.parametrize("span", [(0, 10), (3, 120), (95, 205), (150, 250)])
 def test_what_the_server_cant_take_is_skipped_with_a_line(tmp_path: Path, span: tuple[int, int]) -> None:
     writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
-    whole = bytes(range(250))
-    for byte in whole:
+    written = bytes(range(250))
+    for byte in written:
         writer.append(1, bytes([byte]))
     reader.skip(*span, 7)
     server.take_all(SpoolReader(str(tmp_path)))
-    head, tail = whole[: span[0]], whole[span[1] :]
+    head, tail = written[: span[0]], written[span[1] :]
     assert server.held.startswith(head) and server.held.endswith(tail)
-    said = server.held[len(head) : len(server.held) - len(tail)].decode()
-    assert f"{span[1] - span[0]} bytes of log were dropped here: the control plane can't take them" in said
+    notice = server.held[len(head) : len(server.held) - len(tail)].decode()
+    assert f"{span[1] - span[0]} bytes of log were dropped here: the control plane can't take them" in notice
 
 
 def replayed(reader: ReplayReader) -> bytes:
@@ -265,7 +265,7 @@ def test_the_log_never_has_a_gap_whatever_is_dropped(
     """The server may have taken more than its agent knows (`lose`: its answer got lost), up to a message's fill."""
     folder = str(tmp_path_factory.mktemp("spool"))
     writer, reader, server = SpoolWriter(folder, 300), SpoolReader(folder), Server()
-    told, replay = 0, ReplayReader(folder)
+    confirmed, replay = 0, ReplayReader(folder)
     for number, step in enumerate(steps):
         replay.read(len(server.held) // 2, limit)  # wherever it was: it finds its way
         if step == "write":
@@ -277,17 +277,17 @@ def test_the_log_never_has_a_gap_whatever_is_dropped(
         elif step == "skip":
             offset, records = reader.read(len(server.held), limit)
             reader.skip(offset, offset + len(joined(records)), number)
-        elif step == "take" or (step == "lose" and len(server.held) == told):
+        elif step == "take" or (step == "lose" and len(server.held) == confirmed):
             server.take(reader, limit) if step == "take" else take_unheard(server, reader, limit)
-            told = len(server.held) if step == "take" else told
+            confirmed = len(server.held) if step == "take" else confirmed
     server.take_all(reader)
     assert replayed(replay) == replayed(ReplayReader(folder)) == server.held
     lines = [line for line in server.held.replace(b"\r\n", b"\n").split(b"\n") if line.strip().isdigit()]
     written = [number for number, step in enumerate(steps) if step == "write"]
-    kept = [int(line) for line in lines if len(line) == 199]
-    assert kept == [number for number in written if number in set(kept)], "in order, none twice"
+    remaining = [int(line) for line in lines if len(line) == 199]
+    assert remaining == [number for number in written if number in set(remaining)], "in order, none twice"
     if "cap" not in steps and "skip" not in steps:
-        assert kept == written
+        assert remaining == written
 
 
 def take_unheard(server: Server, reader: SpoolReader, limit: int) -> None:
@@ -309,9 +309,9 @@ def test_any_read_is_a_slice(
     for number, data in enumerate(writes):
         writer.append(number, data)
     writer.close()
-    whole = b"".join(writes)
+    written = b"".join(writes)
     for offset, limit in reads:
-        assert joined(reader.read(offset, limit)[1]) == whole[offset : offset + limit]
+        assert joined(reader.read(offset, limit)[1]) == written[offset : offset + limit]
 
 
 # Segments, small enough to be counted -------------------------------------------------------------------------------
@@ -405,11 +405,11 @@ def test_what_was_deleted_is_passed_over(three: SpoolReader, tmp_path: Path) -> 
 @pytest.mark.parametrize("cut", range(1, spool.FRAME.size + 3))
 def test_the_end_is_that_of_the_last_whole_record(three: SpoolReader, tmp_path: Path, cut: int) -> None:
     last = tmp_path / f"{7:020d}"
-    whole = last.read_bytes()
-    last.write_bytes(whole[:-cut])
+    written = last.read_bytes()
+    last.write_bytes(written[:-cut])
     assert three.end() == 8
     assert three.read(7, 100) == (7, [(5, b"7")])
-    last.write_bytes(whole)
+    last.write_bytes(written)
     assert three.end() == 10
     assert three.read(8, 100) == (8, [(6, b"89")])
 

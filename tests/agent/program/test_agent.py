@@ -35,8 +35,8 @@ class Agent:
         self.log = folder / "agent.log"
 
     def command(self, *more: str) -> list[str]:
-        words = [sys.executable, "-I", str(self.program), "--server", self.server.url, "--data", str(self.data)]
-        return [*words, "--instance", "i-1", "--runtime", "process", "--wait", "5", *more]
+        command = [sys.executable, "-I", str(self.program), "--server", self.server.url, "--data", str(self.data)]
+        return [*command, "--instance", "i-1", "--runtime", "process", "--wait", "5", *more]
 
     def start(self, *more: str) -> None:
         environment = dict(os.environ, DSTACK_AGENT_TOKEN=self.plane.token)
@@ -142,8 +142,8 @@ def test_a_task_may_keep_its_share_of_the_disk(tmp_path: Path) -> None:
         writer.append(number, bytes([number]) * (1 << 20))
     assert roster.cap_log("t", tasks=1) == 0
     dropped = roster.cap_log("t", tasks=1000)
-    kept = sum(path.stat().st_size for path in Path(roster.folder("t").log).iterdir())
-    assert dropped >= 8 << 20 and kept <= SPOOL_LEAST
+    used = sum(path.stat().st_size for path in Path(roster.folder("t").log).iterdir())
+    assert dropped >= 8 << 20 and used <= SPOOL_LEAST
     assert 0 < roster.log("t").end() - ((40 << 20) - dropped) < 100, "a line says so"
 
 
@@ -188,16 +188,16 @@ def test_a_second_agent_hands_the_first_the_new_address(agent: Agent) -> None:
 
 
 def cleared(agent: Agent) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-I", str(agent.program), "clear", "--data", str(agent.data), "--runtime", "process"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    command = [sys.executable, "-I", str(agent.program), "clear", "--data", str(agent.data), "--runtime", "process"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def supervisors(task: str) -> list[int]:
     found = []
     for pid in all_pids():
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"supervise" in words and any(word.endswith(task.encode()) for word in words):
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"supervise" in argv and any(argument.endswith(task.encode()) for argument in argv):
                 found.append(pid)
     return found
 
@@ -229,8 +229,8 @@ def test_a_machine_isnt_cleared_under_its_agent(agent: Agent) -> None:
 
 def test_a_folder_of_another_instance_is_refused(agent: Agent) -> None:
     agent.plane.until(lambda: agent.plane.facts)
-    words = [word if word != "i-1" else "i-2" for word in agent.command()]
-    other = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    command = [argument if argument != "i-1" else "i-2" for argument in agent.command()]
+    other = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert other.returncode == 3
     assert "i-1" in other.stderr and "--data" in other.stderr
 
@@ -286,8 +286,8 @@ def test_many_tasks_at_once(agent: Agent) -> None:
 
 def mount_tiny(place: Path) -> bool:
     place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tiny", str(place)]
-    return subprocess.run(words, capture_output=True).returncode == 0
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tiny", str(place)]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def test_a_full_disk_holds_output_back_and_loses_none(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_nothing_is_compiled_where_it_is_already(tmp_path: Path) -> None:
 
     def compiled(path: Path) -> list[str]:
         argv = [sys.executable, "-I", "-S", "-c", COMPILES, str(path)]
-        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        return list(ast.literal_eval(said.splitlines()[-1]))
+        output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return list(ast.literal_eval(output.splitlines()[-1]))
 
     assert compiled(program) == []
     assert any("main.py" in name for name in compiled(other)), "else it compiles the sources, and runs"
@@ -191,7 +191,7 @@ def test_the_module_writes_it_where_it_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(sys, "argv", ["build", str(written)])
     runpy.run_path(build.__file__, run_name="__main__")
     assert zipfile.is_zipfile(written)
-    for words in (["build"], ["build", str(written), "more"]):
-        monkeypatch.setattr(sys, "argv", words)
+    for arguments in (["build"], ["build", str(written), "more"]):
+        monkeypatch.setattr(sys, "argv", arguments)
         with pytest.raises(SystemExit, match="usage"):
             runpy.run_path(build.__file__, run_name="__main__")

@@ -69,13 +69,13 @@ def test_an_image_without_a_shell_runs_from_a_mounted_folder(provider: Provider,
 
 
 def test_what_an_image_lacks_is_said_in_the_containers_log(provider: Provider) -> None:
-    for lacks, words, more in (
+    for lacks, message, more in (
         ("python", "this control plane has no carrier that brings one", {"env": NO_CARRIER}),
         ("disk", "no folder can hold and run a Python", {"ReadonlyRootfs": True}),
         ("token", "the container has no DSTACK_TOKEN", {"env": {"DSTACK_TOKEN": ""}}),
     ):
         name = provider.sell(applets_image(), **more)
-        assert (provider.ended(name), words in provider.says(name)) == (78, True), (lacks, provider.says(name))
+        assert (provider.ended(name), message in provider.says(name)) == (78, True), (lacks, provider.says(name))
 
 
 def test_a_debian_without_more_has_nothing_to_fetch_with_and_says_so_at_once(provider: Provider) -> None:

@@ -82,7 +82,7 @@ def test_a_healthy_machine(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "status", "words"),
+    ("field", "value", "status", "message"),
     [
         ("ecc.errors.uncorrected.volatile.total", "3", "failure", "uncorrected memory errors"),
         ("ecc.errors.uncorrected.volatile.total", "[N/A]", "", ""),
@@ -94,11 +94,11 @@ def test_a_healthy_machine(machine: Machine) -> None:
         ("gpu_recovery_action", "[GPU requires reset]", "failure", "requires a reset"),
     ],
 )
-def test_what_a_card_reports(machine: Machine, field: str, value: str, status: str, words: str) -> None:
+def test_what_a_card_reports(machine: Machine, field: str, value: str, status: str, message: str) -> None:
     machine.columns[field] = value
     found = machine.check()
     assert [each for each, _ in found] == ([status] if status else [])
-    assert all(words in text and text.startswith("GPU 0: ") for _, text in found)
+    assert all(message in text and text.startswith("GPU 0: ") for _, text in found)
     machine.columns.pop(field)
     assert machine.check() == [], "it is over once the tool says so"
 

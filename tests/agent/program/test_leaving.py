@@ -27,7 +27,7 @@ from tests.agent.desk import Desk
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may clear a machine")
 
 
-class Told(HTTPServer):
+class ScriptedServer(HTTPServer):
     """A server that answers with these statuses in turn, the last of them for ever."""
 
     def __init__(self, *statuses: int) -> None:
@@ -36,7 +36,7 @@ class Told(HTTPServer):
 
 
 class Answers(BaseHTTPRequestHandler):
-    server: Told
+    server: ScriptedServer
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -50,8 +50,8 @@ class Answers(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest) -> Iterator[Told]:
-    server = Told(*request.param)
+def control_plane(request: pytest.FixtureRequest) -> Iterator[ScriptedServer]:
+    server = ScriptedServer(*request.param)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
@@ -71,18 +71,21 @@ def folder(at: Path, url: str) -> str:
     return str(at)
 
 
-@pytest.mark.parametrize("told", [(200,), (503, 200), (403,), (404,)], indirect=True, ids=str)
-def test_the_server_hears_it_once_it_answers(told: Told, tmp_path: Path) -> None:
+@pytest.mark.parametrize("control_plane", [(200,), (503, 200), (403,), (404,)], indirect=True, ids=str)
+def test_the_server_hears_it_once_it_answers(control_plane: ScriptedServer, tmp_path: Path) -> None:
     """One that knows nothing of the machine has nothing to hear."""
-    calls = len(told.statuses)
+    calls = len(control_plane.statuses)
     patience = 60.0 if calls > 1 else 0.0
-    assert leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), patience, every=0.01) == ""
-    assert told.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})] * calls
+    assert (
+        leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{control_plane.server_port}"), patience, every=0.01)
+        == ""
+    )
+    assert control_plane.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})] * calls
 
 
-@pytest.mark.parametrize("told", [(500,)], indirect=True)
-def test_a_server_that_fails_hasnt_heard_it(told: Told, tmp_path: Path) -> None:
-    assert "HTTP 500" in leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{told.server_port}"), 0.0)
+@pytest.mark.parametrize("control_plane", [(500,)], indirect=True)
+def test_a_server_that_fails_hasnt_heard_it(control_plane: ScriptedServer, tmp_path: Path) -> None:
+    assert "HTTP 500" in leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{control_plane.server_port}"), 0.0)
     assert "can't be notified" in leaving.notify_server(folder(tmp_path, "http://127.0.0.1:1"), 0.0)
 
 
@@ -123,8 +126,8 @@ def test_only_root_clears_a_machine() -> None:
             status = 1
             try:
                 os.setresuid(62997, 62997, 62997)
-                with contextlib.redirect_stderr(io.StringIO()) as said:
-                    status = 0 if main(["leave", "--data", place]) == 1 and "use sudo" in said.getvalue() else 1
+                with contextlib.redirect_stderr(io.StringIO()) as output:
+                    status = 0 if main(["leave", "--data", place]) == 1 and "use sudo" in output.getvalue() else 1
             finally:
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
@@ -137,8 +140,8 @@ def test_it_outlives_the_session_of_the_agent_that_starts_it(tmp_path: Path) -> 
     program = f"import os, sys\nsys.stdout = open(os.path.dirname(__file__) + '/said', 'w')\n{said}\n"
     (tmp_path / "agent.pyz").write_text(program)
     leaving.start(str(tmp_path))
-    pid, *rest = (tmp_path / "said").read_text().split()
-    assert rest == [pid, "/", "leave", "--data", str(tmp_path)]
+    pid, *arguments = (tmp_path / "said").read_text().split()
+    assert arguments == [pid, "/", "leave", "--data", str(tmp_path)]
     os.waitpid(int(pid), 0)
 
 
@@ -164,7 +167,7 @@ class Machine:
 
     at: Path
     url: str
-    told: list[tuple[str, ...]] = field(default_factory=list)
+    commands: list[tuple[str, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.desk = Desk(self.at / "data")
@@ -180,7 +183,7 @@ class Machine:
         given = Namespace(data=str(self.desk.data), docker_socket="/d.sock", users="", force=force)
 
         def systemctl(*arguments: str) -> None:
-            self.told.append(arguments)
+            self.commands.append(arguments)
 
         return leaving.leave(given, lambda data, options: dict(self.desk.runtimes), systemctl, str(self.units), 0.0)
 
@@ -189,12 +192,12 @@ GONE = [("stop", "u.service"), ("disable", "u.service"), ("daemon-reload",), ("r
 
 
 @root_only
-@pytest.mark.parametrize("told", [(200,)], indirect=True)
-def test_nothing_of_the_agent_is_left_once_the_server_knows(told: Told, tmp_path: Path) -> None:
-    machine = Machine(tmp_path, f"http://127.0.0.1:{told.server_port}")
+@pytest.mark.parametrize("control_plane", [(200,)], indirect=True)
+def test_nothing_of_the_agent_is_left_once_the_server_knows(control_plane: ScriptedServer, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, f"http://127.0.0.1:{control_plane.server_port}")
     assert machine.leave() == 0
-    assert told.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})]
-    assert machine.told == GONE
+    assert control_plane.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})]
+    assert machine.commands == GONE
     assert [path.name for path in machine.units.iterdir()] == ["other.service"]
     assert not machine.desk.data.exists()
     assert machine.desk.runtimes["docker"].removed == ["over"]
@@ -206,13 +209,13 @@ def test_a_server_that_is_away_keeps_a_machine_unless_forced(
 ) -> None:
     machine = Machine(tmp_path, "http://127.0.0.1:1")
     assert machine.leave() == 1
-    assert machine.told == [("stop", "u.service"), ("start", "u.service")], "the agent goes on"
-    said = capsys.readouterr().err
-    assert "(--force leaves without it); nothing else was removed" in said
+    assert machine.commands == [("stop", "u.service"), ("start", "u.service")], "the agent goes on"
+    output = capsys.readouterr().err
+    assert "(--force leaves without it); nothing else was removed" in output
     assert (machine.desk.data / "credential").exists() and len(list(machine.units.iterdir())) == 2
     assert machine.leave(force=True) == 0
     assert "it still lists this machine" in capsys.readouterr().err
-    assert machine.told[2:] == GONE and not machine.desk.data.exists()
+    assert machine.commands[2:] == GONE and not machine.desk.data.exists()
 
 
 @root_only
@@ -222,21 +225,21 @@ def test_a_machine_on_which_jobs_run_stays(tmp_path: Path, capsys: pytest.Captur
     machine.desk.state("one", state="running")
     assert machine.leave() == 1
     assert "jobs still run here (1): stop them first" in capsys.readouterr().err
-    assert machine.told == [] and machine.desk.roster.tasks() == ["one", "over"]
+    assert machine.commands == [] and machine.desk.roster.tasks() == ["one", "over"]
 
 
 @root_only
-@pytest.mark.parametrize("told", [(200,)], indirect=True)
+@pytest.mark.parametrize("control_plane", [(200,)], indirect=True)
 def test_a_machine_that_carries_a_gateway_stays_unless_forced(
-    told: Told, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    control_plane: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    machine = Machine(tmp_path, f"http://127.0.0.1:{told.server_port}")
+    machine = Machine(tmp_path, f"http://127.0.0.1:{control_plane.server_port}")
     (machine.desk.data / "gateway.json").write_text("{}")
     assert machine.leave() == 1
     assert "a gateway runs here: delete it first (dstack gateway delete)" in capsys.readouterr().err
-    assert machine.told == [] and told.heard == []
+    assert machine.commands == [] and control_plane.heard == []
     assert machine.leave(force=True) == 0
-    assert machine.told == GONE and not machine.desk.data.exists()
+    assert machine.commands == GONE and not machine.desk.data.exists()
 
 
 @root_only

@@ -62,7 +62,7 @@ def test_many_tasks_with_much_to_say_fit_one_message(count: int, text: str) -> N
     pull = {"downloaded_bytes": 10**12, "extracted_bytes": 10**12, "total_bytes": 10**12, "is_total_bytes_final": True}
     agent = session()
     for number in range(count):
-        told = {
+        reports = {
             "at": NOW,
             "reason": "creating_container_error",
             "exit_status": 255,
@@ -70,7 +70,7 @@ def test_many_tasks_with_much_to_say_fit_one_message(count: int, text: str) -> N
             "message": text,
             "held_by": text,
         }
-        agent.task_changed(report(f"6628ef34-2e9a-4af5-aab4-{number:012d}", "exited", **told, username=text[:400]))
+        agent.task_changed(report(f"6628ef34-2e9a-4af5-aab4-{number:012d}", "exited", **reports, username=text[:400]))
     read = taken(message(agent, 0))
     assert len({task.id for task in read.tasks}) == count and {task.state for task in read.tasks} == {"exited"}
 

@@ -19,8 +19,8 @@ from chalicelib.agent.runtimes.process import ProcessRuntime
 from tests.agent import docker_engine
 
 
-def options(*words: str) -> argparse.Namespace:
-    return main.make_parser().parse_args(words)
+def options(*arguments: str) -> argparse.Namespace:
+    return main.make_parser().parse_args(arguments)
 
 
 def test_what_is_assumed_where_nothing_is_said() -> None:
@@ -50,21 +50,22 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--data", "/d"], ["--instance", "i"], ["--runtime", "vm"], ["paint"], ["facts", "--users", "1-2"]]
+    "arguments",
+    [[], ["--data", "/d"], ["--instance", "i"], ["--runtime", "vm"], ["paint"], ["facts", "--users", "1-2"]],
 )
-def test_what_is_missing_or_wrong_is_explained(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_or_wrong_is_explained(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.main(words)
+        main.main(arguments)
     assert ended.value.code == 2 and "usage: agent" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "words", [("--runtime", "vm"), ("--notices", "mars"), ("--users", "1-2"), ("--wait", "soon"), ("paint",)]
+    "arguments", [("--runtime", "vm"), ("--notices", "mars"), ("--users", "1-2"), ("--wait", "soon"), ("paint",)]
 )
-def test_a_word_that_is_none_of_those_is_named(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_that_is_none_of_those_is_named(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        options(*words)
-    assert words[-1] in capsys.readouterr().err
+        options(*arguments)
+    assert arguments[-1] in capsys.readouterr().err
 
 
 def test_a_machine_that_has_no_agent_is_clear(tmp_path: Path) -> None:
@@ -120,26 +121,26 @@ def test_a_signal_to_the_group_of_whoever_started_it_isnt_its_own() -> None:
 
 def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
     main.store(str(tmp_path), "server", "http://one")
-    kept = tmp_path / "server"
-    first = kept.stat()
-    assert (kept.read_text(), first.st_mode & 0o777) == ("http://one\n", 0o600)
+    file = tmp_path / "server"
+    first = file.stat()
+    assert (file.read_text(), first.st_mode & 0o777) == ("http://one\n", 0o600)
     main.store(str(tmp_path), "server", "http://one")
-    assert kept.stat().st_ino == first.st_ino
+    assert file.stat().st_ino == first.st_ino
     main.store(str(tmp_path), "server", "http://two")
-    assert kept.read_text() == "http://two\n"
+    assert file.read_text() == "http://two\n"
 
 
 def test_a_start_deletes_what_earlier_agents_left(tmp_path: Path) -> None:
-    data, mine, old = str(tmp_path), tmp_path / "program-b", tmp_path / "program-a"
-    for folder in (mine, old, tmp_path / "trash" / "one.7", tmp_path / "tasks"):
+    data, own, old = str(tmp_path), tmp_path / "program-b", tmp_path / "program-a"
+    for folder in (own, old, tmp_path / "trash" / "one.7", tmp_path / "tasks"):
         folder.mkdir(parents=True)
         (folder / "file").touch()
-    tidy(data, lambda: str(mine))
+    tidy(data, lambda: str(own))
     assert not (tmp_path / "trash").exists() and old.exists(), "a supervisor may still run it"
     (tmp_path / "tasks" / "file").unlink()
     TaskFolder(data, "one").create({})
-    tidy(data, lambda: str(mine))
+    tidy(data, lambda: str(own))
     assert old.exists()
     TaskFolder(data, "one").delete()
-    tidy(data, lambda: str(mine))
-    assert not old.exists() and (mine / "file").exists()
+    tidy(data, lambda: str(own))
+    assert not old.exists() and (own / "file").exists()

@@ -68,19 +68,19 @@ def metadata() -> Iterator[Metadata]:
 
 
 def test_a_machine_hears_when_it_is_taken_back(metadata: Metadata) -> None:
-    ask = Ec2(metadata.base)
-    assert ask() is None
+    ec2 = Ec2(metadata.base)
+    assert ec2() is None
     metadata.notice = NOTICE
-    assert ask() == AT
+    assert ec2() == AT
     assert len(metadata.tokens) == 1  # one token serves for hours
 
 
 def test_a_token_that_has_expired_is_replaced(metadata: Metadata) -> None:
-    ask = Ec2(metadata.base)
-    assert ask() is None
+    ec2 = Ec2(metadata.base)
+    assert ec2() is None
     metadata.tokens.append("another's")
     metadata.notice = NOTICE
-    assert ask() == AT
+    assert ec2() == AT
 
 
 def test_no_proxy_of_the_environment_is_asked(metadata: Metadata, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,17 +101,17 @@ def test_a_notice_that_makes_no_sense_is_an_error(text: str) -> None:
 
 
 def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(metadata: Metadata) -> None:
-    said: list[str] = []
-    listen = NoticePoller(Ec2(metadata.base), said.append)
+    logged: list[str] = []
+    listen = NoticePoller(Ec2(metadata.base), logged.append)
     metadata.status = 403
     assert [listen(), listen(), listen()] == [None, None, None]
-    assert len(said) == 1 and "403" in said[0]
+    assert len(logged) == 1 and "403" in logged[0]
     metadata.status, metadata.notice = 0, NOTICE
     assert [listen(), listen()] == [AT, AT]
-    assert len(said) == 2 and "again" in said[1]
+    assert len(logged) == 2 and "again" in logged[1]
     metadata.status = 403
     listen()
-    assert len(said) == 3
+    assert len(logged) == 3
 
 
 def test_the_words_of_the_command_line() -> None:

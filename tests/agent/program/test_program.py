@@ -47,7 +47,7 @@ class Played(Roster):
             Path(self.folder(task).files).mkdir(exist_ok=True)
             fetch(archive["url"], str(Path(self.folder(task).files) / str(number)))
         self.held[task] = self.folder(task).take_lock()
-        self.says(task, state="running")
+        self.supervisor_writes(task, state="running")
 
     def end_logins(self, tasks: list[str]) -> None:
         self.logins_ended.append(tasks)
@@ -63,7 +63,7 @@ class Played(Roster):
         self.dropped += dropped
         return dropped
 
-    def says(self, task: str, **state: Any) -> None:
+    def supervisor_writes(self, task: str, **state: Any) -> None:
         """As its supervisor would."""
         self.folder(task).write_state(state)
         self.folder(task).notify_agent()
@@ -176,7 +176,7 @@ def test_a_task_from_its_start_to_its_removal(desk: Desk) -> None:
     desk.roster.folder("t").notify_agent()
     desk.plane.until(lambda: desk.plane.logs.get("t") == b"one ")
     spool.append(2, b"two")
-    desk.roster.says("t", state="exited", exit_status=3, reason="r", log_end=7)
+    desk.roster.supervisor_writes("t", state="exited", exit_status=3, reason="r", log_end=7)
     assert desk.plane.exited("t")["exit_status"] == 3
     assert desk.plane.logs["t"] == b"one two"
     desk.plane.want("t", "remove")
@@ -282,7 +282,7 @@ def test_archives_are_there_before_a_task_starts(desk: Desk) -> None:
     (archive,) = Path(desk.roster.folder("t").files).iterdir()  # and nothing half fetched is left
     assert (archive.name, archive.read_bytes()) == ("0", b"content")
     assert desk.roster.launched == ["t"]
-    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    desk.roster.supervisor_writes("t", state="exited", reason="r", log_end=0)
     desk.plane.exited("t")
     desk.plane.want("t", "remove")
     desk.wait(lambda: not Path(desk.roster.folder("t").path).exists())
@@ -328,7 +328,7 @@ def test_the_end_of_an_agent_ends_the_logins_of_ended_tasks_and_waits_for_them(d
     for task in ("stays", "ends"):
         desk.run(task)
         desk.state(task, "running")
-    desk.roster.says("ends", state="exited", reason="r", log_end=0)
+    desk.roster.supervisor_writes("ends", state="exited", reason="r", log_end=0)
     desk.plane.exited("ends")
     desk.roster.lingering = 2
     assert desk.program is not None and desk.thread is not None
@@ -377,7 +377,7 @@ def test_output_that_waits_too_long_is_dropped_and_the_rest_is_sent(desk: Desk) 
     desk.roster.most = 300
     desk.wait(lambda: desk.roster.dropped)
     desk.roster.most = None
-    desk.roster.says("t", state="exited", reason="r")
+    desk.roster.supervisor_writes("t", state="exited", reason="r")
     desk.address(desk.server.url)
     report = desk.plane.exited("t")
     assert desk.plane.logs["t"].endswith(b"9" * 50) and report["log_end"] == len(desk.plane.logs["t"]) < 500
@@ -394,7 +394,7 @@ def test_output_that_the_server_never_takes_is_left_out(desk: Desk) -> None:
     desk.roster.folder("t").notify_agent()
     desk.wait(lambda: desk.roster.log("t").end() != 6)
     spool.append(2, b"good")
-    desk.roster.says("t", state="exited", reason="r")
+    desk.roster.supervisor_writes("t", state="exited", reason="r")
     report = desk.plane.exited("t")
     assert desk.plane.logs["t"].endswith(b"good") and report["log_end"] == len(desk.plane.logs["t"])
     spool.close()
@@ -407,7 +407,7 @@ def test_much_output_is_put_where_the_server_says(desk: Desk) -> None:
     desk.state("t", "running")
     spool = SpoolWriter(desk.roster.folder("t").log)
     spool.append(1, b"x" * 500)
-    desk.roster.says("t", state="exited", reason="r")
+    desk.roster.supervisor_writes("t", state="exited", reason="r")
     report = desk.plane.exited("t")
     assert desk.plane.logs["t"] == b"x" * 500 and report["log_end"] == 500
     assert desk.plane.objects.keys() == {"t"}
@@ -415,26 +415,26 @@ def test_much_output_is_put_where_the_server_says(desk: Desk) -> None:
 
 
 def test_what_is_wrong_with_the_machine_is_told(desk: Desk) -> None:
-    said = ["no answer"]
-    desk.roster.played.problem = lambda: said[0]  # type: ignore[method-assign]
+    problems = ["no answer"]
+    desk.roster.played.problem = lambda: problems[0]  # type: ignore[method-assign]
     desk.begin(check=0.01, health=0.0)
     desk.plane.until(lambda: desk.plane.health)
     assert [each["status"] for each in desk.plane.health or ()] == ["failure"]
-    said[0] = ""
+    problems[0] = ""
     desk.plane.until(lambda: desk.plane.health == [])
 
 
 def test_an_engine_is_asked_for_its_folder_once_the_machine_is_known(desk: Desk) -> None:
-    asked: list[bool] = []
+    lookups: list[bool] = []
 
     def storage() -> str:
-        asked.append((desk.data / "credential").exists())
+        lookups.append((desk.data / "credential").exists())
         return ""
 
     desk.roster.played.storage = storage  # type: ignore[method-assign]
     desk.begin(check=0.01, health=0.0)
-    desk.plane.until(lambda: asked)
-    assert all(asked)
+    desk.plane.until(lambda: lookups)
+    assert all(lookups)
 
 
 KEYS: dict[str, Any] = {"authorized_keys": ["ssh-ed25519 AAAA"]}
@@ -449,11 +449,11 @@ def test_the_log_of_a_job_with_keys_is_served_until_it_is_removed(desk: Desk, is
     desk.run(**KEYS)
     desk.state("t", "running")
     desk.wait(lambda: desk.logs.served)
-    desk.roster.says("t", state="running", message="more")
+    desk.roster.supervisor_writes("t", state="running", message="more")
     desk.plane.until(lambda: desk.plane.reports["t"].get("message") == "more")
     assert (desk.logs.served, desk.logs.unserved) == (["t"], [])
     desk.logs.read.add("t")
-    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    desk.roster.supervisor_writes("t", state="exited", reason="r", log_end=0)
     desk.plane.exited("t")
     desk.plane.want("t", "remove")
     desk.wait(lambda: desk.roster.folder("t").request() == {} and desk.plane.wants)
@@ -500,7 +500,7 @@ def test_how_a_service_fares_is_told_while_it_runs(desk: Desk) -> None:
     desk.begin()
     desk.run(service_port=1)
     assert desk.state("t", "running")["listens"] is False
-    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    desk.roster.supervisor_writes("t", state="exited", reason="r", log_end=0)
     assert "listens" not in desk.plane.exited("t")
 
 
@@ -523,7 +523,7 @@ def test_an_instance_that_is_gone_takes_its_tasks_with_it(desk: Desk) -> None:
         desk.plane.news.notify_all()
     desk.wait(lambda: desk.roster.folder("t").request() == {"abort": True})
     assert desk.thread is not None and desk.thread.is_alive(), "it sees them to their end"
-    desk.roster.says("t", state="exited", reason="aborted_by_user", log_end=0)
+    desk.roster.supervisor_writes("t", state="exited", reason="aborted_by_user", log_end=0)
     desk.thread.join(PATIENCE)
     assert not desk.thread.is_alive()
     assert desk.roster.tasks() == []
@@ -539,19 +539,19 @@ def test_a_wake_up_about_nothing_is_no_matter(desk: Desk) -> None:
 
 def test_a_notice_that_the_machine_is_taken_back_is_told(desk: Desk) -> None:
     answers: list[Any] = [None, OSError("not yet"), 1]  # a service that fails is asked again
-    asked = threading.Event()
+    polled = threading.Event()
 
-    def ask() -> int | None:
+    def poll() -> int | None:
         answer = answers.pop(0) if answers else 1
         if isinstance(answer, OSError):
             raise answer
         if not answers:
-            asked.set()
+            polled.set()
         return answer
 
-    desk.begin(notices=ask, check=0.02)
+    desk.begin(notices=poll, check=0.02)
     desk.plane.until(lambda: desk.plane.taken_back_in is not None)
-    assert desk.plane.taken_back_in == 0.0 and asked.is_set()
+    assert desk.plane.taken_back_in == 0.0 and polled.is_set()
 
 
 def test_a_periodic_task_is_due_once_an_interval() -> None:

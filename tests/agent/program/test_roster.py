@@ -236,17 +236,17 @@ def test_what_a_tasks_processes_stand_below(desk: Desk) -> None:
 def test_each_task_has_its_share_of_the_room_for_output(desk: Desk) -> None:
     """A gigabyte for all of them; no task has less than 32 MiB."""
     desk.create()
-    asked: list[int] = []
+    quotas: list[int] = []
 
     class Log(SpoolReader):
         def shrink_to(self, most: int, at: int) -> int:
-            asked.append(most)
+            quotas.append(most)
             return 7
 
     log = Log(desk.roster.folder("t").log)
     desk.roster.log = lambda task: log  # type: ignore[method-assign]
     assert [desk.roster.cap_log("t", tasks) for tasks in (0, 1, 4, 1000)] == [7] * 4
-    assert asked == [1 << 30, 1 << 30, 1 << 28, 1 << 25]
+    assert quotas == [1 << 30, 1 << 30, 1 << 28, 1 << 25]
 
 
 @pytest.mark.slow
@@ -287,8 +287,8 @@ def test_credentials_are_kept_apart_in_a_folder_that_others_may_only_pass(desk: 
     for task in ("t", "again"):  # the server asks again for a task that wasn't written down whole
         launch = desk.create(task, repo=repo)
         assert "secret" not in str(launch["spec"]["repo"].values()) and desk.roster.tasks().count(task) == 1
-        kept = Path(desk.roster.folder(task).path) / "repository-credentials"
-        assert "secret" in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+        credentials = Path(desk.roster.folder(task).path) / "repository-credentials"
+        assert "secret" in credentials.read_text() and credentials.stat().st_mode & 0o777 == 0o600
     assert Path(desk.roster.folder("t").path).stat().st_mode & 0o777 == 0o711
 
 
@@ -298,5 +298,5 @@ def test_a_full_disk_is_told_of_tasks_that_still_have_something_to_write(desk: D
     desk.create("over")
     desk.state("runs", state="running")
     desk.state("over", state="exited", message="m")
-    told = [desk.roster.report(task).get("message") for task in ("runs", "over")]
-    assert told == [f"the disk under {desk.data} is full; the task's output waits for room", "m"]
+    messages = [desk.roster.report(task).get("message") for task in ("runs", "over")]
+    assert messages == [f"the disk under {desk.data} is full; the task's output waits for room", "m"]

@@ -270,8 +270,8 @@ def test_a_removed_task_never_comes_back() -> None:
 def test_ending_what_never_arrived_is_reported_as_over() -> None:
     agent = greeted(session())
     assert agent.answered(message(agent, 0), {"tasks": [{"id": "t", "want": "stop"}]}, 0) == []
-    told = message(agent, 0).body["tasks"][0]
-    assert (told["state"], told["reason"], told["log_end"]) == ("exited", "terminated_by_user", 0)
+    report = message(agent, 0).body["tasks"][0]
+    assert (report["state"], report["reason"], report["log_end"]) == ("exited", "terminated_by_user", 0)
 
 
 def test_gone_ends_everything() -> None:
@@ -407,21 +407,21 @@ def test_whatever_is_lost_repeated_or_late_everything_arrives(
 
 def test_that_the_machine_is_taken_back_is_told_at_once_and_with_every_message() -> None:
     times = iter(range(1_000_000, 9_000_000, 1_000_000))
-    told = greeted(session(wall=lambda: next(times)), next_sync_in=60.0)
-    told.interruption_announced(62_000_000)
-    first = message(told, 1.0)
+    agent = greeted(session(wall=lambda: next(times)), next_sync_in=60.0)
+    agent.interruption_announced(62_000_000)
+    first = message(agent, 1.0)
     assert first.body["taken_back_in"] == 60.0
-    told.answered(first, {"next_sync_in": 60.0}, 1.0)
-    told.interruption_announced(62_000_000)
-    assert not isinstance(told.next(2.0), Message)  # it is known
-    assert message(told, 61.0).body["taken_back_in"] == 59.0
+    agent.answered(first, {"next_sync_in": 60.0}, 1.0)
+    agent.interruption_announced(62_000_000)
+    assert not isinstance(agent.next(2.0), Message)  # it is known
+    assert message(agent, 61.0).body["taken_back_in"] == 59.0
 
 
 def test_what_was_taken_back_already_or_much_later_is_within_the_limits() -> None:
     for at, seconds in ((0, 0.0), (10**18, 3600.0)):
-        told = session(wall=lambda: 1_000_000)
-        told.interruption_announced(at)
-        assert message(told, 0.0).body["taken_back_in"] == seconds
+        agent = session(wall=lambda: 1_000_000)
+        agent.interruption_announced(at)
+        assert message(agent, 0.0).body["taken_back_in"] == seconds
 
 
 def test_a_machine_that_stays_says_nothing_of_it() -> None:
@@ -440,12 +440,12 @@ def test_a_gateway_is_wanted_until_an_answer_to_a_message_that_knew_of_it_lacks_
     assert agent.answered(message(agent, 60.0), late, 60.0) == [Carry(WANTED)]
     agent.gateway_changed({**WANTED, "state": "starting", "message": ""})
     assert agent.answered(early, {}, 61.0) == [], "it was sent before"
-    told = message(agent, 62.0)
-    assert told.body["gateway"] == {**WANTED, "state": "starting", "message": ""}
-    assert agent.answered(told, late, 62.0) == []
+    sent = message(agent, 62.0)
+    assert sent.body["gateway"] == {**WANTED, "state": "starting", "message": ""}
+    assert agent.answered(sent, late, 62.0) == []
     agent.gateway_changed({**WANTED, "state": "running", "message": ""})
-    told = message(agent, 63.0)
-    assert agent.answered(told, {"next_sync_in": 60.0}, 63.0) == [Carry(None)]
+    sent = message(agent, 63.0)
+    assert agent.answered(sent, {"next_sync_in": 60.0}, 63.0) == [Carry(None)]
     agent.gateway_changed(None)
     assert "gateway" not in message(agent, 64.0).body
 
@@ -460,9 +460,9 @@ def test_a_gateway_that_listens_elsewhere_is_another_wish() -> None:
 def test_what_a_gateway_says_is_cut_and_left_out_of_what_is_never_taken() -> None:
     agent = greeted(session())
     agent.gateway_changed({**WANTED, "state": "failed", "message": "x" * 5000})
-    told = message(agent, 1.0)
-    assert len(told.body["gateway"]["message"]) == 1000
-    agent.failed(told, "unacceptable", 1.0)
+    sent = message(agent, 1.0)
+    assert len(sent.body["gateway"]["message"]) == 1000
+    agent.failed(sent, "unacceptable", 1.0)
     assert message(agent, 61.0).body["gateway"]["message"] == ""
 
 

@@ -131,9 +131,9 @@ def test_a_task_that_is_being_removed_keeps_no_server_from_waiting_for_news() ->
     agent = greeted(session())
     agent.task_changed(report(state="exited"))
     remove = {"tasks": [{"id": "t", "want": "remove"}]}
-    told = message(agent, 0)
-    assert [task["id"] for task in told.body["tasks"]] == ["t"]
-    assert agent.answered(told, remove, 0) == [Remove("t")]
+    sent = message(agent, 0)
+    assert [task["id"] for task in sent.body["tasks"]] == ["t"]
+    assert agent.answered(sent, remove, 0) == [Remove("t")]
     assert message(agent, 1).body["tasks"] == [], "somebody reads its log still; the server would say the same again"
     assert agent.tasks() == ["t"]
 
@@ -189,8 +189,8 @@ def test_a_task_that_never_came(want: str, reason: str | None) -> None:
     if reason is None:
         assert agent.tasks() == []
         return
-    (told,) = message(agent, 1000).body["tasks"]
-    assert told == {
+    (report,) = message(agent, 1000).body["tasks"]
+    assert report == {
         "id": "t",
         "state": "exited",
         "reason": reason,
@@ -402,8 +402,8 @@ def test_what_goes_wrong_while_a_message_is_under_way_is_told_in_the_next() -> N
 def test_so_many_troubles_are_told_and_so_much_of_each() -> None:
     agent = session()
     agent.health_changed([("failure", f"{number}") for number in range(TROUBLES_MOST + 1)], 0)
-    told = message(agent, 0).body["health"]
-    assert [each["message"] for each in told] == [str(number) for number in range(TROUBLES_MOST)]
+    health = message(agent, 0).body["health"]
+    assert [each["message"] for each in health] == [str(number) for number in range(TROUBLES_MOST)]
     other = session()
     other.health_changed([("failure", "x" * (TROUBLE_TEXT + 1))], 0)
     assert message(other, 0).body["health"][0]["message"] == "x" * TROUBLE_TEXT
@@ -438,9 +438,9 @@ def test_a_task_whose_disk_is_held_is_told_after_its_removal_too() -> None:
     agent.task_changed(report(state="exited", held=["v"]))
     agent.answered(message(agent, 0), {"tasks": [{"id": "t", "want": "remove"}], **QUIET}, 0)
     agent.facts_changed({"cpus": 1})
-    said = message(agent, 1)
-    assert [task["held"] for task in said.body["tasks"]] == [["v"]]
-    agent.answered(said, QUIET, 1)
+    sent = message(agent, 1)
+    assert [task["held"] for task in sent.body["tasks"]] == [["v"]]
+    agent.answered(sent, QUIET, 1)
     agent.task_changed(report(state="exited"))
     assert message(agent, 2).body["tasks"] == [], "unmounted: nothing of it is to be told"
 

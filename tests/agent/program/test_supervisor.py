@@ -86,21 +86,21 @@ print(json.dumps(calls))
 
 
 def played(
-    data: Path, told: dict[str, Any], request: dict[str, Any] | None = None, **spec: Any
+    data: Path, script: dict[str, Any], request: dict[str, Any] | None = None, **spec: Any
 ) -> tuple[dict[str, Any], list[str]]:
     """The last state of a task, and what its supervisor did to it."""
     folder = TaskFolder(str(data), "t")
     folder.create({"spec": spec, "gpus": ["GPU-1"]})
     if request:
         folder.write_request(request)
-    words = [sys.executable, "-c", PLAYED, str(data), json.dumps(told)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", PLAYED, str(data), json.dumps(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return folder.state(), json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(
-    ("told", "reason", "message"),
+    ("script", "reason", "message"),
     [
         ({"status": 0}, "done_by_runner", ""),
         ({"status": 3}, "container_exited_with_error", "exited with status 3"),
@@ -116,10 +116,10 @@ def played(
         ({"status": 1, "out_of_memory": True}, "container_exited_with_error", "exited with status 1"),
     ],
 )
-def test_an_end_in_words(tmp_path: Path, told: dict[str, Any], reason: str, message: str) -> None:
-    state, calls = played(tmp_path, told, memory_bytes=64 << 20)
+def test_an_end_in_words(tmp_path: Path, script: dict[str, Any], reason: str, message: str) -> None:
+    state, calls = played(tmp_path, script, memory_bytes=64 << 20)
     assert (state["state"], state["reason"], state["message"]) == ("exited", reason, message)
-    assert (state["id"], state["exit_status"], state["username"], calls) == ("t", told["status"], "u", [])
+    assert (state["id"], state["exit_status"], state["username"], calls) == ("t", script["status"], "u", [])
     assert state["at"] >= state["running_at"] > 1_700_000_000_000_000
 
 
@@ -127,7 +127,7 @@ NAMES = ["command 1 (`make`)", "command 2 (`train`)", ""]
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("script", "message"),
     [
         ({"status": 3, "step": "1\n2\n"}, "exited with status 3 in command 2 (`train`)"),
         ({"status": 137, "step": "1\n"}, "killed by signal SIGKILL in command 1 (`make`)"),
@@ -136,13 +136,13 @@ NAMES = ["command 1 (`make`)", "command 2 (`train`)", ""]
         ({"status": 0, "step": "2\n"}, ""),
     ],
 )
-def test_an_end_names_the_command_that_it_came_in(tmp_path: Path, told: dict[str, Any], message: str) -> None:
-    assert played(tmp_path, told, steps=NAMES)[0]["message"] == message
+def test_an_end_names_the_command_that_it_came_in(tmp_path: Path, script: dict[str, Any], message: str) -> None:
+    assert played(tmp_path, script, steps=NAMES)[0]["message"] == message
 
 
 def test_an_end_that_was_asked_for_names_none(tmp_path: Path) -> None:
-    told = {"status": 130, "dies_of": "politely", "ends": False, "step": "1\n"}
-    state, _ = played(tmp_path, told, {"stop": True, "grace": 60}, steps=NAMES)
+    script = {"status": 130, "dies_of": "politely", "ends": False, "step": "1\n"}
+    state, _ = played(tmp_path, script, {"stop": True, "grace": 60}, steps=NAMES)
     assert (state["message"], state["reason"]) == ("", "terminated_by_user")
 
 
@@ -152,14 +152,14 @@ def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
 
 
 def test_the_agent_is_told_of_output_besides_the_states(tmp_path: Path) -> None:
-    def told(says: str) -> int:
-        data = tmp_path / f"says-{says}"
+    def wakes(output: str) -> int:
+        data = tmp_path / f"says-{output}"
         data.mkdir()
         pipe = make_pipe(str(data / "wake"))
-        played(data, {"status": 0, "says": says})
+        played(data, {"status": 0, "says": output})
         return os.read(pipe, 4096).count(b"t\n")
 
-    assert told("something") == told("") + 1
+    assert wakes("something") == wakes("") + 1
 
 
 def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_path: Path) -> None:
@@ -208,14 +208,14 @@ def test_a_wake_up_is_taken_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason", "message"),
+    ("script", "reason", "message"),
     [
         ({"trouble": "no such image"}, "creating_container_error", "no such image"),
         ({"bug": True}, "executor_error", "the agent failed to run the task: ZeroDivisionError('a bug')"),
     ],
 )
-def test_a_task_that_cant_begin(tmp_path: Path, told: dict[str, Any], reason: str, message: str) -> None:
-    state, _ = played(tmp_path, told)
+def test_a_task_that_cant_begin(tmp_path: Path, script: dict[str, Any], reason: str, message: str) -> None:
+    state, _ = played(tmp_path, script)
     assert (state["state"], state["reason"], state["message"]) == ("exited", reason, message)
     assert state["exit_status"] is None
 
@@ -267,17 +267,17 @@ def test_a_task_within_its_time_runs_on(tmp_path: Path) -> None:
 
 
 def test_a_supervisor_with_nothing_to_do_sleeps(tmp_path: Path) -> None:
-    _, (asked,) = played(tmp_path, {"quiet": 0.3})
-    assert int(asked) < 10, "once for the output, for a wake-up, for the end"
+    _, (calls,) = played(tmp_path, {"quiet": 0.3})
+    assert int(calls) < 10, "once for the output, for a wake-up, for the end"
 
 
 def test_what_is_over_or_gone_isnt_begun_again(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), "t")
     folder.create({"spec": {}, "gpus": []})
     folder.write_state({"state": "exited", "reason": "mine"})
-    words = [sys.executable, "-c", PLAYED, str(tmp_path), json.dumps({"status": 0})]
-    assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    command = [sys.executable, "-c", PLAYED, str(tmp_path), json.dumps({"status": 0})]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "[]\n"
     assert folder.state() == {"state": "exited", "reason": "mine"}
     folder.delete()
-    assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "[]\n"
     assert not Path(folder.path).exists()

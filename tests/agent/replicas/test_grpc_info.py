@@ -26,24 +26,26 @@ def message(body: bytes) -> bytes:
 SETTINGS, TRAILERS = frame(4, 0, b"", 0), frame(1, 5, b"\x88")
 
 
-def answered(*said: bytes, most: int = 100) -> bytes | None:
+def answered(*parts: bytes, most: int = 100) -> bytes | None:
     """What a call makes of a server that says this, whatever it is asked, and leaves."""
-    ours, theirs = socket.socketpair()
-    theirs.sendall(b"".join(said))
-    theirs.shutdown(socket.SHUT_WR)
-    with theirs:
-        ours.setblocking(False)
-        return asyncio.run(call(ours, VLLM, most))
+    near, far = socket.socketpair()
+    far.sendall(b"".join(parts))
+    far.shutdown(socket.SHUT_WR)
+    with far:
+        near.setblocking(False)
+        return asyncio.run(call(near, VLLM, most))
 
 
 def test_an_answer_may_come_in_parts_and_with_padding() -> None:
-    whole = message(b"hello")
-    padded = frame(0, 8, b"\x03" + whole[:4] + b"\0\0\0")
+    complete = message(b"hello")
+    padded = frame(0, 8, b"\x03" + complete[:4] + b"\0\0\0")
     assert (
-        answered(SETTINGS, frame(1, 4, b"\x88"), padded, frame(6, 0, b"8 octets", 0), frame(0, 0, whole[4:]), TRAILERS)
+        answered(
+            SETTINGS, frame(1, 4, b"\x88"), padded, frame(6, 0, b"8 octets", 0), frame(0, 0, complete[4:]), TRAILERS
+        )
         == b"hello"
     )
-    assert answered(SETTINGS, frame(0, 1, whole)) == b"hello", "without trailers"
+    assert answered(SETTINGS, frame(0, 1, complete)) == b"hello", "without trailers"
     assert answered(SETTINGS, frame(1, 4, b"\x88"), frame(0, 0, message(b"")), TRAILERS) == b""
 
 
@@ -52,7 +54,7 @@ def test_a_server_that_doesnt_know_the_call_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "parts",
     [
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",),
         (SETTINGS,),
@@ -63,9 +65,9 @@ def test_a_server_that_doesnt_know_the_call_says_nothing() -> None:
         (SETTINGS, frame(0, 1, message(b"two") + message(b"messages"))),
     ],
 )
-def test_whatever_else_is_said_is_no_answer(said: tuple[bytes, ...]) -> None:
+def test_whatever_else_is_said_is_no_answer(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(ValueError):
-        answered(*said)
+        answered(*parts)
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 129, 300, 2**14, 2**63])
@@ -76,25 +78,25 @@ def test_numbers_of_any_size(number: int) -> None:
 
 @settings(max_examples=many(50))
 @given(st.binary(max_size=60))
-def test_nonsense_ends_a_call_as_no_answer(said: bytes) -> None:
+def test_nonsense_ends_a_call_as_no_answer(data: bytes) -> None:
     with suppress(ValueError, OSError):
-        answered(SETTINGS, said)
+        answered(SETTINGS, data)
 
 
 @settings(max_examples=many(200))
 @given(st.binary(max_size=60))
-def test_nonsense_is_no_message(said: bytes) -> None:
+def test_nonsense_is_no_message(data: bytes) -> None:
     for read in (fields, of_vllm, of_sglang):
         with suppress(ValueError):
-            read(said)
+            read(data)
 
 
 @pytest.mark.parametrize(
     ("role", "mode"), [(b"kv_producer", "prefill"), (b"kv_consumer", "decode"), (b"kv_both", "null"), (b"", "null")]
 )
 def test_what_vllm_does_with_its_cache_is_its_part(role: bytes, mode: str) -> None:
-    said = b"\x08\x05\x11" + bytes(8) + b"\x2a\x04vllm\x3a" + bytes([len(role)]) + role + b"\x5d" + bytes(4)
-    assert of_vllm(said) == {"disaggregation_mode": mode}
+    info = b"\x08\x05\x11" + bytes(8) + b"\x2a\x04vllm\x3a" + bytes([len(role)]) + role + b"\x5d" + bytes(4)
+    assert of_vllm(info) == {"disaggregation_mode": mode}
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -105,5 +107,5 @@ def test_of_what_sglang_was_started_with_numbers_and_texts_are_known() -> None:
     port, part = b"\x11" + struct.pack("<d", 8998), b"\x11" + struct.pack("<d", 1.5)
     values = {b"port": port, b"tp": part, b"mode": field(3, b"null"), b"on": b"\x20\x01"}
     arguments = b"".join(field(1, field(1, name) + field(2, value)) for name, value in values.items())
-    said = of_sglang(field(2, b"\xff\xff") + field(1, arguments) + b"\x08\x05")
-    assert repr(said) == "{'port': 8998, 'tp': 1.5, 'mode': 'null'}"
+    info = of_sglang(field(2, b"\xff\xff") + field(1, arguments) + b"\x08\x05")
+    assert repr(info) == "{'port': 8998, 'tp': 1.5, 'mode': 'null'}"

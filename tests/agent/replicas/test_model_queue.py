@@ -9,47 +9,47 @@ from hypothesis import strategies as st
 from chalicelib.agent.replicas.model_queue import SETTLED, SPACE, Gauge, waiting
 from tests.harness.examples import many
 
-LOOK = 5.0  # seconds between two looks at a model server
+POLL = 5.0  # seconds between two looks at a model server
 
 
-def looks(*found: int | None, gauge: Gauge | None = None) -> list[int | None]:
+def reported_after(*found: int | None, gauge: Gauge | None = None) -> list[int | None]:
     """What is told after each look."""
-    gauge, told = gauge or Gauge(), list[int | None]()
+    gauge, reported = gauge or Gauge(), list[int | None]()
     for at, each in enumerate(found):
         before = gauge.reported
-        assert gauge.update(each, at * LOOK) == (gauge.reported != before)
-        told.append(gauge.reported)
-    return told
+        assert gauge.update(each, at * POLL) == (gauge.reported != before)
+        reported.append(gauge.reported)
+    return reported
 
 
 def test_the_first_number_is_told_at_once_and_a_rise_soon_after() -> None:
-    assert looks(0, 40, 40, 40) == [0, 0, 0, 40]
+    assert reported_after(0, 40, 40, 40) == [0, 0, 0, 40]
 
 
 def test_a_small_change_is_told_a_minute_later() -> None:
-    assert looks(*[40] + [42] * 12) == [40] * 12 + [42]
+    assert reported_after(*[40] + [42] * 12) == [40] * 12 + [42]
 
 
 def test_a_model_server_that_is_silent_for_three_looks_is_unknown_until_it_is_back() -> None:
-    assert looks(7, None, None, None, 7, 7, 7) == [7, 7, 7, None, None, None, 7]
-    assert looks(7, None, None, 7, None, None) == [7] * 6
-    assert looks(None, None, None, None) == [None] * 4
+    assert reported_after(7, None, None, None, 7, 7, 7) == [7, 7, 7, None, None, None, 7]
+    assert reported_after(7, None, None, 7, None, None) == [7] * 6
+    assert reported_after(None, None, None, None) == [None] * 4
 
 
 @settings(max_examples=many(100))
 @given(st.lists(st.one_of(st.none(), st.integers(0, 500)), min_size=1, max_size=200))
 def test_whatever_model_servers_say_300_of_them_cause_at_most_20_writes_a_second(found: list[int | None]) -> None:
     gauge = Gauge()
-    news = [at * LOOK for at, each in enumerate(found) if gauge.update(each, at * LOOK)]
-    seconds = len(found) * LOOK
+    news = [at * POLL for at, each in enumerate(found) if gauge.update(each, at * POLL)]
+    seconds = len(found) * POLL
     assert len(news) <= seconds / SPACE + 1
 
 
 @settings(max_examples=many(100))
 @given(st.integers(0, 500), st.lists(st.integers(0, 500), max_size=20))
 def test_what_stays_is_told_exactly_in_the_end(value: int, before: list[int]) -> None:
-    after = int(SETTLED // LOOK) + 1
-    assert looks(*before, *[value] * after)[-1] == value
+    after = int(SETTLED // POLL) + 1
+    assert reported_after(*before, *[value] * after)[-1] == value
 
 
 @pytest.mark.parametrize(

@@ -28,23 +28,23 @@ class Replica:
     def __init__(self, script: list[Any]) -> None:
         self.script, self.at, self.asked, self.told = list(script), 0.0, [], []  # type: ignore[var-annotated]
 
-    async def asks(self, request: bytes) -> int:
+    async def answer(self, request: bytes) -> int:
         if not self.script:
             raise Enough
         self.asked.append(self.at)
-        said = self.script.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, tuple):
-            self.at += said[0]
-            said = said[1]
-        return int(said)
+        result = self.script.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, tuple):
+            self.at += result[0]
+            result = result[1]
+        return int(result)
 
     async def pause(self, seconds: float) -> None:
         self.at += seconds
 
     def probe(self, **spec: Any) -> Probe:
-        made = Probe(spec, self.asks, lambda: self.told.append(made.streak), self.pause)
+        made = Probe(spec, self.answer, lambda: self.told.append(made.streak), self.pause)
         return made
 
 
@@ -75,9 +75,9 @@ def test_successes_in_a_row_are_counted_no_further_than_needed_and_told_only_whe
     assert replica.told == [1, 2, 3, 0, 1]
 
 
-@pytest.mark.parametrize("said", [199, 300, 301, 404, 500, 503, OSError("refused"), ValueError("no HTTP")])
-def test_anything_but_2xx_is_a_failure_and_told_even_the_first_time(said: Any) -> None:
-    replica = Replica([said, said])
+@pytest.mark.parametrize("result", [199, 300, 301, 404, 500, 503, OSError("refused"), ValueError("no HTTP")])
+def test_anything_but_2xx_is_a_failure_and_told_even_the_first_time(result: Any) -> None:
+    replica = Replica([result, result])
     assert played(replica).streak == 0 and replica.told == [0]
 
 
@@ -108,7 +108,7 @@ class Server:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.asked: list[bytes] = []
-        self.says: Callable[[socket.socket], None] = lambda sock: None
+        self.respond: Callable[[socket.socket], None] = lambda sock: None
         self.release = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -120,23 +120,23 @@ class Server:
                 return
             with sock:
                 self.asked.append(sock.recv(65_536))
-                self.says(sock)
+                self.respond(sock)
 
     def answers(self, data: bytes, hold: bool = False) -> None:
-        def says(sock: socket.socket) -> None:
+        def respond(sock: socket.socket) -> None:
             sock.sendall(data)
             if hold:
                 self.release.wait(30)
 
-        self.says = says
+        self.respond = respond
 
     def ask(self, work: Callable[[socket.socket], Awaitable[Any]]) -> Any:
-        async def asked() -> Any:
+        async def request() -> Any:
             sock = socket.create_connection(("127.0.0.1", self.port))
             sock.setblocking(False)
             return await asyncio.wait_for(work(sock), 20)
 
-        return asyncio.run(asked())
+        return asyncio.run(request())
 
     def status(self, request: bytes = b"GET / HTTP/1.1\r\n\r\n") -> int:
         found: int = self.ask(lambda sock: http_request.status_of(sock, request))
@@ -180,8 +180,8 @@ def test_the_users_headers_come_before_ours_and_add_no_lines(server: Server) -> 
     request = http_request.request(
         "get", "/", [("Host", "app.local"), ("X", "a\r\nY: b"), ("Connection", "keep-alive")]
     )
-    ours = b"GET / HTTP/1.1\r\nconnection: close\r\nuser-agent: dstack\r\naccept: */*\r\n"
-    assert request == ours + b"Host: app.local\r\nX: a  Y: b\r\n\r\n"
+    head = b"GET / HTTP/1.1\r\nconnection: close\r\nuser-agent: dstack\r\naccept: */*\r\n"
+    assert request == head + b"Host: app.local\r\nX: a  Y: b\r\n\r\n"
 
 
 def test_an_answer_may_begin_with_hints_and_hold_its_connection(server: Server) -> None:
@@ -191,30 +191,32 @@ def test_an_answer_may_begin_with_hints_and_hold_its_connection(server: Server) 
     assert server.status() == 200
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"X" * 200_000])
-def test_what_isnt_http_is_a_failure(server: Server, said: bytes) -> None:
-    server.answers(said)
+@pytest.mark.parametrize(
+    "response", [b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"X" * 200_000]
+)
+def test_what_isnt_http_is_a_failure(server: Server, response: bytes) -> None:
+    server.answers(response)
     with pytest.raises((ValueError, OSError)):
         server.status()
 
 
 @pytest.mark.parametrize(
-    ("said", "hold"),
+    ("response", "hold"),
     [
         (b"Content-Length: 5\r\n\r\nhello", True),
         (b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", False),
         (b"\r\nhello", False),
     ],
 )
-def test_a_body_is_read_however_it_is_sent(server: Server, said: bytes, hold: bool) -> None:
-    server.answers(b"HTTP/1.1 200 OK\r\n" + said, hold)
+def test_a_body_is_read_however_it_is_sent(server: Server, response: bytes, hold: bool) -> None:
+    server.answers(b"HTTP/1.1 200 OK\r\n" + response, hold)
     assert server.answer() == (200, b"hello")
 
 
 @pytest.mark.parametrize(
-    "said", [b"\r\n" + b"x" * 2000, b"Content-Length: 9\r\n\r\nhello", b"Content-Length: 2000\r\n\r\nx"]
+    "response", [b"\r\n" + b"x" * 2000, b"Content-Length: 9\r\n\r\nhello", b"Content-Length: 2000\r\n\r\nx"]
 )
-def test_a_body_that_is_too_large_or_breaks_off_is_no_answer(server: Server, said: bytes) -> None:
-    server.answers(b"HTTP/1.1 200 OK\r\n" + said)
+def test_a_body_that_is_too_large_or_breaks_off_is_no_answer(server: Server, response: bytes) -> None:
+    server.answers(b"HTTP/1.1 200 OK\r\n" + response)
     with pytest.raises(ValueError):
         server.answer()

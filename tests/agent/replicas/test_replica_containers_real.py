@@ -32,9 +32,11 @@ class Watched:
         with self.changed:
             self.changed.notify_all()
 
-    def until(self, task: str, **told: Any) -> None:
+    def until(self, task: str, **report: Any) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: told.items() <= self.replicas.report(task).items(), PATIENCE), self.log
+            assert self.changed.wait_for(lambda: report.items() <= self.replicas.report(task).items(), PATIENCE), (
+                self.log
+            )
 
 
 @pytest.fixture
@@ -66,9 +68,9 @@ def test_a_container_is_looked_after_in_its_own_network(
         runtime, folder = workshop.roster.runtime(task)
         attached = docker_engine.api.container(container_name(task))["NetworkSettings"]["Networks"]
         assert runtime.address(folder) == attached["bridge"]["IPAddress"] != ""
-    way = watched.replicas.port(tasks[0], PORT)
-    assert way is not None
-    with way.connect() as made:
+    port = watched.replicas.port(tasks[0], PORT)
+    assert port is not None
+    with port.connect() as made:
         made.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert made.recv(100).startswith(b"HTTP/1.0 200")
     order = {"id": "s", "ticket": "t", "task": tasks[0], "target": f"port:{PORT}"}
@@ -79,4 +81,4 @@ def test_a_container_is_looked_after_in_its_own_network(
     workshop.exited(tasks[0])
     watched.replicas.forget(tasks[0])
     with pytest.raises(OSError, match="has ended"):
-        way.connect()
+        port.connect()

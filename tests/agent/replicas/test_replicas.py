@@ -57,8 +57,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        said = {"/metrics": self.server.metrics, "/workers": '{"workers": []}'}
-        body = said.get(self.path, "").encode()
+        bodies = {"/metrics": self.server.metrics, "/workers": '{"workers": []}'}
+        body = bodies.get(self.path, "").encode()
         self.send_response(200 if self.path == "/metrics" else self.server.health)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -82,12 +82,12 @@ class Seen:
             self.changes.append((task, self.replicas.report(task)))
             self.changed.notify_all()
 
-    def until(self, **told: Any) -> None:
+    def until(self, **report: Any) -> None:
         def there() -> bool:
-            return any(told.items() <= change.items() for _, change in self.changes)
+            return any(report.items() <= change.items() for _, change in self.changes)
 
         with self.changed:
-            assert self.changed.wait_for(there, PATIENCE), (told, self.changes, self.log)
+            assert self.changed.wait_for(there, PATIENCE), (report, self.changes, self.log)
 
 
 @pytest.fixture
@@ -172,34 +172,34 @@ def test_a_task_of_no_service_starts_nothing(seen: Seen) -> None:
 def test_one_that_has_ended_is_asked_nothing_more_and_leads_nowhere(seen: Seen, app: App) -> None:
     seen.replicas.watch("t", lambda: launch(app.server_port, probes=[{"url": "/", "interval": 1}]))
     seen.until(probes=[1])
-    way = seen.replicas.port("t", app.server_port)
-    assert way is not None
-    way.connect().close()
+    port = seen.replicas.port("t", app.server_port)
+    assert port is not None
+    port.connect().close()
     seen.replicas.forget("t")
     with pytest.raises(OSError, match="has ended"):
-        way.connect()
+        port.connect()
     assert seen.replicas.report("t") == {}
 
 
 def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
-    way = WatchedPort("t", app.server_port, seen.runtime.of)
+    port = WatchedPort("t", app.server_port, seen.runtime.of)
     for _ in range(3):
-        way.connect().close()
+        port.connect().close()
     assert seen.runtime.asked == 1
-    way.close()
+    port.close()
 
 
 def test_an_address_is_told_only_if_it_leads_to_the_replica(seen: Seen, app: App) -> None:
-    way = WatchedPort("t", app.server_port, seen.runtime.of)
-    assert way.direct_address() == "", "it has none"
+    port = WatchedPort("t", app.server_port, seen.runtime.of)
+    assert port.direct_address() == "", "it has none"
     seen.runtime.direct_address = "127.0.0.1"
-    assert way.direct_address() == "", "in the machine's own network it needs none"
+    assert port.direct_address() == "", "in the machine's own network it needs none"
     seen.runtime.pid = os.getpid()
-    assert way.direct_address() == "127.0.0.1"
+    assert port.direct_address() == "127.0.0.1"
     seen.runtime.direct_address = "127.0.0.77"  # it listens elsewhere only
-    assert way.direct_address() == ""
+    assert port.direct_address() == ""
     seen.runtime.direct_address, seen.runtime.pid = "127.0.0.1", 2**22 + 1  # what answers there is another's
-    assert way.direct_address() == ""
+    assert port.direct_address() == ""
 
 
 @pytest.mark.slow

@@ -31,18 +31,18 @@ def test_two_replicas_on_one_machine_listen_on_ports_of_their_own(agent: Agent) 
     probes = [{"url": "/", "interval": 1, "ready_after": 2}, {"url": "/nothing", "interval": 1}]
     tasks = [agent.run(SERVE, service_port=port, probes=probes) for _ in range(2)]
 
-    def told(name: str) -> list[object]:
+    def reported(name: str) -> list[object]:
         return [agent.plane.reports.get(task, {}).get(name) for task in tasks]
 
-    agent.plane.until(lambda: told("probes") == [[2, 0], [2, 0]])
-    first, second = told("host_port")
-    assert first == port and isinstance(second, int) and second != port and told("listens") == [True, True]
+    agent.plane.until(lambda: reported("probes") == [[2, 0], [2, 0]])
+    first, second = reported("host_port")
+    assert first == port and isinstance(second, int) and second != port and reported("listens") == [True, True]
     before = agent.plane.messages
     agent.kill()
     for task in tasks:
         agent.plane.reports[task] = {}
     agent.start(*OWN_USER)
-    agent.plane.until(lambda: told("probes") == [[2, 0], [2, 0]] and told("host_port") == [first, second])
+    agent.plane.until(lambda: reported("probes") == [[2, 0], [2, 0]] and reported("host_port") == [first, second])
     third = agent.run(SERVE, service_port=port)
     agent.plane.until(lambda: agent.plane.reports.get(third, {}).get("listens"))
     assert agent.plane.reports[third]["host_port"] not in (first, second)

@@ -86,10 +86,10 @@ def test_it_comes_to_what_is_wanted(known: set[str], wanted: set[str], silent: s
     done = reconcile(smg, *wanted)
     assert smg.urls == (known & wanted) | (wanted - silent)
     assert done == (known == wanted)
-    asked = len(smg.asked)
+    requests_before = len(smg.asked)
     smg.gone()
     assert reconcile(smg, *wanted) == (wanted - known <= wanted - silent)
-    assert all(method == "GET" for method, _ in smg.asked[asked:]), "nothing is left to change"
+    assert all(method == "GET" for method, _ in smg.asked[requests_before:]), "nothing is left to change"
 
 
 def test_a_worker_says_what_it_is() -> None:

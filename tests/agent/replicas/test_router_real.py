@@ -109,8 +109,10 @@ def test_it_is_told_of_workers_and_sends_requests_to_them(seen: Seen, ports: lis
     until("one to be gone", lambda: workers() == set(urls[:1]), seconds=30)
     assert call(router, "/v1/chat/completions", chat)[0] == 200
     assert not seen.replicas.route("another", "both", urls)
-    said = [line for line in seen.log if "router's workers" in line]
-    assert said[0].startswith("the router's workers: 2 wanted, 2 added") and "1 wanted, 0 added, 1 removed" in said[-1]
+    lines = [line for line in seen.log if "router's workers" in line]
+    assert (
+        lines[0].startswith("the router's workers: 2 wanted, 2 added") and "1 wanted, 0 added, 1 removed" in lines[-1]
+    )
 
 
 def rows(router: int) -> dict[str, tuple[Any, ...]]:
@@ -137,10 +139,10 @@ class Half(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.may.wait(60)
-        said = {"index": 0, "message": {"role": "assistant", "content": self.role}, "finish_reason": "stop"}
+        choice = {"index": 0, "message": {"role": "assistant", "content": self.role}, "finish_reason": "stop"}
         used = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         self._answer(
-            {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [said], "usage": used}
+            {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": used}
         )
 
     def _answer(self, told: Any) -> None:
@@ -185,14 +187,14 @@ def test_prefill_and_decode_each_get_their_part_and_one_that_goes_ends_what_it_h
         seen.until(listens=True, workers="both", cleared="both")
         prefill.may.set()
         answers = list[Any]()
-        asking = threading.Thread(target=lambda: answers.append(call(router, "/v1/chat/completions", CHAT)))
-        asking.start()
+        client = threading.Thread(target=lambda: answers.append(call(router, "/v1/chat/completions", CHAT)))
+        client.start()
         until("the request to reach it", lambda: bool(decode.asked), seconds=30)
         seen.replicas.route("t", "one", [first])
         until("it to drain", lambda: rows(router).get(second, ("", None, ""))[2] == "draining", seconds=30)
         assert seen.replicas.report("t")["cleared"] == "both", "it still has a request"
         decode.may.set()
-        asking.join(60)
+        client.join(60)
         assert answers[0][0] == 200 and answers[0][1]["choices"][0]["message"]["content"] == "decode"
         parts = [(each["bootstrap_port"], each["bootstrap_room"]) for each in (prefill.asked[0], decode.asked[0])]
         assert parts[0] == parts[1] and parts[0][0] == 8998, "they meet where the one that prefills said"

@@ -38,7 +38,7 @@ def there(tmp_path: Path, work: Callable[[], Any]) -> Any:
     """What comes of this on such a machine; of a TaskError, its message."""
     for name, text in (("users", USERS), ("groups", GROUPS)):
         (tmp_path / name).write_text(text)
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
@@ -47,14 +47,14 @@ def there(tmp_path: Path, work: Callable[[], Any]) -> Any:
                 found = work()
             except TaskError as problem:
                 found = problem.message
-            os.write(tell, json.dumps(found).encode())
+            os.write(writer, json.dumps(found).encode())
         finally:
             os._exit(0)
-    os.close(tell)
-    with os.fdopen(told) as pipe:
-        said = pipe.read()
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        output = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(said)
+    return json.loads(output)
 
 
 def account(tmp_path: Path, user: Any, users: str = "", **spec: Any) -> Any:
@@ -69,9 +69,9 @@ def account(tmp_path: Path, user: Any, users: str = "", **spec: Any) -> Any:
 @pytest.mark.parametrize("users", ["", TRUSTING])
 def test_nobody_is_named_without_the_servers_permission(tmp_path: Path, user: Any, users: str) -> None:
     for spec in ({"user_permitted": False}, {"user_permitted": None}):
-        told = account(tmp_path, user, users, **spec)
-        assert "only admins of the project whose host this is may name one of the host's users" in told
-        assert told.endswith("leave `user` out, or use a host with a container engine")
+        error = account(tmp_path, user, users, **spec)
+        assert "only admins of the project whose host this is may name one of the host's users" in error
+        assert error.endswith("leave `user` out, or use a host with a container engine")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ SYSTEMS = "can't be root or another of the system's users"
 
 
 @pytest.mark.parametrize(
-    ("user", "words"),
+    ("user", "reason"),
     [
         ("root", SYSTEMS),
         ("0", SYSTEMS),
@@ -122,9 +122,9 @@ SYSTEMS = "can't be root or another of the system's users"
         ("ann:who", "there is no such group on this machine"),
     ],
 )
-def test_not_even_an_admin_names_one_by_whom_a_job_would_come_to_more(tmp_path: Path, user: Any, words: str) -> None:
-    told = account(tmp_path, user, host_user="deploy")
-    assert isinstance(told, str) and words in told, told
+def test_not_even_an_admin_names_one_by_whom_a_job_would_come_to_more(tmp_path: Path, user: Any, reason: str) -> None:
+    error = account(tmp_path, user, host_user="deploy")
+    assert isinstance(error, str) and reason in error, error
 
 
 def test_a_server_that_trusts_its_jobs_lets_admins_name_anybody(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_a_user_without_a_name_gets_an_entry_in_both_lists(tmp_path: Path) -> No
 
 def test_a_listed_user_is_at_home_where_the_task_is(tmp_path: Path) -> None:
     seen = listed(tmp_path, "ann")
-    rest = USERS.replace("ann:x:1500:1500:Ann:/home/ann:/bin/bash\n", "")
-    assert seen == {"/etc/passwd": "ann:x:1500:1500:ann:/tasks/home:/bin/sh\n" + rest}
+    other_users = USERS.replace("ann:x:1500:1500:Ann:/home/ann:/bin/bash\n", "")
+    assert seen == {"/etc/passwd": "ann:x:1500:1500:ann:/tasks/home:/bin/sh\n" + other_users}
 
 
 def test_the_agents_own_user_sees_the_machines_lists(tmp_path: Path) -> None:

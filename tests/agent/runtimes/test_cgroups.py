@@ -75,8 +75,8 @@ def test_version_1_holds_tasks_by_the_best_hierarchy_there_is(first: Path) -> No
 def test_running_out_of_memory_is_counted(second: Path, name: str, text: str) -> None:
     group = made(second, memory=1 << 30)
     assert group.out_of_memory() is False
-    for said, want in (("oom 3\noom_kill 0\n", False), (text, True), ("nonsense\n", False)):
-        (second / "dstack-t" / name).write_text(said)
+    for events, want in (("oom 3\noom_kill 0\n", False), (text, True), ("nonsense\n", False)):
+        (second / "dstack-t" / name).write_text(events)
         assert group.out_of_memory() is want
 
 

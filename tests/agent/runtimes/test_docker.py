@@ -38,13 +38,13 @@ def test_image_names(image: str, want: tuple[str, str]) -> None:
 
 
 def body(gpus: list[str] | None = None, **spec: Any) -> dict[str, Any]:
-    told = {"image": "i", "commands": ["a", "b", "c"], **spec}
-    return container_body(told, "/w", cards_of(told, gpus or []), {"label": "x"})
+    spec_given = {"image": "i", "commands": ["a", "b", "c"], **spec}
+    return container_body(spec_given, "/w", cards_of(spec_given, gpus or []), {"label": "x"})
 
 
 def test_commands_replace_the_images_entrypoint() -> None:
-    told = body()
-    assert (told["Entrypoint"], told["Cmd"], told["WorkingDir"], told["Tty"]) == (["a"], ["b", "c"], "/w", True)
+    made = body()
+    assert (made["Entrypoint"], made["Cmd"], made["WorkingDir"], made["Tty"]) == (["a"], ["b", "c"], "/w", True)
 
 
 def test_no_commands_leave_the_images_own() -> None:
@@ -63,9 +63,9 @@ def test_limits_are_in_the_engines_units() -> None:
 
 
 def test_a_container_in_full() -> None:
-    told = body(env={"B": 2, "A": "1"}, hostfile="h", working_dir="w")
+    made = body(env={"B": 2, "A": "1"}, hostfile="h", working_dir="w")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    assert told == {
+    assert made == {
         "Image": "i",
         "Env": [
             "A=1",
@@ -94,11 +94,11 @@ def test_a_container_in_full() -> None:
 
 
 def test_gpus_are_given_and_no_variable_gets_around_that() -> None:
-    told = body(["GPU-a"], env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
-    assert told["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == ["GPU-a"]
-    assert [text for text in told["Env"] if "VISIBLE" in text] == ["NVIDIA_VISIBLE_DEVICES=GPU-a"]
-    told = body(env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
-    assert "DeviceRequests" not in told["HostConfig"] and "NVIDIA_VISIBLE_DEVICES=void" in told["Env"]
+    made = body(["GPU-a"], env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
+    assert made["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == ["GPU-a"]
+    assert [text for text in made["Env"] if "VISIBLE" in text] == ["NVIDIA_VISIBLE_DEVICES=GPU-a"]
+    made = body(env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
+    assert "DeviceRequests" not in made["HostConfig"] and "NVIDIA_VISIBLE_DEVICES=void" in made["Env"]
 
 
 def test_processes_and_open_files_are_limited() -> None:
@@ -117,8 +117,8 @@ def test_open_files_stay_within_the_machines_own_limit(hard: int, want: tuple[in
 
 
 def test_a_privileged_container_which_sees_all_nodes_is_told_its_gpus() -> None:
-    told = body(["GPU-a", "GPU-b"], gpu_vendor="nvidia", privileged=True)["Env"]
-    assert "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b" in told and "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b" in told
+    env = body(["GPU-a", "GPU-b"], gpu_vendor="nvidia", privileged=True)["Env"]
+    assert "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b" in env and "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b" in env
     assert "CUDA_VISIBLE_DEVICES=-1" in body(gpu_vendor="nvidia", privileged=True)["Env"]
     own = body(["GPU-a"], gpu_vendor="nvidia", privileged=True, env={"CUDA_VISIBLE_DEVICES": "0"})["Env"]
     assert "CUDA_VISIBLE_DEVICES=0" in own, "its user may choose among them"

@@ -60,8 +60,8 @@ class TestDockerRuntime(RuntimeConformance):
         assert state["message"].startswith("exited with status 6")
 
     def test_a_number_that_the_image_doesnt_list_gets_a_name_and_a_home(self, workshop: Workshop) -> None:
-        ask = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
-        script = f'python3 -c "{ask}"; id -un; id -gn; echo $HOME; cd; pwd; echo mine > file; cat file'
+        program = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
+        script = f'python3 -c "{program}"; id -un; id -gn; echo $HOME; cd; pwd; echo mine > file; cat file'
         task = workshop.start(script, image=PYTHON, user="4321:4322")
         assert workshop.exited(task)["exit_status"] == 0, workshop.log(task)
         name, home = "dstack-4321", "/home/4321"
@@ -162,11 +162,11 @@ class TestDockerRuntime(RuntimeConformance):
             assert found["NetworkSettings"]["Ports"] == {}
 
     def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
-        kept, lost = workshop.start("sleep 60"), workshop.start("sleep 60")
-        workshop.running(kept)
+        known, lost = workshop.start("sleep 60"), workshop.start("sleep 60")
+        workshop.running(known)
         workshop.running(lost)
-        workshop.runtime.sweep({kept})
-        assert docker_engine.api.container(container_name(kept)) is not None
+        workshop.runtime.sweep({known})
+        assert docker_engine.api.container(container_name(known)) is not None
         workshop.until(lambda: docker_engine.api.container(container_name(lost)) is None, lost)
         assert workshop.exited(lost)["state"] == "exited"
 

@@ -39,7 +39,7 @@ def workshop(
     workshop.end()
 
 
-def said(workshop: Workshop, script: str, wanted: dict[str, Any], **spec: Any) -> list[str]:
+def output_of(workshop: Workshop, script: str, wanted: dict[str, Any], **spec: Any) -> list[str]:
     task = workshop.start(script, repo=wanted, **spec)
     state = workshop.exited(task)
     assert state.get("exit_status") == 0, (state, workshop.log(task))
@@ -54,7 +54,7 @@ def owners(listing: list[str]) -> set[tuple[str, ...]]:
 
 def test_the_code_belongs_to_the_containers_user(workshop: Workshop, host: Host) -> None:
     script = "cat app/a.txt; >app/new; cd app; ls -lnA . .git dir; ls -lnd ."
-    lines = said(workshop, script, repo(host.open), user={"username": "somebody"})
+    lines = output_of(workshop, script, repo(host.open), user={"username": "somebody"})
     assert lines[:3] == ["one", "two", "three"] and owners(lines) == {("1234", "1234")}
 
 
@@ -69,18 +69,22 @@ def test_the_code_belongs_to_the_containers_user(workshop: Workshop, host: Host)
     ],
 )
 def test_a_user_is_looked_up_in_the_image(workshop: Workshop, host: Host, user: Any, owner: tuple[str, str]) -> None:
-    assert owners(said(workshop, "ls -lnA app", repo(host.open), user=user)) == {owner}
+    assert owners(output_of(workshop, "ls -lnA app", repo(host.open), user=user)) == {owner}
 
 
 def test_an_image_that_works_in_its_root_works_elsewhere_with_code(workshop: Workshop, host: Host) -> None:
     script = "pwd; echo $DSTACK_WORKING_DIR $DSTACK_REPO_DIR; ls"
-    assert said(workshop, script, repo(host.open, path="."))[:3] == ["/workflow", "/workflow /workflow", "a.txt  dir"]
+    assert output_of(workshop, script, repo(host.open, path="."))[:3] == [
+        "/workflow",
+        "/workflow /workflow",
+        "a.txt  dir",
+    ]
 
 
 def test_a_private_repository_leaves_its_token_nowhere(workshop: Workshop, host: Host, code: Any) -> None:
     changed = code(host.patch("a.txt", "one\n2\nthree\n"))
     script = "cat app/a.txt app/.git/config; env; ls -lnA /tmp /root"
-    lines = said(workshop, script, repo(host.closed, oauth_token=TOKEN, code=changed))
+    lines = output_of(workshop, script, repo(host.closed, oauth_token=TOKEN, code=changed))
     assert lines[:3] == ["one", "2", "three"] and TOKEN not in "".join(lines)
     task = workshop.started[-1]
     assert not Path(outside(task)).exists() and not list((workshop.data / "tasks" / task).glob("repository*"))
@@ -89,7 +93,7 @@ def test_a_private_repository_leaves_its_token_nowhere(workshop: Workshop, host:
 def test_uploaded_code_is_the_users_too(workshop: Workshop, code: Any) -> None:
     given = code(archive({"./x.txt": b"x", "./d/y.txt": b"y"}))
     wanted = {"path": "/new/place", "if_exists": "error", "code": given}
-    lines = said(workshop, "ls -lnA /new; ls -lnA /new/place/d", wanted, user={"username": "somebody"})
+    lines = output_of(workshop, "ls -lnA /new; ls -lnA /new/place/d", wanted, user={"username": "somebody"})
     assert owners(lines) == {("1234", "1234")} and lines[-2].endswith("y.txt")
 
 
@@ -102,11 +106,11 @@ def test_what_the_image_has_is_left_alone(workshop: Workshop, host: Host, path: 
 
 def test_what_the_image_has_can_be_kept(workshop: Workshop, host: Host) -> None:
     wanted = repo(host.closed, path="/etc", if_exists="skip", oauth_token=TOKEN)
-    assert "a.txt" not in " ".join(said(workshop, "ls /etc", wanted))
+    assert "a.txt" not in " ".join(output_of(workshop, "ls /etc", wanted))
 
 
 def test_an_empty_folder_of_the_image_is_filled(workshop: Workshop, host: Host) -> None:
-    assert "a.txt" in " ".join(said(workshop, "ls /tmp", repo(host.open, path="/tmp")))
+    assert "a.txt" in " ".join(output_of(workshop, "ls /tmp", repo(host.open, path="/tmp")))
 
 
 def test_a_user_that_the_image_hasnt_is_named(workshop: Workshop, host: Host) -> None:
@@ -126,7 +130,9 @@ def test_a_failure_is_the_reason_and_leaves_no_container(
 
 def test_a_key_reads_over_ssh(workshop: Workshop, host: Host) -> None:
     with git_hosts.sshd(host.bare) as server:
-        lines = said(workshop, "ls -lnA app", repo(server.url, private_key=server.key), user={"username": "somebody"})
+        lines = output_of(
+            workshop, "ls -lnA app", repo(server.url, private_key=server.key), user={"username": "somebody"}
+        )
     assert owners(lines) == {("1234", "1234")}
 
 

@@ -52,7 +52,7 @@ def wanted(disk: LoopDisk, **fields: Any) -> dict[str, Any]:
     return {**entry, "format": True, "read_only": False, **fields}
 
 
-def said(workshop: Workshop, task: str) -> str:
+def output_of(workshop: Workshop, task: str) -> str:
     state = workshop.exited(task)
     assert state["exit_status"] == 0, (state, workshop.log(task))
     return workshop.log(task).decode().replace("\r\n", "\n")
@@ -62,10 +62,10 @@ def test_a_blank_disk_is_formatted_once_and_keeps_what_jobs_write(workshop: Work
     entry = wanted(disk)
     user = {"username": "somebody"}
     first = workshop.start("echo kept > /data/file; stat -c %a /data", volumes=[entry], user=user)
-    assert said(workshop, first) == "777\n"
+    assert output_of(workshop, first) == "777\n"
     assert disk.places() == [] and Holds().of(first) is None
     again = workshop.start("cat /data/file; stat -c %u /data/file", volumes=[{**entry, "format": False}])
-    assert said(workshop, again) == "kept\n1234\n"
+    assert output_of(workshop, again) == "kept\n1234\n"
     assert disk.places() == []
 
 
@@ -86,7 +86,7 @@ def test_two_containers_share_a_disk_and_the_last_unmounts_it(workshop: Workshop
 def test_read_only(workshop: Workshop, disk: LoopDisk) -> None:
     run("mkfs.ext4", "-q", disk.path)
     task = workshop.start("touch /data/x && exit 1; ls /data", volumes=[wanted(disk, read_only=True)])
-    assert "lost+found" in said(workshop, task)
+    assert "lost+found" in output_of(workshop, task)
 
 
 def test_a_container_that_outlives_its_supervisor_keeps_its_disk_until_its_end(
@@ -127,18 +127,18 @@ def test_what_cant_be_mounted_ends_the_job_before_there_is_a_container(
 def test_a_missing_folder_belongs_to_the_jobs_user(workshop: Workshop, shared: Path) -> None:
     entry = {"kind": "folder", "source": str(shared / "a" / "cache"), "path": "/data"}
     task = workshop.start("touch /data/mine; id -u", volumes=[entry], user={"username": "somebody"})
-    assert said(workshop, task) == "1234\n"
+    assert output_of(workshop, task) == "1234\n"
     made = (shared / "a" / "cache").stat()
     assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (1234, 1234, 0o755)
     assert (shared / "a").stat().st_uid == 0
     task = workshop.start("ls /data", volumes=[entry], user={"uid": 0})
-    assert said(workshop, task) == "mine\n"
+    assert output_of(workshop, task) == "mine\n"
     assert (shared / "a" / "cache").stat().st_uid == 1234, "it was there: it is left as it is"
 
 
 def test_nobodys_links_are_followed_nor_the_machine_shown(workshop: Workshop, shared: Path) -> None:
     (shared / "link").symlink_to("/etc")
-    for source, words in ((f"{shared}/link", "is a link to /etc"), ("/proc", "belongs to the machine's system")):
+    for source, message in ((f"{shared}/link", "is a link to /etc"), ("/proc", "belongs to the machine's system")):
         entry = {"kind": "folder", "source": source, "path": "/data"}
         state = workshop.exited(workshop.start("true", volumes=[entry]))
-        assert state["reason"] == "volume_error" and words in state["message"]
+        assert state["reason"] == "volume_error" and message in state["message"]

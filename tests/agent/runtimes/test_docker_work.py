@@ -86,11 +86,11 @@ def bench(tmp_path: Path, engine: Engine) -> Bench:
 
 def output(work: DockerWork) -> bytes:
     """All of it, until the connection ends."""
-    said = work.read()
+    data = work.read()
     while work.fileno() >= 0:
         select.select([work], [], [], docker_engine.PATIENCE)
-        said += work.read()
-    return said
+        data += work.read()
+    return data
 
 
 def more(work: DockerWork) -> bytes:
@@ -118,8 +118,8 @@ def test_one_of_several_nodes_can_log_in_to_the_others_as_soon_as_it_runs(bench:
 
 def test_one_of_several_nodes_runs_without_an_ssh_client_and_says_so(bench: Bench) -> None:
     bench.begin(network="host", node_ssh=NODES)
-    state, told = bench.reports[-1]
-    assert state == "running" and "image test/app:1 has no ssh client" in told["message"]
+    state, report = bench.reports[-1]
+    assert state == "running" and "image test/app:1 has no ssh client" in report["message"]
 
 
 def test_one_of_several_nodes_is_reached_in_the_machines_own_network(bench: Bench) -> None:
@@ -203,7 +203,7 @@ def members(packed: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("there", "shell", "words"),
+    ("there", "shell", "message"),
     [
         (("/bin/sh",), "/bin/bash", "has no /bin/bash to run `commands` in; set `shell: sh`"),
         (("/bin/bash",), "/bin/sh", "has no /bin/sh to run `commands` in; set `shell: bash`"),
@@ -212,12 +212,12 @@ def members(packed: bytes) -> dict[str, bytes]:
     ],
 )
 def test_an_image_without_the_shell_says_what_to_do(
-    bench: Bench, there: tuple[str, ...], shell: str, words: str
+    bench: Bench, there: tuple[str, ...], shell: str, message: str
 ) -> None:
     bench.engine.everywhere = there
     with pytest.raises(TaskError) as caught:
         bench.begin(shell=shell)
-    assert (caught.value.reason, words in caught.value.message) == ("creating_container_error", True)
+    assert (caught.value.reason, message in caught.value.message) == ("creating_container_error", True)
     assert not bench.engine.asked(f"POST /containers/{NAME}/start")
 
 
@@ -260,8 +260,8 @@ def test_what_an_earlier_try_left_is_removed_first(bench: Bench) -> None:
     bench.engine.container(NAME, status="created", body={"Labels": {"of": "an earlier try"}})
     bench.begin()
     assert bench.container.body["Labels"]["dstack.task"] == "t"
-    asked = bench.engine.asked()
-    assert asked.index(f"DELETE /containers/{NAME}") < asked.index("POST /containers/create")
+    requests = bench.engine.asked()
+    assert requests.index(f"DELETE /containers/{NAME}") < requests.index("POST /containers/create")
 
 
 def test_an_engine_that_refuses_is_quoted(bench: Bench) -> None:
@@ -357,9 +357,9 @@ def test_every_byte_arrives_and_then_the_exit_status(bench: Bench) -> None:
     bench.container.exits(3)
     assert output(work) == b"\xfftwo"
     assert (work.ended(), work.out_of_memory(), work.fileno(), work.finish()) == (3, False, -1, b"")
-    asked = len(bench.engine.requests)
+    requests_before = len(bench.engine.requests)
     assert (work.ended(), work.wake_at()) == (3, float("inf"))
-    assert len(bench.engine.requests) == asked, "what is known isn't asked again"
+    assert len(bench.engine.requests) == requests_before, "what is known isn't asked again"
 
 
 def test_memory_that_ran_out_is_said(bench: Bench) -> None:
@@ -381,21 +381,21 @@ def test_a_container_that_takes_a_moment_to_end_is_waited_for(bench: Bench) -> N
 def test_a_lost_connection_is_made_anew_from_the_log_without_a_byte_twice(bench: Bench) -> None:
     work = bench.begin()
     bench.container.says(b"one ")
-    said = more(work)
+    received = more(work)
     bench.container.change(output=b"one two ", cut=True)
-    said += output(work)
+    received += output(work)
     bench.engine.faults[f"POST /containers/{NAME}/wait"] = (0, "")
     assert work.ended() is None
     assert bench.engine.request(f"GET /containers/{NAME}/logs").query == {"stdout": "1", "stderr": "1", "follow": "1"}
     bench.container.says(b"three ")
-    said += more(work)
+    received += more(work)
     bench.container.change(cut=True)
-    said += output(work)
+    received += output(work)
     bench.engine.faults[f"POST /containers/{NAME}/wait"] = (0, "")
     assert work.ended() is None
     bench.container.says(b"four")
     bench.container.exits(0)
-    assert said + output(work) == b"one two three four"
+    assert received + output(work) == b"one two three four"
     assert work.ended() == 0
 
 
@@ -482,7 +482,7 @@ def test_a_container_without_a_process_is_left_alone(bench: Bench) -> None:
     assert bench.engine.asked()[before:] == [f"GET /containers/{NAME}/json"] * 2
 
 
-def looked(work: DockerWork) -> int | None:
+def awaited_end(work: DockerWork) -> int | None:
     """Once it is time to ask again."""
     while (status := work.ended()) is None and work.fileno() < 0:
         select.select([], [], [], max(0.0, work.wake_at() - time.monotonic()))
@@ -503,10 +503,10 @@ def test_a_container_that_ended_with_its_engine_isnt_said_to_be_done(bench: Benc
     bench.engine.bridge_created = "2026-11-22T11:30:00.5+02:00"  # 9:30
     bench.container.says(b"asked to stop\n")
     bench.container.exits(0)
-    assert looked(work) is None, "its output comes first"
+    assert awaited_end(work) is None, "its output comes first"
     assert output(work) == b"asked to stop\n"
     with pytest.raises(TaskError, match=STOPPED) as caught:
-        looked(work)
+        awaited_end(work)
     assert caught.value.reason == "executor_error"
 
 
@@ -516,7 +516,7 @@ def test_an_engine_that_is_being_stopped_tells_in_its_events(bench: Bench) -> No
     bench.container.exits(0)
     output(work)
     with pytest.raises(TaskError, match=STOPPED):
-        looked(work)
+        awaited_end(work)
     query = bench.engine.request("GET /events").query
     assert json.loads(query["filters"]) == {"container": [NAME], "event": ["kill"]}
     assert query["since"] == "1795338000.500000" and float(query["until"]) <= time.time(), "it waits for no more"
@@ -528,7 +528,7 @@ def test_a_container_that_outlives_its_engine_ends_by_itself(bench: Bench, live_
     work = bench.begin()
     bench.container.exits(7)
     output(work)
-    assert looked(work) == 7
+    assert awaited_end(work) == 7
 
 
 def test_who_asked_for_the_end_isnt_told_that_it_came_from_outside(bench: Bench) -> None:
@@ -537,7 +537,7 @@ def test_who_asked_for_the_end_isnt_told_that_it_came_from_outside(bench: Bench)
     bench.engine.events = [{"Action": "kill"}]
     bench.container.exits(137)
     output(work)
-    assert looked(work) == 137
+    assert awaited_end(work) == 137
 
 
 def test_a_container_of_before_the_last_boot_ended_with_the_machine(bench: Bench) -> None:
@@ -545,7 +545,7 @@ def test_a_container_of_before_the_last_boot_ended_with_the_machine(bench: Bench
     work = bench.begin("running", boot="an earlier one")
     assert output(work) == b"before\n"
     with pytest.raises(TaskError, match="the machine restarted; the task ended with it") as caught:
-        looked(work)
+        awaited_end(work)
     assert caught.value.reason == "executor_error"
 
 

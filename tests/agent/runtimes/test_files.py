@@ -106,7 +106,7 @@ def test_modes_and_inner_links_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "word"),
+    ("bad", "reason"),
     [
         (entry("../evil", data=b"x"), "outside"),
         (entry("d/../../evil", data=b"x"), "outside"),
@@ -121,28 +121,28 @@ def test_modes_and_inner_links_are_kept(tmp_path: Path) -> None:
     ids=lambda value: value[0].name + value[0].linkname if isinstance(value, tuple) else "",
 )
 def test_what_leaves_the_archive_is_refused_before_anything_is_written(
-    tmp_path: Path, bad: tuple[tarfile.TarInfo, bytes], word: str
+    tmp_path: Path, bad: tuple[tarfile.TarInfo, bytes], reason: str
 ) -> None:
     archive = pack(tmp_path / "a.tar", entry("d/good", data=b"x"), bad)
-    with pytest.raises(TaskError, match=word) as refused:
+    with pytest.raises(TaskError, match=reason) as refused:
         files.unpack(archive, str(tmp_path / "to"), into=False)
     assert bad[0].name in refused.value.message
     assert not (tmp_path / "to").exists()
-    with pytest.raises(TaskError, match=word):
+    with pytest.raises(TaskError, match=reason):
         files.repack(archive, "/to", False, io.BytesIO())
 
 
 @pytest.mark.parametrize("what", ALL_HOSTILE)
 def test_a_hostile_archive_leaves_nothing_behind(tmp_path: Path, what: str) -> None:
     """Refused by its headers, in bounded space: not a folder of it is made, and no byte of it reaches a container."""
-    content, name, word = HOSTILE[what]
+    content, name, reason = HOSTILE[what]
     archive, container = tmp_path / "a.tar", io.BytesIO()
     archive.write_bytes(content)
     for attempt in (
         lambda: files.unpack(str(archive), str(tmp_path / "to"), into=False),
         lambda: files.repack(str(archive), "/to", False, container),
     ):
-        with pytest.raises(TaskError, match=word) as refused:
+        with pytest.raises(TaskError, match=reason) as refused:
             attempt()
         assert name in refused.value.message and len(refused.value.message) < 500
     assert not (tmp_path / "to").exists()
@@ -166,9 +166,9 @@ def test_a_compressed_archive_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", range(0, 2000, 97))
 def test_a_damaged_archive_says_so(tmp_path: Path, cut: int) -> None:
-    whole = bytearray(HARMLESS["links"])
-    whole[cut : cut + 40] = b"\xff" * 40
-    (tmp_path / "a.tar").write_bytes(whole)
+    archive = bytearray(HARMLESS["links"])
+    archive[cut : cut + 40] = b"\xff" * 40
+    (tmp_path / "a.tar").write_bytes(archive)
     try:
         files.unpack(str(tmp_path / "a.tar"), str(tmp_path / "to"), into=False)
     except TaskError as problem:

@@ -23,13 +23,13 @@ def settled(folder: Path, account: TaskAccount, url: str = URL, token: str = "to
 
 def test_credentials_are_in_files_of_a_private_folder(tmp_path: Path) -> None:
     git = settled(tmp_path / "private", TaskAccount(None))
-    kept = {path.name: path for path in (tmp_path / "private").iterdir()}
-    assert {name: stat.S_IMODE(path.stat().st_mode) for name, path in kept.items()} == dict.fromkeys(kept, 0o600)
+    files = {path.name: path for path in (tmp_path / "private").iterdir()}
+    assert {name: stat.S_IMODE(path.stat().st_mode) for name, path in files.items()} == dict.fromkeys(files, 0o600)
     assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
-    assert kept["token"].read_text() == "username=oauth2\npassword=top-secret\n"
-    helper = f'[credential "https://git.example"]\n\thelper = "!f() {{ cat {kept["token"]}; }}; f"\n'
-    assert kept[".gitconfig"].read_text().endswith(helper)
-    assert kept["key"].read_text() == "KEY\nOF MINE\n", "as ssh wants it"
+    assert files["token"].read_text() == "username=oauth2\npassword=top-secret\n"
+    helper = f'[credential "https://git.example"]\n\thelper = "!f() {{ cat {files["token"]}; }}; f"\n'
+    assert files[".gitconfig"].read_text().endswith(helper)
+    assert files["key"].read_text() == "KEY\nOF MINE\n", "as ssh wants it"
     assert git.read_known_hosts() == "git.example ssh-ed25519 A\n"
     git.forget()
     assert not (tmp_path / "private").exists()
@@ -42,7 +42,7 @@ def test_no_token_is_kept_that_git_could_not_use(tmp_path: Path, url: str, token
     assert "https://" not in (tmp_path / "private/.gitconfig").read_text()
 
 
-def theirs(tmp_path: Path) -> Path:
+def accounts_folder(tmp_path: Path) -> Path:
     """A folder of the account's that it can get to."""
     for parent in (tmp_path, *tmp_path.parents):
         if "pytest" in str(parent):
@@ -55,7 +55,7 @@ def theirs(tmp_path: Path) -> Path:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root runs git as somebody else")
 def test_they_belong_to_whoever_runs_git(tmp_path: Path) -> None:
     """Or it couldn't read them: everybody else is shut out."""
-    private = theirs(tmp_path) / "private"
+    private = accounts_folder(tmp_path) / "private"
     settled(private, TaskAccount(NOBODY))
     assert {(path.stat().st_uid, path.stat().st_gid) for path in (private, *private.iterdir())} == {(4711, 4712)}
 
@@ -66,7 +66,7 @@ def test_a_link_that_the_account_put_there_leads_root_nowhere(tmp_path: Path) ->
     roots = tmp_path / "roots"
     roots.mkdir(mode=0o700)
     (roots / "known_hosts").write_text("root's")
-    (theirs(tmp_path) / "stage").symlink_to(roots)
+    (accounts_folder(tmp_path) / "stage").symlink_to(roots)
     with pytest.raises(PermissionError):
         settled(tmp_path / "theirs/stage/private", TaskAccount(NOBODY))
     assert [path.name for path in roots.iterdir()] == ["known_hosts"]

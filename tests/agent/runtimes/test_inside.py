@@ -82,7 +82,7 @@ class TestInsideRuntime(RuntimeConformance):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "reason"),
     [
         ({}, "no commands"),
         ({"commands": ["true"], "docker": True}, "has no engine"),
@@ -90,10 +90,10 @@ class TestInsideRuntime(RuntimeConformance):
         ({"commands": ["true"], "shm_bytes": 1 << 60}, "shm_size"),
     ],
 )
-def test_what_only_the_provider_could_have_done_is_refused(spec: dict[str, Any], words: str) -> None:
+def test_what_only_the_provider_could_have_done_is_refused(spec: dict[str, Any], reason: str) -> None:
     with pytest.raises(inside.TaskError) as problem:
         inside.check(spec)
-    assert words in problem.value.message
+    assert reason in problem.value.message
 
 
 def test_the_task_gets_no_setting_of_its_agent() -> None:

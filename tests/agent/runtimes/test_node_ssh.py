@@ -39,7 +39,7 @@ SPEC: dict[str, Any] = {"image": "i", "network": "host", "node_ssh": NODES}
 
 
 @pytest.mark.parametrize(
-    ("asked", "address", "port"),
+    ("login", "address", "port"),
     [
         ("train-0-0", "10.0.0.1", 22001),
         ("10.0.0.1", "10.0.0.1", 22001),
@@ -47,21 +47,21 @@ SPEC: dict[str, Any] = {"image": "i", "network": "host", "node_ssh": NODES}
         ("10.0.0.2", "10.0.0.2", 22001),
     ],
 )
-def test_openssh_understands_it_as_meant(tmp_path: Path, asked: str, address: str, port: int) -> None:
+def test_openssh_understands_it_as_meant(tmp_path: Path, login: str, address: str, port: int) -> None:
     if not shutil.which("ssh"):
         pytest.skip("there is no ssh here")
     (tmp_path / "config").write_text(configuration(NODES, "/home of/.ssh", "root"))
-    command = ["ssh", "-G", "-F", tmp_path / "config", asked]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    for word in (
+    command = ["ssh", "-G", "-F", tmp_path / "config", login]
+    options = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    for option in (
         f"hostname {address}", f"port {port}", "user root", "identityfile /home of/.ssh/dstack_job", "batchmode yes",
         "hostkeyalias dstack-nodes", "stricthostkeychecking true", "identitiesonly yes",
     ):  # fmt: skip
-        assert word in said, (word, said)
+        assert option in options, (option, options)
     (tmp_path / "config").write_text(configuration(NODES, "/h/.ssh", "root") + "Port 2022\nUser else\n")
     command[-1] = "elsewhere"
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert {"user else", "port 2022", "batchmode no"} <= set(said), "other hosts are none of ours"
+    options = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"user else", "port 2022", "batchmode no"} <= set(options), "other hosts are none of ours"
 
 
 def test_a_job_never_gets_the_servers_key() -> None:
@@ -145,18 +145,18 @@ def test_so_it_may_by_a_plain_process() -> None:
 
     def locked(spec: dict[str, Any]) -> tuple[int, int]:
         """In a process that has little of its own."""
-        told, tell = os.pipe()
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             try:
                 resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, hard))
                 fabric.raise_limit(spec)
-                os.write(tell, b"%d %d" % resource.getrlimit(resource.RLIMIT_MEMLOCK))
+                os.write(writer, b"%d %d" % resource.getrlimit(resource.RLIMIT_MEMLOCK))
             finally:
                 os._exit(0)
-        os.close(tell)
+        os.close(writer)
         os.waitpid(child, 0)
-        with os.fdopen(told) as pipe:
+        with os.fdopen(reader) as pipe:
             soft, most = map(int, pipe.read().split())
         return soft, most
 

@@ -72,13 +72,13 @@ def test_mpirun_starts_a_process_in_each_container(workshop: Workshop) -> None:
     attempt.start(1)
     there, name = attempt.addresses[1], attempt.names[1]
     ranks = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on node $RANK"
-    said = attempt.says(
+    output = attempt.output_of(
         0,
         f"ssh {there} 'echo at $RANK as $(id -un)'; ssh {name} 'exit 3'; echo status $?; "
         f"{on_each_node('mpirun', 2, ranks)}",
     )
     wanted = {"at 1 as somebody", "status 3", "rank 0 of 2 on node 0", "rank 1 of 2 on node 1"}
-    assert wanted <= set(said.splitlines()), said
+    assert wanted <= set(output.splitlines()), output
 
 
 def test_its_user_logs_in_and_reaches_its_ports(workshop: OnTheEnginesHost, tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_its_user_logs_in_and_reaches_its_ports(workshop: OnTheEnginesHost, tmp_
     workshop.running(task)
     client = ["nsenter", f"--net={workshop.network}", "ssh", *Ssh(workshop, task, key).options()]
 
-    def said(*words: str) -> str:
+    def output_of(*arguments: str) -> str:
         done = subprocess.run(
-            [*client, *words], input="ping\n", capture_output=True, text=True, timeout=60, check=False
+            [*client, *arguments], input="ping\n", capture_output=True, text=True, timeout=60, check=False
         )
         return done.stdout
 
-    assert said("127.0.0.1", "echo $RANK; id -un").split() == ["0", "somebody"]
-    workshop.until(lambda: said("-W", "127.0.0.1:8123", "127.0.0.1") == "ping\n", task)
-    assert said("-W", f"{attempt.addresses[0]}:8123", "127.0.0.1") == "", "by the loopback only"
+    assert output_of("127.0.0.1", "echo $RANK; id -un").split() == ["0", "somebody"]
+    workshop.until(lambda: output_of("-W", "127.0.0.1:8123", "127.0.0.1") == "ping\n", task)
+    assert output_of("-W", f"{attempt.addresses[0]}:8123", "127.0.0.1") == "", "by the loopback only"
 
 
 def test_an_image_without_a_client_runs_and_says_so(workshop: Workshop) -> None:

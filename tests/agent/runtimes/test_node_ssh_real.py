@@ -38,15 +38,15 @@ def test_a_node_reaches_the_others_by_address_and_by_name(workshop: Workshop) ->
     attempt = Attempt(workshop, addresses(2))
     attempt.start(1)
     there, name = attempt.addresses[1], attempt.names[1]
-    look = "echo $RANK $USER $(id -un) $(pwd)"
+    identity = "echo $RANK $USER $(id -un) $(pwd)"
     script = (
-        f"echo here $(id -un); ssh {there} '{look}'; ssh {name} 'cat; exit 3' < $DSTACK_MPI_HOSTFILE; echo $?; "
+        f"echo here $(id -un); ssh {there} '{identity}'; ssh {name} 'cat; exit 3' < $DSTACK_MPI_HOSTFILE; echo $?; "
         f"echo text > sent; scp -q sent {name}:got && ssh {name} cat got; grep -c . $DSTACK_MPI_HOSTFILE"
     )
-    here, looked, *rest = attempt.says(0, script).splitlines()
-    rank, user, named, where = looked.split()
+    here, seen, *remaining = attempt.output_of(0, script).splitlines()
+    rank, user, named, where = seen.split()
     assert (rank, user) == ("1", named) and where.startswith("/")
-    assert rest == [*attempt.addresses, "3", "text", "2"]
+    assert remaining == [*attempt.addresses, "3", "text", "2"]
     assert os.getuid() != 0 or here != f"here {named}", "each node has a user of its own, and both are on their list"
 
 
@@ -55,10 +55,10 @@ def test_where_jobs_are_the_agents_own_user_that_users_files_are_left_alone(work
     attempt = Attempt(workshop, addresses(2))
     attempt.start(1)
     name = attempt.names[1]
-    said = attempt.says(
+    output = attempt.output_of(
         0, f"ssh {name} 'echo $RANK'; echo a > a; scp -q a {name}:b && ssh {attempt.addresses[1]} cat b"
     )
-    assert said.split() == ["1", "a"]
+    assert output.split() == ["1", "a"]
     assert not (Path.home() / ".ssh/dstack_job").exists()
 
 
@@ -84,10 +84,10 @@ def test_only_the_nodes_of_this_attempt_get_in(workshop: Workshop, tmp_path: Pat
         spec = other.spec(0)
         spec["node_ssh"]["nodes"][1] = {"name": name, "address": place, "port": port}
         spec["node_ssh"]["host_public_key"] = attempt.node_ssh(0)["host_public_key"]
-        mine = workshop.start(f"ssh {name} echo in 2>&1; echo $?", **spec)
-        workshop.exited(mine)
-        said = workshop.log(mine).decode()
-        assert "Permission denied" in said and said.split()[-1] == "255", said
+        task = workshop.start(f"ssh {name} echo in 2>&1; echo $?", **spec)
+        workshop.exited(task)
+        output = workshop.log(task).decode()
+        assert "Permission denied" in output and output.split()[-1] == "255", output
     login = f"ssh -F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -i {key}"
     assert (
         "Permission denied" in os.popen(f"{login} -o UserKnownHostsFile=/dev/null -p {port} root@{place} 2>&1").read()
@@ -135,7 +135,7 @@ def test_who_connects_and_says_nothing_takes_no_nodes_place(workshop: Workshop) 
             for _ in range(LOGGING_IN_MOST + 1)
         ]
         assert silent.pop().recv(9) == b"", "the last is turned away at once"
-        assert attempt.says(0, f"ssh {attempt.names[1]} 'echo $RANK'") == "1\n"
+        assert attempt.output_of(0, f"ssh {attempt.names[1]} 'echo $RANK'") == "1\n"
 
 
 def test_a_node_that_ends_ends_its_sessions(workshop: Workshop) -> None:
@@ -164,5 +164,5 @@ def test_mpirun_starts_a_process_on_each_node_of_the_hostfile(workshop: Workshop
     attempt = Attempt(workshop, [places[0]] * 2 if shared else places)
     attempt.start(1)
     ranks = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on node $RANK"
-    said = attempt.says(0, on_each_node(program, 2, ranks))
-    assert {"rank 0 of 2 on node 0", "rank 1 of 2 on node 1"} <= set(said.splitlines()), said
+    output = attempt.output_of(0, on_each_node(program, 2, ranks))
+    assert {"rank 0 of 2 on node 0", "rank 1 of 2 on node 1"} <= set(output.splitlines()), output

@@ -33,7 +33,7 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     workshop.end()
 
 
-def said(workshop: Workshop, script: str, **spec: Any) -> str:
+def output_of(workshop: Workshop, script: str, **spec: Any) -> str:
     task = workshop.start(script, **spec)
     workshop.exited(task)
     return workshop.log(task).decode().replace("\r\n", "\n")
@@ -57,7 +57,7 @@ def test_its_home_files_and_temporary_folder_are_its_own(workshop: Workshop, tmp
     (tmp_path / "one.tar").write_bytes(archive({"data/a.txt": b"A"}))
     files = [{"id": "1", "path": "given", "url": str(tmp_path / "one.tar")}]
     script = 'stat -c "%u %a" "$HOME" "$TMPDIR"; stat -c %u given given/a.txt "$DSTACK_MPI_HOSTFILE"; id -u; env'
-    lines = said(workshop, script, files=files, hostfile="10.0.0.1\n").split("\n")
+    lines = output_of(workshop, script, files=files, hostfile="10.0.0.1\n").split("\n")
     uid = lines[5]
     assert lines[:5] == [f"{uid} 700", f"{uid} 700", uid, uid, uid]
     assert {f"USER=dstack-{uid}", f"LOGNAME=dstack-{uid}"} <= set(lines)
@@ -87,14 +87,16 @@ def test_it_reads_neither_the_agents_folder_nor_its_environment(workshop: Worksh
     script = "; ".join(
         f"cat {path}" for path in (workshop.data / "credential", *(f"/proc/{pid}/environ" for pid in pids))
     )
-    assert said(workshop, script).count("Permission denied") == 3
+    assert output_of(workshop, script).count("Permission denied") == 3
 
 
 def test_tasks_neither_read_nor_signal_each_other(workshop: Workshop) -> None:
     task = workshop.start("echo private > note; mktemp; echo $$ $HOME; read wait", env={"TOKEN": "t"})
     workshop.until(lambda: len(workshop.log(task).split()) == 3, task)
     scratch, pid, home = workshop.log(task).decode().split()
-    other = said(workshop, f"cat {home}/note; cat {scratch}; ls {home}; cat /proc/{pid}/environ; kill -9 {pid}; id -u")
+    other = output_of(
+        workshop, f"cat {home}/note; cat {scratch}; ls {home}; cat /proc/{pid}/environ; kill -9 {pid}; id -u"
+    )
     assert other.lower().count("permission denied") == 4 and "not permitted" in other
     assert int(other.split()[-1]) not in (record(workshop, task)["uid"], 0)
 
@@ -121,31 +123,31 @@ def test_who_a_task_is_isnt_its_own_choice(workshop: Workshop, user: str, permit
 
 
 def test_a_user_that_the_spec_may_name_has_its_own_group_alone(workshop: Workshop) -> None:
-    assert said(workshop, "id -u; id -G", user="54321", user_permitted=True) == "54321\n54321\n"
+    assert output_of(workshop, "id -u; id -G", user="54321", user_permitted=True) == "54321\n54321\n"
 
 
 def test_its_user_has_a_name_with_its_home_and_shell(workshop: Workshop) -> None:
     """Whoever asks for it, in the way of the C library or of OpenSSH, which runs for nobody without one."""
-    ask = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
+    program = "import os, pwd; me = pwd.getpwuid(os.getuid()); print(me.pw_name, me.pw_dir, me.pw_shell)"
     script = (
-        f'python3 -c "{ask}"; whoami; id -gn; echo $HOME $SHELL; stat -c "%U %G" .; '
+        f'python3 -c "{program}"; whoami; id -gn; echo $HOME $SHELL; stat -c "%U %G" .; '
         "ssh-keygen -q -t ed25519 -N '' -f key && echo made; ssh -o BatchMode=yes -p 1 127.0.0.1 2>&1; "
         "git init -q r; cd r; git config user.email a@b.c; git commit -q --allow-empty -m x; git log --format=%an | cat"
     )
-    asked, whoami, group, places, owner, made, ssh, author = (
-        said(workshop, script, shell="/bin/bash").strip().split("\n")
+    account, whoami, group, places, owner, made, ssh, author = (
+        output_of(workshop, script, shell="/bin/bash").strip().split("\n")
     )
     home, shell = places.split()
     assert (shell, made) == ("/bin/bash", "made") and int(whoami.removeprefix("dstack-")) in POOL
-    assert asked.split() == [whoami, home, shell] and (group, owner) == (whoami, f"{whoami} {whoami}")
+    assert account.split() == [whoami, home, shell] and (group, owner) == (whoami, f"{whoami} {whoami}")
     assert author == whoami
     assert "Connection refused" in ssh, "it got that far"
 
 
 def test_trusted_tasks_run_as_the_agent_or_as_whom_they_say(workshop: Workshop) -> None:
     workshop.roster = workshop.new_roster("agent")
-    assert said(workshop, "id -u; pwd").split()[0] == "0"
-    assert said(workshop, "id -u", user="0", user_permitted=True) == "0\n"
+    assert output_of(workshop, "id -u; pwd").split()[0] == "0"
+    assert output_of(workshop, "id -u", user="0", user_permitted=True) == "0\n"
 
 
 def test_what_leaves_the_tasks_session_ends_with_it(workshop: Workshop) -> None:
@@ -220,12 +222,12 @@ def test_a_folder_of_locks_that_somebody_else_made_isnt_trusted(tmp_path: Path) 
 
 
 def test_killing_a_user_from_inside_reaches_nobody_else() -> None:
-    mine, other = as_user(62994, "sleep", "7657"), as_user(62995, "sleep", "7657")
+    own, other = as_user(62994, "sleep", "7657"), as_user(62995, "sleep", "7657")
     children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
     before = children.read_text()
     kill_user(62994)
     assert children.read_text() == before, "whoever did it has ended"
-    assert os.WTERMSIG(os.waitpid(mine, 0)[1]) == signal.SIGKILL
+    assert os.WTERMSIG(os.waitpid(own, 0)[1]) == signal.SIGKILL
     assert os.waitpid(other, os.WNOHANG) == (0, 0)
     kill_user(62995)
     os.waitpid(other, 0)

@@ -96,10 +96,10 @@ def become(wanted: Any, first: Callable[[], object] = lambda: None) -> tuple[int
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"), [("nosuchuser", "user nosuchuser"), (f"{ME.pw_name}:nosuchgroup", "group nosuchgroup")]
+    ("wanted", "reason"), [("nosuchuser", "user nosuchuser"), (f"{ME.pw_name}:nosuchgroup", "group nosuchgroup")]
 )
-def test_who_isnt_here_is_named(wanted: str, words: str) -> None:
-    with pytest.raises(TaskError, match=f"{words}: there is no such") as caught:
+def test_who_isnt_here_is_named(wanted: str, reason: str) -> None:
+    with pytest.raises(TaskError, match=f"{reason}: there is no such") as caught:
         TaskAccount(wanted)
     assert caught.value.reason == "executor_error"
 
@@ -176,10 +176,10 @@ def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path
 def test_what_is_done_for_an_account_is_done_with_its_groups_alone() -> None:
     account = TaskAccount("nobody")
     account.groups = [12]
-    ours = os.geteuid(), os.getegid(), os.getgroups()
+    own = os.geteuid(), os.getegid(), os.getgroups()
     with account.acting():
         assert (os.geteuid(), os.getegid(), os.getgroups()) == (account.uid, account.gid, [12])
-    assert (os.geteuid(), os.getegid(), os.getgroups()) == ours
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == own
 
 
 def test_the_agents_own_tasks_have_a_home_that_is_closed_to_others(tmp_path: Path) -> None:
@@ -195,30 +195,30 @@ def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys(
     mode: int, helps: bool, tmp_path: Path
 ) -> None:
     group = os.getgid() or 12345
-    ours, theirs = os.openpty()
-    os.fchown(theirs, -1, group)
-    os.fchmod(theirs, mode)
+    near, far = os.openpty()
+    os.fchown(far, -1, group)
+    os.fchmod(far, mode)
     (tmp_path / "file").touch()
     os.chown(tmp_path / "file", -1, group)
     (tmp_path / "file").chmod(mode)
     try:
-        assert device_groups([os.ttyname(theirs), "/no/such*"]) == [group] * helps
+        assert device_groups([os.ttyname(far), "/no/such*"]) == [group] * helps
         assert device_groups([str(tmp_path / "*")]) == [], "no device"
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(near)
+        os.close(far)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give a device to root")
 def test_no_task_gets_roots_group() -> None:
-    ours, theirs = os.openpty()
-    os.fchown(theirs, 0, 0)
-    os.fchmod(theirs, 0o660)
+    near, far = os.openpty()
+    os.fchown(far, 0, 0)
+    os.fchmod(far, 0o660)
     try:
-        assert device_groups([os.ttyname(theirs)]) == []
+        assert device_groups([os.ttyname(far)]) == []
     finally:
-        os.close(ours)
-        os.close(theirs)
+        os.close(near)
+        os.close(far)
 
 
 def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
@@ -230,16 +230,16 @@ def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "reason"),
     [
         ({}, "no commands"),
         ({"commands": ["true"], "shm_bytes": 1 << 50}, f"{1 << 30} MiB requested"),
     ],
 )
-def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
+def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], reason: str) -> None:
     folder = TaskFolder(str(tmp_path), "t")
     context = TaskContext(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, TaskVolumes(folder, []))
-    with pytest.raises(TaskError, match=words) as caught:
+    with pytest.raises(TaskError, match=reason) as caught:
         ProcessRuntime().begin(context)
     assert caught.value.reason == "executor_error"
 

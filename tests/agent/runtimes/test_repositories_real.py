@@ -49,7 +49,7 @@ def repo(url: str, **more: Any) -> dict[str, Any]:
     return {**wanted, "url": url, "code": None, "oauth_token": None, "private_key": None, **more}
 
 
-def said(workshop: Workshop, script: str, wanted: dict[str, Any], **spec: Any) -> str:
+def output_of(workshop: Workshop, script: str, wanted: dict[str, Any], **spec: Any) -> str:
     task = workshop.start(script, repo=wanted, env={"TERM": "dumb", "PAGER": "cat"}, **spec)
     state = workshop.exited(task)
     assert state.get("exit_status") == 0, (state, workshop.log(task))
@@ -80,58 +80,61 @@ def test_a_branch_is_checked_out_and_belongs_to_the_task(workshop: Workshop, hos
     script = (
         "cd app && cat a.txt dir/b.txt && git status -sb && git log --format=%s -1 && stat -c %u . .git a.txt; id -u"
     )
-    lines = said(workshop, script, repo(host.open)).split("\n")
+    lines = output_of(workshop, script, repo(host.open)).split("\n")
     assert lines[:6] == ["one", "two", "three", "b", "## main...origin/main", "second"]
     assert len(set(lines[6:10])) == 1
 
 
 def test_the_default_branch_is_the_hosts(workshop: Workshop, host: Host) -> None:
-    assert "main\n" in said(workshop, "git -C app branch --show-current", repo(host.open, branch=None))
+    assert "main\n" in output_of(workshop, "git -C app branch --show-current", repo(host.open, branch=None))
 
 
 def test_a_commit_is_checked_out_on_its_branch(workshop: Workshop, host: Host) -> None:
     script = "cd app && git rev-parse HEAD && ls && git branch -r"
-    lines = said(workshop, script, repo(host.open, hash=host.commits["first"])).split("\n")
+    lines = output_of(workshop, script, repo(host.open, hash=host.commits["first"])).split("\n")
     assert lines[:2] == [host.commits["first"], "a.txt"] and "side" not in " ".join(lines)
 
 
 def test_all_branches_come_if_one_isnt_enough(workshop: Workshop, host: Host) -> None:
     wanted = repo(host.open, single_branch=False, hash=host.commits["side"][:10])
-    assert "side.txt" in said(workshop, "cd app && ls && git branch -r", wanted)
+    assert "side.txt" in output_of(workshop, "cd app && ls && git branch -r", wanted)
 
 
 def test_a_commit_of_another_branch_is_found_by_its_whole_hash(workshop: Workshop, host: Host) -> None:
     git(host.bare, "config", "uploadpack.allowReachableSHA1InWant", "true")
-    assert "side.txt" in said(workshop, "ls app", repo(host.open, hash=host.commits["side"]))
+    assert "side.txt" in output_of(workshop, "ls app", repo(host.open, hash=host.commits["side"]))
 
 
 def test_uncommitted_changes_are_applied_and_stay_uncommitted(workshop: Workshop, host: Host, code: Any) -> None:
     wanted = repo(host.open, hash=host.commits["second"], code=code(host.patch("a.txt", "one\n2\nthree\n")))
-    lines = said(workshop, "cd app && cat a.txt && git status -s; stat -c %u a.txt; id -u", wanted).split("\n")
+    lines = output_of(workshop, "cd app && cat a.txt && git status -s; stat -c %u a.txt; id -u", wanted).split("\n")
     assert lines[:4] == ["one", "2", "three", " M a.txt"] and lines[4] == lines[5]
 
 
 def test_who_commits_is_who_submitted(workshop: Workshop, host: Host) -> None:
     wanted = repo(host.open, user_name="-Ann\n x", user_email="ann@example.com")
-    assert said(workshop, "cd app; git config user.name; git config user.email", wanted) == "-Ann x\nann@example.com\n"
+    assert (
+        output_of(workshop, "cd app; git config user.name; git config user.email", wanted)
+        == "-Ann x\nann@example.com\n"
+    )
 
 
 def test_the_working_directory_itself_can_be_the_checkout(workshop: Workshop, host: Host) -> None:
     script = 'ls; test "$DSTACK_REPO_DIR" = "$PWD"'
-    assert "a.txt" in said(workshop, script, repo(host.open, path="."))
+    assert "a.txt" in output_of(workshop, script, repo(host.open, path="."))
 
 
 @pytest.mark.parametrize(("path", "where"), [("~/x/y", "home/x/y"), ("sub", "home/w/sub")])
 def test_a_task_is_told_where_its_code_is(workshop: Workshop, host: Host, path: str, where: str) -> None:
     script = 'echo "${DSTACK_REPO_DIR#$HOME}"; ls -1 "$DSTACK_REPO_DIR"'
-    told = said(workshop, script, repo(host.open, path=path), working_dir="~/w")
-    assert told.split("\n")[:2] == [where.removeprefix("home"), "a.txt"]
+    output = output_of(workshop, script, repo(host.open, path=path), working_dir="~/w")
+    assert output.split("\n")[:2] == [where.removeprefix("home"), "a.txt"]
 
 
 def test_files_come_after_it(workshop: Workshop, host: Host, tmp_path: Path) -> None:
     (tmp_path / "one.tar").write_bytes(archive({"a.txt": b"mine\n"}))
     given = [{"id": "1", "path": "app/a.txt", "url": str(tmp_path / "one.tar")}]
-    assert said(workshop, "cat app/a.txt", repo(host.open), files=given) == "mine\n"
+    assert output_of(workshop, "cat app/a.txt", repo(host.open), files=given) == "mine\n"
 
 
 def test_a_submodule_comes_along_with_what_was_changed_in_it(workshop: Workshop, host: Host, code: Any) -> None:
@@ -141,22 +144,22 @@ def test_a_submodule_comes_along_with_what_was_changed_in_it(workshop: Workshop,
     git(inner, "add", ".")
     git(inner, "commit", "-q", "-m", "i")
     with_submodule(host, "good", f"https://{OPEN}/inner/.git", git(inner, "rev-parse", "HEAD"))
-    assert said(workshop, "cat app/sub/i.txt", repo(host.open, branch="good")) == "inner\n"
+    assert output_of(workshop, "cat app/sub/i.txt", repo(host.open, branch="good")) == "inner\n"
     patch = b"diff --git a/sub/i.txt b/sub/i.txt\n--- a/sub/i.txt\n+++ b/sub/i.txt\n@@ -1 +1 @@\n-inner\n+changed\n"
     changed = repo(host.open, branch="good", code=code(patch))
-    assert said(workshop, "cat app/sub/i.txt", changed) == "changed\n"
+    assert output_of(workshop, "cat app/sub/i.txt", changed) == "changed\n"
 
 
 def test_a_submodule_speaks_no_other_transport(workshop: Workshop, host: Host) -> None:
     with_submodule(host, "evil", f"file://{host.bare}", host.commits["first"])
-    told = refused(workshop, repo(host.open, branch="evil"))
-    assert "a submodule: only https and ssh are allowed" in told and "'file' not allowed" in told
+    error = refused(workshop, repo(host.open, branch="evil"))
+    assert "a submodule: only https and ssh are allowed" in error and "'file' not allowed" in error
 
 
 def test_a_submodule_may_come_another_way_than_its_repository(workshop: Workshop, host: Host) -> None:
     with_submodule(host, "over-ssh", "ssh://git@127.0.0.1:1/a", host.commits["first"])
-    told = refused(workshop, repo(host.open, branch="over-ssh"))
-    assert "a submodule: its host can't be reached from this machine (ssh: connect to host 127.0.0.1 port 1" in told
+    error = refused(workshop, repo(host.open, branch="over-ssh"))
+    assert "a submodule: its host can't be reached from this machine (ssh: connect to host 127.0.0.1 port 1" in error
 
 
 def with_submodule(host: Host, branch: str, url: str, commit: str) -> None:
@@ -171,7 +174,7 @@ def with_submodule(host: Host, branch: str, url: str, commit: str) -> None:
 
 def test_uploaded_code_is_unpacked_where_a_repository_would_be(workshop: Workshop, code: Any) -> None:
     wanted = {"path": "app", "if_exists": "error", "code": code(archive({"./x.txt": b"x", "./d/y.txt": b"y"}))}
-    assert said(workshop, 'cat app/x.txt app/d/y.txt; echo "/${DSTACK_REPO_DIR##*/}"', wanted) == "xy/app\n"
+    assert output_of(workshop, 'cat app/x.txt app/d/y.txt; echo "/${DSTACK_REPO_DIR##*/}"', wanted) == "xy/app\n"
 
 
 # Credentials ----------------------------------------------------------------------------------------------------------
@@ -181,8 +184,8 @@ def test_a_token_reads_a_private_repository_and_is_nowhere_afterwards(workshop: 
     script = "cat app/a.txt; cat app/.git/config; env; ls -a .. . /tmp"
     task = workshop.start(script, repo=repo(host.closed, oauth_token=TOKEN))
     workshop.exited(task)
-    told = workshop.log(task).decode()
-    assert "one" in told and f"url = {host.closed}" in told and TOKEN not in told
+    log = workshop.log(task).decode()
+    assert "one" in log and f"url = {host.closed}" in log and TOKEN not in log
     assert nothing_secret_is_left(workshop, task)
 
 
@@ -199,7 +202,7 @@ def test_no_process_shows_the_token(workshop: Workshop, host: Host, monkeypatch:
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    said(workshop, "true", repo(host.closed, oauth_token=TOKEN))
+    output_of(workshop, "true", repo(host.closed, oauth_token=TOKEN))
     texts = [text for path in seen.iterdir() if "GIT_ALLOW_PROTOCOL" in (text := path.read_text())]  # else the host's
     assert len(texts) > 2 and not any(TOKEN in text for text in texts)
     assert all(re.search(r"^700 \d+$", text, re.MULTILINE) and "\n600 " in text for text in texts)
@@ -229,14 +232,14 @@ def test_nothing_of_it_runs_as_root(workshop: Workshop, host: Host, monkeypatch:
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     with git_hosts.sshd(host.bare) as server:
-        uid, name = said(workshop, "id -u; id -un", repo(server.url, private_key=server.key)).split()
+        uid, name = output_of(workshop, "id -u; id -un", repo(server.url, private_key=server.key)).split()
     assert uid != "0"
     assert set((folder / "ran").read_text().splitlines()) == {f"git {uid} {name}", f"ssh {uid} {name}"}
 
 
 def test_a_host_with_another_key_than_before_isnt_trusted(workshop: Workshop, host: Host) -> None:
     with git_hosts.sshd(host.bare) as server:
-        said(workshop, "true", repo(server.url, private_key=server.key))
+        output_of(workshop, "true", repo(server.url, private_key=server.key))
         server.new_host_key()
         assert "another ssh key than this machine saw first" in refused(
             workshop, repo(server.url, private_key=server.key)
@@ -253,8 +256,8 @@ def test_a_wrong_key_is_said_to_be_one(workshop: Workshop, host: Host, tmp_path:
 def test_a_token_is_for_its_own_host_only(workshop: Workshop, host: Host) -> None:
     """The private host is asked for a submodule, with the credentials of another one."""
     with_submodule(host, "elsewhere", host.closed, host.commits["first"])
-    told = refused(workshop, repo(host.open, branch="elsewhere", oauth_token=TOKEN))
-    assert "a submodule: " in told and f"could not read Username for 'https://{CLOSED}'" in told
+    error = refused(workshop, repo(host.open, branch="elsewhere", oauth_token=TOKEN))
+    assert "a submodule: " in error and f"could not read Username for 'https://{CLOSED}'" in error
 
 
 # What a user reads ----------------------------------------------------------------------------------------------------
@@ -282,12 +285,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_failure_is_one_line_with_its_reason(workshop: Workshop, host: Host, case: str) -> None:
-    wanted, words = REFUSED[case]
+    wanted, reason = REFUSED[case]
     if case == "elsewhere" and os.getuid() != 0:
         pytest.skip("needs a user of the task's own")
     filled = {name: fill(value, host) for name, value in wanted.items()}
-    told = refused(workshop, filled)
-    assert fill(words, host) in told and "wr0ng" not in told and "pw@" not in told
+    error = refused(workshop, filled)
+    assert fill(reason, host) in error and "wr0ng" not in error and "pw@" not in error
 
 
 def fill(text: Any, host: Host) -> Any:
@@ -296,12 +299,12 @@ def fill(text: Any, host: Host) -> Any:
 
 def test_a_patch_that_doesnt_fit_names_the_file_and_the_line(workshop: Workshop, host: Host, code: Any) -> None:
     patch = host.patch("a.txt", "one\n2\nthree\n").replace(b"-two", b"-zwei")
-    told = refused(workshop, repo(host.open, code=code(patch)))
-    assert told.endswith("the patch with the uncommitted changes doesn't fit: a.txt, line 1")
+    error = refused(workshop, repo(host.open, code=code(patch)))
+    assert error.endswith("the patch with the uncommitted changes doesn't fit: a.txt, line 1")
 
 
 @pytest.mark.parametrize(
-    ("patch", "words"),
+    ("patch", "reason"),
     [
         (b"no patch at all\n", "No valid patches"),
         (b"--- a/../x\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n", "invalid path"),
@@ -309,9 +312,9 @@ def test_a_patch_that_doesnt_fit_names_the_file_and_the_line(workshop: Workshop,
     ],
 )
 def test_a_patch_that_is_none_or_reaches_out_is_refused(
-    workshop: Workshop, host: Host, code: Any, patch: bytes, words: str
+    workshop: Workshop, host: Host, code: Any, patch: bytes, reason: str
 ) -> None:
-    assert words in refused(workshop, repo(host.open, code=code(patch)))
+    assert reason in refused(workshop, repo(host.open, code=code(patch)))
 
 
 def test_a_folder_with_something_in_it_is_left_alone(workshop: Workshop, host: Host) -> None:
@@ -319,9 +322,9 @@ def test_a_folder_with_something_in_it_is_left_alone(workshop: Workshop, host: H
     full.mkdir(exist_ok=True)
     full.chmod(0o777)
     (full / "mine").write_text("mine")
-    told = refused(workshop, repo(host.open, path=str(full), oauth_token=TOKEN))
-    assert told.startswith(f"repository: {full} exists and isn't empty") and "`if_exists: skip`" in told
-    assert said(workshop, f"ls {full}", repo(host.open, path=str(full), if_exists="skip")) == "mine\n"
+    error = refused(workshop, repo(host.open, path=str(full), oauth_token=TOKEN))
+    assert error.startswith(f"repository: {full} exists and isn't empty") and "`if_exists: skip`" in error
+    assert output_of(workshop, f"ls {full}", repo(host.open, path=str(full), if_exists="skip")) == "mine\n"
 
 
 def test_a_machine_without_git_says_so(workshop: Workshop, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +343,7 @@ def test_hooks_and_settings_of_the_host_have_no_say(
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.hooksPath")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(hooks))
-    assert said(workshop, "test ! -e app/.git/hooks && echo none", repo(host.open)) == "none\n"
+    assert output_of(workshop, "test ! -e app/.git/hooks && echo none", repo(host.open)) == "none\n"
     assert not (host.root / "ran").exists()
 
 
@@ -385,7 +388,9 @@ def stuck_once(root: Path, seconds: str) -> Path:
 
 def test_tasks_that_are_trusted_get_their_code_too(workshop: Workshop, host: Host) -> None:
     workshop.roster = workshop.new_roster("agent")
-    lines = said(workshop, "cat app/a.txt; stat -c %u app app/.git/HEAD; id -u", repo(host.closed, oauth_token=TOKEN))
+    lines = output_of(
+        workshop, "cat app/a.txt; stat -c %u app app/.git/HEAD; id -u", repo(host.closed, oauth_token=TOKEN)
+    )
     assert lines.split() == ["one", "two", "three", *[str(os.getuid())] * 3]
     assert not list((workshop.data / "tasks" / workshop.started[-1]).glob("repository*"))
 
@@ -393,7 +398,7 @@ def test_tasks_that_are_trusted_get_their_code_too(workshop: Workshop, host: Hos
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 def test_a_user_that_the_spec_names_owns_its_code(workshop: Workshop, host: Host) -> None:
     assert set(
-        said(
+        output_of(
             workshop, "stat -c %u app app/.git/HEAD; id -u", repo(host.open), user="54321", user_permitted=True
         ).split()
     ) == {"54321"}
@@ -403,8 +408,8 @@ def test_the_spec_on_disk_has_no_credentials(workshop: Workshop, host: Host) -> 
     workshop.roster.create("t", {"repo": repo(host.closed, oauth_token=TOKEN), "commands": ["true"]}, [])
     folder = workshop.data / "tasks" / "t"
     assert TOKEN not in (folder / "spec.json").read_text()
-    kept = folder / "repository-credentials"
-    assert TOKEN in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+    credentials = folder / "repository-credentials"
+    assert TOKEN in credentials.read_text() and credentials.stat().st_mode & 0o777 == 0o600
     workshop.roster.remove("t")
 
 
@@ -424,8 +429,8 @@ def test_a_task_whose_credentials_were_used_up_doesnt_blame_them(workshop: Works
 def small() -> Iterator[Path]:
     """A disk of two megabytes of memory, open to everybody."""
     folder = Path(tempfile.mkdtemp(prefix="small-"))
-    words = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", str(folder)]
-    if subprocess.run(words, capture_output=True, check=False).returncode:
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=777", "none", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
         folder.rmdir()
         pytest.skip("no small disk can be mounted here")
     yield folder
@@ -468,8 +473,8 @@ def test_a_disk_that_is_full_while_git_fetches_is_the_reason(
 def test_a_disk_that_is_full_where_the_code_goes_is_the_reason(
     workshop: Workshop, host: Host, small: Path, big: str
 ) -> None:
-    told = refused(workshop, repo(host.open, branch=big, path=str(small)))
-    assert told == f"repository: {small}: the disk of this machine is full"
+    error = refused(workshop, repo(host.open, branch=big, path=str(small)))
+    assert error == f"repository: {small}: the disk of this machine is full"
     assert list(small.iterdir()) == []
 
 
@@ -479,7 +484,7 @@ def test_a_clone_that_takes_too_long_is_given_up(workshop: Workshop, host: Host,
 
 
 def test_a_server_that_talks_without_end_fills_no_memory() -> None:
-    said = b""
+    output = b""
     for number in range(100):
-        said = excerpt(said + b"%06d" % number * 2000)
-    assert len(said) == 2 * OUTPUT_MOST and said.startswith(b"000000") and said.endswith(b"000099")
+        output = excerpt(output + b"%06d" % number * 2000)
+    assert len(output) == 2 * OUTPUT_MOST and output.startswith(b"000000") and output.endswith(b"000099")

@@ -120,12 +120,12 @@ def test_a_link_isnt_followed(host: Host, tmp_path: Path) -> None:
 def test_a_pipe_in_its_place_holds_no_keys(host: Host) -> None:
     host.file.parent.mkdir()
     os.mkfifo(host.file)
-    kept = os.open(host.file, os.O_RDWR)
+    pipe = os.open(host.file, os.O_RDWR)
     try:
         host.withdraw("task-1")
         host.allow([ANN], "task-1", 2201)
     finally:
-        os.close(kept)
+        os.close(pipe)
     assert host.file.is_file() and len(host.lines()) == 1
 
 

@@ -59,8 +59,8 @@ def host(tmp_path: Path) -> Iterator[Host]:
         port = probe.getsockname()[1]
     (tmp_path / "config").write_text(CONFIG.format(port=port, home=tmp_path))
     options = ["-F", "/dev/null", "-i", str(key), "-p", str(port)]
-    for said in ("IdentitiesOnly", "BatchMode", "ExitOnForwardFailure"):
-        options += ["-o", f"{said}=yes"]
+    for option in ("IdentitiesOnly", "BatchMode", "ExitOnForwardFailure"):
+        options += ["-o", f"{option}=yes"]
     options += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     with socket.create_server(("127.0.0.1", 0)) as job:
         entry = pwd.struct_passwd((*me[:5], str(tmp_path), me[6]))

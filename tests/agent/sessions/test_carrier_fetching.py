@@ -80,11 +80,11 @@ def test_a_server_that_restarts_is_waited_for(plane: Plane, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [((404, b"none"), "HTTP 404 none"), ((200, FAILS), "SHA-256"), ((307, b""), "redirects")]
+    ("answer", "message"), [((404, b"none"), "HTTP 404 none"), ((200, FAILS), "SHA-256"), ((307, b""), "redirects")]
 )
-def test_what_goes_wrong_is_said(plane: Plane, tmp_path: Path, answer: tuple[int, bytes], words: str) -> None:
+def test_what_goes_wrong_is_said(plane: Plane, tmp_path: Path, answer: tuple[int, bytes], message: str) -> None:
     plane.answers[:] = [answer] * 30
-    with pytest.raises(NoServer, match=f"the control plane's can't be fetched: .*{words}"):
+    with pytest.raises(NoServer, match=f"the control plane's can't be fetched: .*{message}"):
         plane.bring(tmp_path)
     assert sum(plane.paused) == 61 and list(tmp_path.iterdir()) == []
 

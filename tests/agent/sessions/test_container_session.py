@@ -80,8 +80,8 @@ def read_all(sock: socket.socket) -> bytes:
 
 def test_output_and_errors_are_told_apart(lines: list[Line]) -> None:
     line = begun(lines, first=framed(1, b"early ")[:5])
-    rest = framed(1, b"early ")[5:] + framed(2, b"wrong") + framed(1, b"") + framed(1, b"late")
-    for byte in rest:
+    remainder = framed(1, b"early ")[5:] + framed(2, b"wrong") + framed(1, b"") + framed(1, b"late")
+    for byte in remainder:
         line.engine.sendall(bytes([byte]))
     line.engine.close()
     assert line.ended()
@@ -117,13 +117,13 @@ def test_neither_way_waits_for_the_other(lines: list[Line]) -> None:
     reads = [threading.Thread(target=lambda sock=sock: got.append(read_all(sock))) for sock in (line.engine,)]
     for thread in (into, out, *reads):
         thread.start()
-    said = b""
-    while len(said) < len(much):
-        said += line.client.recv(1 << 20)
+    received = b""
+    while len(received) < len(much):
+        received += line.client.recv(1 << 20)
     for thread in (into, out, *reads):
         thread.join(PATIENCE)
     line.engine.close()
-    assert line.ended() and said == much and got == [much]
+    assert line.ended() and received == much and got == [much]
 
 
 @pytest.mark.parametrize("raw", [False, True])
@@ -170,24 +170,24 @@ def pumped(engine: socket.socket, stdout: int, noticed: int = -1, signalled: Cal
 
 
 def test_a_pipe_that_nobody_reads_ends_it_though_nothing_is_said() -> None:
-    ours, engine = socket.socketpair()
+    near, engine = socket.socketpair()
     taken, stdout = os.pipe()
     os.close(taken)
-    with ours, engine:
+    with near, engine:
         assert pumped(engine, stdout) is False
     os.close(stdout)
 
 
 def test_signals_are_noticed_before_the_end() -> None:
-    ours, engine = socket.socketpair()
-    noticed, tell = os.pipe()
-    os.write(tell, b"\x1c\x0f")
-    ours.close()
-    heard: list[bytes] = []
+    near, engine = socket.socketpair()
+    noticed, signal_pipe = os.pipe()
+    os.write(signal_pipe, b"\x1c\x0f")
+    near.close()
+    received: list[bytes] = []
     with Path(os.devnull).open("wb") as stdout, engine:
-        assert pumped(engine, stdout.fileno(), noticed, heard.append) and heard == [b"\x1c\x0f"]
+        assert pumped(engine, stdout.fileno(), noticed, received.append) and received == [b"\x1c\x0f"]
     os.close(noticed)
-    os.close(tell)
+    os.close(signal_pipe)
 
 
 class Watched(Pump):
@@ -205,36 +205,36 @@ class Watched(Pump):
 
 def test_a_client_that_says_no_more_is_not_looked_at_again() -> None:
     """Its end is always ready, and would be looked at without a pause for as long as the command runs."""
-    ours, engine = socket.socketpair()
-    noticed, tell = os.pipe()
-    os.write(tell, b"1")
+    near, engine = socket.socketpair()
+    noticed, signal_pipe = os.pipe()
+    os.write(signal_pipe, b"1")
 
     def signalled(numbers: bytes) -> None:
-        os.write(tell, b"2") if numbers == b"1" else ours.close()
+        os.write(signal_pipe, b"2") if numbers == b"1" else near.close()
 
     with Path(os.devnull).open("rb") as stdin, Path(os.devnull).open("wb") as out, engine:
         pump = Watched(stdin.fileno(), out.fileno(), out.fileno(), engine, b"", False, noticed, signalled)
         assert pump.run()
-        assert [stdin.fileno() in look for look in pump.looks] == [True, *[False] * (len(pump.looks) - 1)]
+        assert [stdin.fileno() in watched for watched in pump.looks] == [True, *[False] * (len(pump.looks) - 1)]
     os.close(noticed)
-    os.close(tell)
+    os.close(signal_pipe)
 
 
 def test_what_nobody_reads_yet_is_left_with_the_engine() -> None:
     """Or the session would hold all that the command ever says."""
-    ours, engine = socket.socketpair()
-    noticed, tell = os.pipe()
+    near, engine = socket.socketpair()
+    noticed, signal_pipe = os.pipe()
     read, write = os.pipe()
-    os.write(tell, b"1")
+    os.write(signal_pipe, b"1")
     engine.sendall(framed(1, b"more"))
-    held = ours.fileno()
+    held = near.fileno()
 
     def signalled(_: bytes) -> None:
         os.close(read)
 
     with Path(os.devnull).open("rb") as stdin, engine:
-        pump = Watched(stdin.fileno(), write, write, ours, framed(1, b"x" * BUFFER * 2), False, noticed, signalled)
+        pump = Watched(stdin.fileno(), write, write, near, framed(1, b"x" * BUFFER * 2), False, noticed, signalled)
         assert not pump.run()
         assert held not in pump.looks[0]
-    for each in (write, noticed, tell):
+    for each in (write, noticed, signal_pipe):
         os.close(each)

@@ -17,14 +17,14 @@ from tests.agent.desk import Runtime
 
 def test_a_server_gets_its_lock_whoever_asks_at_that_moment_whether_it_lives(tmp_path: Path) -> None:
     path = str(tmp_path / "sessions.lock")
-    asking = take_lock(path)
-    assert asking is not None
+    lock = take_lock(path)
+    assert lock is not None
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
-            os.close(asking)
+            os.close(lock)
 
     held = logins.patient_lock(path, pause)
     assert held is not None and len(pauses) == 3
@@ -40,17 +40,17 @@ def test_programs_are_found_whatever_path_the_agent_was_started_with(monkeypatch
 
 
 def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_ended() -> None:
-    said, sshd = os.pipe()
-    os.set_blocking(said, False)
+    reader, sshd = os.pipe()
+    os.set_blocking(reader, False)
     with socket.socket() as listener:
-        connection = logins.LoginConnection(1, said, logins.LoginPort(listener, "config", 1), "127.0.0.1")
+        connection = logins.LoginConnection(1, reader, logins.LoginPort(listener, "config", 1), "127.0.0.1")
     half = len(login_connections.ACCEPTED) // 2
-    for words, accepted in (
+    for line, accepted in (
         (b"hello\r\n", False),
         (login_connections.ACCEPTED[:half], False),
         (login_connections.ACCEPTED[half:], True),
     ):
-        os.write(sshd, words)
+        os.write(sshd, line)
         assert connection.read() is True and connection.accepted is accepted
     assert connection.read() is True, "it says nothing at the moment"
     os.write(sshd, b"x" * 10_000 + b"\r\nbye \xff\r\n")
@@ -58,7 +58,7 @@ def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_en
     assert connection.last_output().endswith("x / bye \ufffd") and len(connection.last_output()) <= 400
     os.close(sshd)
     assert connection.read() is False
-    os.close(said)
+    os.close(reader)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root lets job users in")
@@ -116,13 +116,13 @@ def test_a_fingerprint_that_comes_in_two_parts_is_read_whole() -> None:
     print_ = "SHA256:" + "a" * 43
     line = f"Accepted publickey for root from 10.0.0.1 port 1 ssh2: ED25519 {print_}\r\n".encode()
     for cut in range(1, len(line)):
-        said, says = os.pipe()
-        os.set_blocking(said, False)
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
         with socket.socket() as listener:
-            connection = logins.LoginConnection(1, said, logins.LoginPort(listener, "config", 1), "127.0.0.1")
+            connection = logins.LoginConnection(1, reader, logins.LoginPort(listener, "config", 1), "127.0.0.1")
         for part in (line[:cut], line[cut:]):
-            os.write(says, part)
+            os.write(writer, part)
             assert connection.read()
             assert connection.fingerprint in ("", print_)
-        os.close(says), os.close(said)
+        os.close(writer), os.close(reader)
         assert connection.accepted and connection.fingerprint == print_

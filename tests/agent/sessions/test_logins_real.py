@@ -62,7 +62,7 @@ for file; do :; done
 echo private > "$file"
 echo "ssh-ed25519 HOST$$" > "$file.pub"
 """
-KEY, OTHER = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB"
+KEY, OTHER_KEY = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB"
 
 
 class Served:
@@ -81,8 +81,8 @@ class Served:
         if not self.folder.launch():
             self.folder.create({"spec": {"authorized_keys": [KEY], **spec}})
         self.folder.write_state({"state": "running"})
-        words = [sys.executable, "-c", SUPERVISOR, str(self.data), str(self.bin), str(linger), network]
-        self.supervisor = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", SUPERVISOR, str(self.data), str(self.bin), str(linger), network]
+        self.supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.supervisor.stdout is not None and self.supervisor.stdout.readline() == b"settled\n"
 
     def supervisor_ends(self) -> None:
@@ -97,32 +97,32 @@ class Served:
         self.supervisor_ends()
 
     @property
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         return logins.report(self.folder)
 
     @property
     def log(self) -> str:
         return (Path(self.folder.path) / "sessions.log").read_text()
 
-    def kept(self, name: str) -> Path:
+    def ssh_file(self, name: str) -> Path:
         return Path(self.folder.path) / "ssh" / name
 
     def configuration(self, name: str = "sshd_config") -> dict[str, str]:
-        lines = self.kept(name).read_text().splitlines()
-        return dict((words[0], words[2]) for words in (line.partition(" ") for line in lines))
+        lines = self.ssh_file(name).read_text().splitlines()
+        return dict((fields[0], fields[2]) for fields in (line.partition(" ") for line in lines))
 
-    def client(self, word: str = "", port: int | None = None) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", port or self.told["ssh"]["port"]), PATIENCE)
+    def client(self, greeting: str = "", port: int | None = None) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", port or self.report["ssh"]["port"]), PATIENCE)
         self.clients.append(made)
-        if word:
-            made.sendall(word.encode() + b"\n")
+        if greeting:
+            made.sendall(greeting.encode() + b"\n")
         return made
 
     def until(self, truth: Callable[[], Any]) -> None:
         pause, left = threading.Event(), int(PATIENCE / 0.01)
         while not truth():
             left -= 1
-            assert left, f"waited in vain: {self.told}"
+            assert left, f"waited in vain: {self.report}"
             pause.wait(0.01)
 
     def over(self) -> None:
@@ -143,16 +143,16 @@ def served(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Served
     served = Served(tmp_path)
     yield served
     served.end()
-    assert "Traceback" not in (said := capfd.readouterr().err), said
+    assert "Traceback" not in (output := capfd.readouterr().err), output
 
 
 def answer(client: socket.socket) -> bytes:
     """A line, or what came before the end."""
-    said = b""
+    received = b""
     with contextlib.suppress(ConnectionResetError):  # ended with something unread
-        while not said.endswith(b"\n") and (part := client.recv(1)):
-            said += part
-    return said
+        while not received.endswith(b"\n") and (part := client.recv(1)):
+            received += part
+    return received
 
 
 def node_ssh(port: int) -> dict[str, Any]:
@@ -167,10 +167,10 @@ def free_port() -> int:
 
 def test_what_is_known_when_a_supervisor_goes_on(served: Served) -> None:
     served.begin()
-    told = served.told
-    key = served.kept("host_key.pub").read_text().strip()
-    port, context = told["ssh"]["port"], told["idle_since"]
-    assert told == {
+    before = served.report
+    key = served.ssh_file("host_key.pub").read_text().strip()
+    port, context = before["ssh"]["port"], before["idle_since"]
+    assert before == {
         "connections": 0,
         "idle_since": context,
         "ssh": {"port": port, "username": accounts.server_user(), "host_key": key},
@@ -186,18 +186,20 @@ def test_what_is_known_when_a_supervisor_goes_on(served: Served) -> None:
 
 def test_what_sshd_is_told(served: Served) -> None:
     served.begin(authorized_keys=[f"{KEY} me@home", "no key", "ecdsa-sha2-nistp256 BBBB"])
-    said = served.configuration()
+    options = served.configuration()
     folder = f"{served.folder.path}/ssh"
-    assert said["HostKey"] == f'"{folder}/host_key"'
-    assert said["AuthorizedKeysFile"] == f'"{folder}/authorized_keys"'
-    assert (said["AllowUsers"], said["AllowTcpForwarding"]) == (accounts.server_user(), "local")
-    assert (said["LoginGraceTime"], said["MaxSessions"]) == ("20", "10")
-    assert said["Subsystem"] == f"sftp {logins.SFTP}"
+    assert options["HostKey"] == f'"{folder}/host_key"'
+    assert options["AuthorizedKeysFile"] == f'"{folder}/authorized_keys"'
+    assert (options["AllowUsers"], options["AllowTcpForwarding"]) == (accounts.server_user(), "local")
+    assert (options["LoginGraceTime"], options["MaxSessions"]) == ("20", "10")
+    assert options["Subsystem"] == f"sftp {logins.SFTP}"
     command = ["-I", "-S", "-c", "session", served.folder.path, str(logins.process(served.folder))]
-    assert shlex.split(said["ForceCommand"])[1:] == command
-    assert served.kept("authorized_keys").read_text() == f"{KEY}\necdsa-sha2-nistp256 BBBB\n"
+    assert shlex.split(options["ForceCommand"])[1:] == command
+    assert served.ssh_file("authorized_keys").read_text() == f"{KEY}\necdsa-sha2-nistp256 BBBB\n"
     log = Path(served.folder.path) / "sessions.log"
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (served.kept(""), served.kept("authorized_keys"), log)]
+    modes = [
+        stat.S_IMODE(path.stat().st_mode) for path in (served.ssh_file(""), served.ssh_file("authorized_keys"), log)
+    ]
     assert modes == [0o700, 0o600, 0o600]
     client = served.client("in")
     assert answer(client).decode().split() == ["4", "-i", "-e", "-f", f"{folder}/sshd_config"]
@@ -207,31 +209,31 @@ def test_what_sshd_is_told(served: Served) -> None:
 def test_the_users_that_sshd_sees(served: Served) -> None:
     """Its own list of them: the one whom it lets in isn't locked, whatever the host says."""
     served.begin()
-    users = served.kept("passwd").read_text().splitlines()
+    users = served.ssh_file("passwd").read_text().splitlines()
     assert users[0] == "root:*:0:0::/:/bin/sh"
     assert all(line.startswith("sshd:*:") and line.endswith(":/run/sshd:/usr/sbin/nologin") for line in users[1:])
-    assert served.kept("shadow").read_text() == "root:*:::::::\n" and served.kept("records").read_text() == ""
-    modes = [stat.S_IMODE(served.kept(name).stat().st_mode) for name in ("passwd", "shadow")]
+    assert served.ssh_file("shadow").read_text() == "root:*:::::::\n" and served.ssh_file("records").read_text() == ""
+    modes = [stat.S_IMODE(served.ssh_file(name).stat().st_mode) for name in ("passwd", "shadow")]
     assert modes == [0o644, 0o600]
     assert Path("/run/sshd").stat().st_mode & 0o022 == 0, "where sshd shuts itself in is nobody's to write to"
 
 
 def test_connections_are_counted_once_they_logged_in(served: Served) -> None:
     served.begin()
-    context = served.told["idle_since"]
+    context = served.report["idle_since"]
     served.client()
     one = served.client("in")
     answer(one)
-    served.until(lambda: served.told["connections"] == 1)
-    assert served.told["idle_since"] is None
+    served.until(lambda: served.report["connections"] == 1)
+    assert served.report["idle_since"] is None
     two = served.client("in")
     answer(two)
-    served.until(lambda: served.told["connections"] == 2)
+    served.until(lambda: served.report["connections"] == 2)
     for client in (one, two):
         client.close()
-    served.until(lambda: served.told["connections"] == 0)
-    assert served.told["idle_since"] > context
-    assert served.told["ssh"]["host_key"], "all else is still told"
+    served.until(lambda: served.report["connections"] == 0)
+    assert served.report["idle_since"] > context
+    assert served.report["ssh"]["host_key"], "all else is still told"
     assert "no login" not in served.log
 
 
@@ -239,7 +241,7 @@ def test_who_doesnt_get_in_is_noted_with_the_reason(served: Served) -> None:
     served.begin()
     assert answer(served.client("stranger")) == b""
     served.until(lambda: served.log.endswith("no login: who is / stranger?\n"))
-    assert served.told["connections"] == 0
+    assert served.report["connections"] == 0
 
 
 @pytest.mark.parametrize(("before", "more"), [(65_535, True), (65_536, False)])
@@ -264,16 +266,16 @@ def test_the_end_of_the_job_hangs_sessions_up_and_lets_people_in_for_a_while(ser
     served.begin()
     session, idle = served.client("hold"), served.client("in")
     assert (answer(session), answer(idle)[:1]) == (b"held\n", b"4")
-    served.until(lambda: served.told["connections"] == 2)
+    served.until(lambda: served.report["connections"] == 2)
     served.job_ends()
     assert answer(session) == b"hung up\n"
     assert answer(served.client("in"))[:1] == b"4"
-    served.until(lambda: served.told["connections"] == 3)
+    served.until(lambda: served.report["connections"] == 3)
     assert not logins.over(served.folder)
     logins.end(served.folder)
     served.over()
     assert [answer(client) for client in (session, idle)] == [b"", b""]
-    assert served.told["connections"] == 0
+    assert served.report["connections"] == 0
     with pytest.raises(ConnectionRefusedError):
         served.client()
 
@@ -282,10 +284,10 @@ def test_after_that_while_it_ends_with_all_that_it_started(served: Served) -> No
     served.begin(linger=0.01)
     client = served.client("in")
     answer(client)
-    served.until(lambda: served.told["connections"] == 1)
+    served.until(lambda: served.report["connections"] == 1)
     served.job_ends()
     served.over()
-    assert answer(client) == b"" and served.told["connections"] == 0
+    assert answer(client) == b"" and served.report["connections"] == 0
 
 
 def test_what_ignores_a_hangup_ends_with_it(served: Served) -> None:
@@ -306,12 +308,12 @@ def test_it_ends_though_nobody_connects_or_leaves_meanwhile(served: Served) -> N
 def test_a_supervisor_that_was_killed_takes_no_session_along(served: Served) -> None:
     """The next one finds a server that lives, and begins no other."""
     served.begin()
-    server, port = logins.process(served.folder), served.told["ssh"]["port"]
+    server, port = logins.process(served.folder), served.report["ssh"]["port"]
     client = served.client("in")
     answer(client)
     served.supervisor_ends()
     served.begin()
-    assert (logins.process(served.folder), served.told["ssh"]["port"]) == (server, port)
+    assert (logins.process(served.folder), served.report["ssh"]["port"]) == (server, port)
     served.folder.write_state({"state": "exited"})
     served.supervisor_ends()
     served.until(lambda: not logins.over(served.folder))
@@ -324,7 +326,7 @@ def test_a_job_that_ends_while_no_supervisor_watches_hangs_up_too(served: Served
     assert answer(session) == b"held\n"
     served.supervisor_ends()
     assert answer(served.client("in"))[:1] == b"4"
-    served.until(lambda: served.told["connections"] == 2)
+    served.until(lambda: served.report["connections"] == 2)
     served.folder.write_state({"state": "exited"})
     assert answer(session) == b"hung up\n"
 
@@ -345,14 +347,14 @@ def test_a_connection_that_cant_be_taken_is_noted_and_the_next_may_fare_better(s
 
 def test_a_server_that_was_killed_is_followed_by_one_with_its_port_and_its_key(served: Served) -> None:
     served.begin()
-    before = served.told["ssh"]
+    before = served.report["ssh"]
     server = logins.process(served.folder)
     assert server is not None
     os.kill(server, signal.SIGKILL)
     served.over()
     served.supervisor_ends()
     served.begin()
-    assert served.told["ssh"] == before and logins.process(served.folder) not in (None, server)
+    assert served.report["ssh"] == before and logins.process(served.folder) not in (None, server)
 
 
 def test_a_server_that_was_killed_takes_its_connections_along(served: Served) -> None:
@@ -368,7 +370,7 @@ def test_a_port_that_was_taken_meanwhile_is_left_to_whoever_has_it(served: Serve
         served.folder.create({"spec": {"authorized_keys": [KEY]}})
         logins.LoginReport(served.folder).update(ssh={"port": other.getsockname()[1]})
         served.begin()
-        assert served.told["ssh"]["port"] != other.getsockname()[1]
+        assert served.report["ssh"]["port"] != other.getsockname()[1]
         assert answer(served.client("in"))[:1] == b"4"
 
 
@@ -376,9 +378,9 @@ def test_a_host_without_a_server_says_so(served: Served) -> None:
     (served.bin / "sshd").unlink()
     served.begin()
     served.over()
-    (problem,) = served.told["ssh"].values()
+    (problem,) = served.report["ssh"].values()
     assert problem.startswith("attaching isn't possible: this host has no sshd; install its OpenSSH server")
-    assert served.told["nodes"] is None and served.told["connections"] == 0
+    assert served.report["nodes"] is None and served.report["connections"] == 0
 
 
 def test_where_the_host_is_the_jobs_container_its_image_is_what_lacks_one(served: Served) -> None:
@@ -387,7 +389,7 @@ def test_where_the_host_is_the_jobs_container_its_image_is_what_lacks_one(served
     served.folder.create({"runtime": "inside", "spec": {"authorized_keys": [KEY]}})
     served.begin()
     served.over()
-    problem = served.told["ssh"]["problem"]
+    problem = served.report["ssh"]["problem"]
     assert problem.startswith("attaching isn't possible: this image has no sshd, and this control plane has no carrier")
 
 
@@ -396,35 +398,38 @@ def test_a_key_that_cant_be_made_is_told_in_the_tools_words(served: Served) -> N
     served.begin(node_ssh=node_ssh(free_port()))
     served.over()
     problem = "attaching isn't possible: ssh-keygen failed: no\nroom"
-    assert served.told["ssh"] == {"problem": problem}
-    assert served.told["nodes"] == f"the other nodes can't reach this one by ssh: {problem}"
+    assert served.report["ssh"] == {"problem": problem}
+    assert served.report["nodes"] == f"the other nodes can't reach this one by ssh: {problem}"
 
 
 def test_a_user_whom_the_host_hasnt_is_told(served: Served) -> None:
     served.begin(host_user="no-such-user")
     served.over()
     because = "the keys of no-such-user on this host: " if os.getuid() == 0 else "the agent of this host isn't root"
-    assert served.told["ssh"]["problem"].startswith(f"attaching isn't possible: {because}")
+    assert served.report["ssh"]["problem"].startswith(f"attaching isn't possible: {because}")
 
 
 def test_nodes_come_through_a_port_of_their_own(served: Served) -> None:
     port = free_port()
     served.begin(node_ssh=node_ssh(port))
-    said, users = served.configuration("nodes_sshd_config"), served.configuration()
-    assert said["HostKey"].endswith('/ssh/nodes_host_key"') and said["AuthorizedKeysFile"].endswith(
+    options, users = served.configuration("nodes_sshd_config"), served.configuration()
+    assert options["HostKey"].endswith('/ssh/nodes_host_key"') and options["AuthorizedKeysFile"].endswith(
         '/nodes_authorized_keys"'
     )
-    assert (said["AllowTcpForwarding"], said["MaxSessions"], users["MaxSessions"]) == ("no", "4", "10")
-    assert served.kept("nodes_authorized_keys").read_text() == "ssh-ed25519 NODES\n"
-    assert served.kept("authorized_keys").read_text() == f"{KEY}\n"
-    assert (served.kept("nodes_host_key").read_text(), stat.S_IMODE(served.kept("nodes_host_key").stat().st_mode)) == (
+    assert (options["AllowTcpForwarding"], options["MaxSessions"], users["MaxSessions"]) == ("no", "4", "10")
+    assert served.ssh_file("nodes_authorized_keys").read_text() == "ssh-ed25519 NODES\n"
+    assert served.ssh_file("authorized_keys").read_text() == f"{KEY}\n"
+    assert (
+        served.ssh_file("nodes_host_key").read_text(),
+        stat.S_IMODE(served.ssh_file("nodes_host_key").stat().st_mode),
+    ) == (
         "PRIVATE\n",
         0o600,
     )
     node, user = served.client("in", port), served.client("in")
     assert answer(node).split()[4].endswith(b"/nodes_sshd_config") and answer(user).split()[4].endswith(b"/sshd_config")
-    served.until(lambda: served.told["connections"])
-    assert served.told["connections"] == 1 and "nodes" not in served.told, "nobody counts nodes"
+    served.until(lambda: served.report["connections"])
+    assert served.report["connections"] == 1 and "nodes" not in served.report, "nobody counts nodes"
     served.job_ends()
     assert answer(node) == b"", "with the job's end"
     assert answer(served.client("in"))[:1] == b"4", "while its users may still come"
@@ -435,7 +440,7 @@ def test_nodes_come_through_a_port_of_their_own(served: Served) -> None:
 def test_nodes_without_users_have_a_server_too(served: Served) -> None:
     port = free_port()
     served.begin(authorized_keys=None, node_ssh=node_ssh(port))
-    assert served.kept("authorized_keys").read_text() == ""
+    assert served.ssh_file("authorized_keys").read_text() == ""
     assert answer(served.client("in", port))[:1] == b"4"
 
 
@@ -444,7 +449,7 @@ def test_a_taken_port_of_the_nodes_keeps_no_user_out(served: Served) -> None:
         port = other.getsockname()[1]
         served.begin(node_ssh=node_ssh(port))
         why = f"port {port} of 127.0.0.1: Address already in use"
-        assert served.told["nodes"] == f"the other nodes can't reach this one by ssh: {why}"
+        assert served.report["nodes"] == f"the other nodes can't reach this one by ssh: {why}"
     assert answer(served.client("in"))[:1] == b"4"
 
 
@@ -466,22 +471,22 @@ def test_of_one_address_so_many_may_be_silent_and_no_more(served: Served) -> Non
 
 
 def logged_in(served: Served, key: str) -> socket.socket:
-    before = served.told["connections"]
+    before = served.report["connections"]
     client = served.client("as")
     client.sendall(authorized.fingerprint(key).encode() + b"\n")
     assert answer(client) == b"in\n"
-    served.until(lambda: served.told["connections"] == before + 1)
+    served.until(lambda: served.report["connections"] == before + 1)
     return client
 
 
 def test_whoever_has_a_key_that_is_no_longer_the_jobs_is_cut_off_and_nobody_else(served: Served) -> None:
-    served.begin(authorized_keys=[KEY, OTHER], access="1")
-    stays, goes = logged_in(served, KEY), logged_in(served, OTHER)
+    served.begin(authorized_keys=[KEY, OTHER_KEY], access="1")
+    stays, goes = logged_in(served, KEY), logged_in(served, OTHER_KEY)
     served.folder.write_access("2", [KEY])
     logins.rekey(served.folder)
     assert answer(goes) == b"", "with all that runs in it"
-    served.until(lambda: served.told["connections"] == 1)
-    assert served.kept("authorized_keys").read_text() == f"{KEY}\n"
+    served.until(lambda: served.report["connections"] == 1)
+    assert served.ssh_file("authorized_keys").read_text() == f"{KEY}\n"
     served.folder.write_access("3", [])
     logins.rekey(served.folder)
     assert answer(stays) == b""
@@ -489,24 +494,24 @@ def test_whoever_has_a_key_that_is_no_longer_the_jobs_is_cut_off_and_nobody_else
 
 def test_a_key_that_is_added_lets_in(served: Served) -> None:
     served.begin(authorized_keys=[KEY], access="1")
-    served.folder.write_access("2", [KEY, OTHER])
+    served.folder.write_access("2", [KEY, OTHER_KEY])
     logins.rekey(served.folder)
-    served.until(lambda: served.kept("authorized_keys").read_text() == f"{KEY}\n{OTHER}\n")
-    logged_in(served, OTHER)
+    served.until(lambda: served.ssh_file("authorized_keys").read_text() == f"{KEY}\n{OTHER_KEY}\n")
+    logged_in(served, OTHER_KEY)
 
 
 def test_a_login_that_was_under_way_with_a_key_that_has_gone_ends_too(served: Served) -> None:
-    served.begin(authorized_keys=[KEY, OTHER], access="1")
+    served.begin(authorized_keys=[KEY, OTHER_KEY], access="1")
     late = served.client("as")
     served.folder.write_access("2", [KEY])
     logins.rekey(served.folder)
-    served.until(lambda: served.kept("authorized_keys").read_text() == f"{KEY}\n")
-    late.sendall(authorized.fingerprint(OTHER).encode() + b"\n")
+    served.until(lambda: served.ssh_file("authorized_keys").read_text() == f"{KEY}\n")
+    late.sendall(authorized.fingerprint(OTHER_KEY).encode() + b"\n")
     assert answer(late) in (b"", b"in\n") and answer(late) == b""
 
 
 def test_a_server_that_begins_again_goes_by_the_keys_of_now(served: Served) -> None:
-    served.folder.create({"spec": {"authorized_keys": [KEY, OTHER], "access": "1"}})
-    served.folder.write_access("2", [OTHER])
+    served.folder.create({"spec": {"authorized_keys": [KEY, OTHER_KEY], "access": "1"}})
+    served.folder.write_access("2", [OTHER_KEY])
     served.begin()
-    assert served.kept("authorized_keys").read_text() == f"{OTHER}\n"
+    assert served.ssh_file("authorized_keys").read_text() == f"{OTHER_KEY}\n"

@@ -25,11 +25,11 @@ TAKES_ON = (
 @pytest.mark.skipif(os.getuid() != 0, reason="only root begins sessions of others")
 def test_a_terminal_belongs_to_whoever_has_the_session() -> None:
     """Or none of its programs could open it."""
-    ours, theirs = pty.openpty()
+    near, far = pty.openpty()
     entry = {"uid": 4711, "gid": 4712, "confined": True, "groups": [4712], "own_user": True}
-    subprocess.run([sys.executable, "-c", TAKES_ON, json.dumps(entry)], stdin=theirs, cwd=ROOT, check=True)
-    found = os.fstat(theirs)
-    for fd in (ours, theirs):
+    subprocess.run([sys.executable, "-c", TAKES_ON, json.dumps(entry)], stdin=far, cwd=ROOT, check=True)
+    found = os.fstat(far)
+    for fd in (near, far):
         os.close(fd)
     assert (found.st_uid, found.st_gid) == (4711, 4712)
 

@@ -33,13 +33,13 @@ class Client:
         return reply[0], fields
 
     def code(self, kind: int, *parts: bytes) -> int:
-        said, fields = self.ask(kind, *parts)
-        assert said == sftp.STATUS, said
+        kind_of_reply, fields = self.ask(kind, *parts)
+        assert kind_of_reply == sftp.STATUS, kind_of_reply
         return fields.u32()
 
     def handle(self, kind: int, *parts: bytes) -> bytes:
-        said, fields = self.ask(kind, *parts)
-        assert said == sftp.HANDLE, fields.u32()
+        kind_of_reply, fields = self.ask(kind, *parts)
+        assert kind_of_reply == sftp.HANDLE, fields.u32()
         return text(fields.text())
 
     def open(self, path: Path, flags: int) -> bytes:
@@ -188,22 +188,22 @@ def test_it_has_only_so_many_files_open(client: Client, tmp_path: Path) -> None:
 @pytest.fixture
 def line() -> Iterator[Any]:
     """A connection to a served session; `ended` says how it ended."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(60)
+    near, far = socket.socketpair()
+    near.settimeout(60)
     ended: list[Exception | None] = []
 
     def work() -> None:
         try:
-            sftp.serve(SftpServer(), theirs.fileno(), theirs.fileno())
+            sftp.serve(SftpServer(), far.fileno(), far.fileno())
             ended.append(None)
         except Malformed as problem:
             ended.append(problem)
-        theirs.close()
+        far.close()
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield ours, ended, thread
-    ours.close()
+    yield near, ended, thread
+    near.close()
     thread.join(60)
     assert not thread.is_alive()
 
@@ -214,30 +214,30 @@ def request(kind: int, *parts: bytes) -> bytes:
 
 def test_many_requests_before_the_first_reply_is_read(line: Any, tmp_path: Path) -> None:
     """More of either than the buffers of a socket hold."""
-    ours, _, _ = line
+    near, _, _ = line
     size, count = 100_000, 100
     (tmp_path / "big").write_bytes(os.urandom(size))
     flags = struct.pack(">I", sftp.FXF_READ)
-    ours.sendall(request(sftp.OPEN, named(tmp_path / "big"), flags, NOTHING))
-    whole = request(sftp.READ, text(b"1"), u64(0), struct.pack(">I", size))
-    ours.sendall(whole * count)
-    ours.shutdown(socket.SHUT_WR)
-    said = b""
-    while part := ours.recv(1 << 20):
-        said += part
-    assert len(said) == len(request(sftp.HANDLE, text(b"1"))) + count * len(request(sftp.DATA, text(b"x" * size)))
+    near.sendall(request(sftp.OPEN, named(tmp_path / "big"), flags, NOTHING))
+    one_request = request(sftp.READ, text(b"1"), u64(0), struct.pack(">I", size))
+    near.sendall(one_request * count)
+    near.shutdown(socket.SHUT_WR)
+    received = b""
+    while part := near.recv(1 << 20):
+        received += part
+    assert len(received) == len(request(sftp.HANDLE, text(b"1"))) + count * len(request(sftp.DATA, text(b"x" * size)))
 
 
 def test_a_request_in_pieces(line: Any) -> None:
-    ours, _, _ = line
+    near, _, _ = line
     for byte in request(sftp.REALPATH, text(b"/")):
-        ours.sendall(bytes([byte]))
-    assert b"/" in ours.recv(1000)
+        near.sendall(bytes([byte]))
+    assert b"/" in near.recv(1000)
 
 
 def test_what_isnt_sftp_ends_it(line: Any) -> None:
-    ours, ended, thread = line
-    ours.sendall(b"SSH-2.0-what\r\n")
+    near, ended, thread = line
+    near.sendall(b"SSH-2.0-what\r\n")
     thread.join(60)
     assert isinstance(ended[0], Malformed)
 
@@ -333,8 +333,8 @@ def test_a_second_name_is_that_of_the_link_itself(client: Client, tmp_path: Path
 def test_refusals_in_numbers(client: Client, tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     assert client.code(17, named(tmp_path / "f" / "below")) == 2, "no such file"
-    said, fields = client.ask(13, named(tmp_path))
-    assert (said, fields.u32(), fields.text(), fields.text()) == (101, 4, b"Is a directory", b"en")
+    reply, fields = client.ask(13, named(tmp_path))
+    assert (reply, fields.u32(), fields.text(), fields.text()) == (101, 4, b"Is a directory", b"en")
     assert sftp.refusal(OSError("only words")) == sftp.status(4, "only words")
     assert [sftp.refusal(OSError(number, "no"))[1][3] for number in (1, 13, 2, 20, 5)] == [3, 3, 2, 2, 4]
 
@@ -370,16 +370,16 @@ def test_a_packet_has_a_size_from_one_to_256_kib() -> None:
     most = 256 * 1024
     assert sftp.next_packet(bytearray(u32(most) + bytes(most) + b"more")) == bytes(most)
     assert sftp.next_packet(bytearray(u32(most) + bytes(most - 1))) is None
-    asked = bytearray(u32(1) + b"ab")
-    assert (sftp.next_packet(asked), asked) == (b"a", b"b") and sftp.next_packet(asked) is None
+    packet = bytearray(u32(1) + b"ab")
+    assert (sftp.next_packet(packet), packet) == (b"a", b"b") and sftp.next_packet(packet) is None
     for size in (0, most + 1):
         with pytest.raises(Malformed, match=f"a packet of {size} bytes"):
             sftp.next_packet(bytearray(u32(size)))
 
 
 def test_a_client_that_leaves_without_a_word_ends_it(line: Any) -> None:
-    ours, ended, thread = line
-    ours.sendall(request(sftp.REALPATH, text(b"/")) * 3)
-    ours.close()
+    near, ended, thread = line
+    near.sendall(request(sftp.REALPATH, text(b"/")) * 3)
+    near.close()
     thread.join(60)
     assert ended == [None]

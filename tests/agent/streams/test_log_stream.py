@@ -91,11 +91,11 @@ class Site:
 
     def stream(self, task: str = "task", since: int = 0) -> Reader:
         """What a stream's client would get."""
-        ours, theirs = socket.socketpair()
-        self.calls.append(ours)
-        begun = self.logs.opener(task, {"since": since})(self.loop, theirs, Peer(client=True))
+        near, far = socket.socketpair()
+        self.calls.append(near)
+        begun = self.logs.opener(task, {"since": since})(self.loop, far, Peer(client=True))
         self.loop.call(begun.begin)
-        return Reader(ours, client=False)
+        return Reader(near, client=False)
 
     def asked(self, path: str = "/logs_ws", headers: dict[str, str] | None = None) -> tuple[str, Reader]:
         call = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
@@ -146,16 +146,16 @@ def test_the_log_from_its_beginning_then_as_it_is_written_and_1000_at_the_end(si
 
 def test_a_long_log_reaches_a_slow_reader_whole_and_a_quick_one_is_not_kept_waiting(site: Site) -> None:
     task = Task.at(site.data)
-    whole = b"".join(b"%07d\n" % number for number in range(400_000))
-    for at in range(0, len(whole), 50_000):
-        task.writer.append(1, whole[at : at + 50_000])
+    log = b"".join(b"%07d\n" % number for number in range(400_000))
+    for at in range(0, len(log), 50_000):
+        task.writer.append(1, log[at : at + 50_000])
     slow = site.stream()
     other = Task.at(site.data, "other")
     other.writer.append(1, b"quick")
     assert site.stream("other").exactly(5) == b"quick"
     task.end()
     site.logs.grew("task")
-    assert slow.rest() == whole and slow.peer.closed == Closed(1000)
+    assert slow.rest() == log and slow.peer.closed == Closed(1000)
 
 
 def test_from_a_moment_on(site: Site) -> None:
@@ -173,8 +173,8 @@ def shortened(task: Task) -> int:
     for number in range(80):
         task.writer.append(number + 1, bytes([number]) * 500_000)
     SpoolReader(task.folder.log).trim(80 * 500_000)
-    kept = [int(path.name) for path in (Path(task.folder.log) / "replay").iterdir()]
-    return min(kept)
+    segments = [int(path.name) for path in (Path(task.folder.log) / "replay").iterdir()]
+    return min(segments)
 
 
 def test_a_program_is_told_that_the_beginning_is_gone_and_people_read_a_line(site: Site) -> None:
@@ -187,9 +187,9 @@ def test_a_program_is_told_that_the_beginning_is_gone_and_people_read_a_line(sit
     assert len(site.stream(since=80).rest()) == 500_000, "what it asks for is there"
     site.logs.serve("task", None, lambda: [os.getpid()])
     status, people = site.asked()
-    said = people.rest()
-    assert " 101 " in status and f"… {gone} bytes of log aren't on this host any more".encode() in said[:100]
-    assert len(said) > 80 * 500_000 - gone and people.peer.closed == Closed(1000)
+    text = people.rest()
+    assert " 101 " in status and f"… {gone} bytes of log aren't on this host any more".encode() in text[:100]
+    assert len(text) > 80 * 500_000 - gone and people.peer.closed == Closed(1000)
 
 
 def test_a_removed_task_ends_its_streams(site: Site) -> None:
@@ -237,7 +237,7 @@ def test_a_follower_reads_each_byte_once(
 
 def test_who_always_has_more_to_do_lets_others_have_their_turn(site: Site) -> None:
     turns = [0]
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     served = threading.Event()
 
     def again() -> None:
@@ -245,24 +245,24 @@ def test_who_always_has_more_to_do_lets_others_have_their_turn(site: Site) -> No
         if not served.is_set() and turns[0] < 100_000:
             site.loop.call(again)
 
-    with ours, theirs:
-        site.loop.call(lambda: site.loop.watch(theirs, selectors.EVENT_READ, lambda _: served.set()))
-        ours.sendall(b"x")
+    with near, far:
+        site.loop.call(lambda: site.loop.watch(far, selectors.EVENT_READ, lambda _: served.set()))
+        near.sendall(b"x")
         site.loop.call(again)
         assert served.wait(PATIENCE)
         done = threading.Event()
-        site.loop.call(lambda: (site.loop.watch(theirs, 0, lambda _: None), done.set()))  # type: ignore[func-returns-value]
+        site.loop.call(lambda: (site.loop.watch(far, 0, lambda _: None), done.set()))  # type: ignore[func-returns-value]
         assert done.wait(PATIENCE)
     assert turns[0] < 100_000
 
 
 def test_an_order_that_names_no_place_is_for_the_whole_log(site: Site) -> None:
     Task.at(site.data).writer.append(1, b"all of it")
-    ours, theirs = socket.socketpair()
-    site.calls.append(ours)
-    begun = site.logs.opener("task", {})(site.loop, theirs, Peer(client=True))
+    near, far = socket.socketpair()
+    site.calls.append(near)
+    begun = site.logs.opener("task", {})(site.loop, far, Peer(client=True))
     site.loop.call(begun.begin)
-    assert Reader(ours, client=False).exactly(9) == b"all of it"
+    assert Reader(near, client=False).exactly(9) == b"all of it"
 
 
 def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
@@ -270,11 +270,11 @@ def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
     before, threads = descriptors(), set(threading.enumerate())
     loop = StreamLoop()
     logs = LogStreams(loop, lambda task: TaskFolder(str(site.data), task), site.port)
-    ours, theirs = socket.socketpair()
-    with ours:
-        begun = logs.opener("task", {})(loop, theirs, Peer(client=True))
+    near, far = socket.socketpair()
+    with near:
+        begun = logs.opener("task", {})(loop, far, Peer(client=True))
         loop.call(begun.begin)
-        assert Reader(ours, client=False).exactly(1) == b"x"
+        assert Reader(near, client=False).exactly(1) == b"x"
         loop.close()
         loop.call(begun.step)
     assert not opened_since(before) and set(threading.enumerate()) <= threads

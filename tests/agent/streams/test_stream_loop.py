@@ -111,9 +111,9 @@ def test_so_does_a_client_that_takes_nothing_of_what_the_job_says(stream: Stream
     assert not stream.open
 
 
-@pytest.mark.parametrize("way", ["to the job", "to the server"])
-def test_one_that_takes_a_little_keeps_it(stream: Stream, way: str) -> None:
-    down = way == "to the job"
+@pytest.mark.parametrize("direction", ["to the job", "to the server"])
+def test_one_that_takes_a_little_keeps_it(stream: Stream, direction: str) -> None:
+    down = direction == "to the job"
     sender, taker, data = (stream.server, stream.job, FRAME) if down else (stream.job, stream.server, bytes(FULL))
     stream.fill(sender, data)
     for turn in range(80):

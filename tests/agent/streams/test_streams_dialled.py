@@ -184,7 +184,7 @@ def slow(task: str, order: dict[str, Any]) -> socket.socket:
 
 
 @pytest.mark.parametrize(
-    ("target", "words"),
+    ("target", "reason"),
     [
         ("card:1", "this host's agent serves no card"),
         ("known", "the words"),
@@ -193,7 +193,7 @@ def slow(task: str, order: dict[str, Any]) -> socket.socket:
         ("slow:3", "slow:3 can't be reached in the job: Connection timed out"),
     ],
 )
-def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: str, words: str) -> None:
+def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: str, reason: str) -> None:
     notes: list[str] = []
     streams = AgentStreams(lambda: plane.url, notes.append)
     for kind, opener in (("known", unreachable), ("wordless", wordless), ("slow", slow)):
@@ -203,7 +203,7 @@ def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: st
         peer = websocket.Peer(client=False)
         while peer.closed is None:
             peer.receive(call.recv(4096))
-        assert (peer.closed.reason, notes) == (words, [])
+        assert (peer.closed.reason, notes) == (reason, [])
     streams.loop.close()
 
 
@@ -234,9 +234,9 @@ def test_a_server_that_cant_be_dialled_is_noted_and_the_target_let_go(plane: Pla
 
 def test_a_stream_that_comes_when_the_agent_leaves_is_closed(plane: Plane) -> None:
     streams = AgentStreams(lambda: plane.url, lambda line: None)
-    ours, jobs = socket.socketpair()
+    near, jobs = socket.socketpair()
     with jobs:
-        streams.serve("port", lambda task, order: ours)
+        streams.serve("port", lambda task, order: near)
         streams.dial({"id": "s", "ticket": "t", "task": "a", "target": "port:80"})
         streams.loop.close()
         with plane.answers(b"HTTP/1.1 101 S\r\nSec-WebSocket-Accept: KEY\r\n\r\n") as call:

@@ -148,7 +148,7 @@ def test_the_rfcs_handshake() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "code", "words"),
+    ("data", "code", "reason"),
     [
         (Frame(TEXT, b"hi", key=b"abcd").bytes(), 1003, "not text"),
         (Frame(BINARY, b"hi").bytes(), 1002, "must mask"),
@@ -165,27 +165,27 @@ def test_the_rfcs_handshake() -> None:
         (Frame(CLOSE, struct.pack("!H", 1000) + b"\xff", key=b"abcd").bytes(), 1007, "UTF-8"),
     ],
 )
-def test_who_breaks_the_protocol_is_told_and_heard_no_more(data: bytes, code: int, words: str) -> None:
+def test_who_breaks_the_protocol_is_told_and_heard_no_more(data: bytes, code: int, reason: str) -> None:
     peer = Peer(client=False)
     _, back = peer.receive(data)
-    (said,) = frames_of(back)
-    assert peer.violated and peer.closed is not None and peer.closed.code == code and words in peer.closed.reason
-    assert websocket.read_close(said.payload) == peer.closed
+    (frame,) = frames_of(back)
+    assert peer.violated and peer.closed is not None and peer.closed.code == code and reason in peer.closed.reason
+    assert websocket.read_close(frame.payload) == peer.closed
     assert peer.receive(Peer(client=True).message(b"more")) == ([], b"")
 
 
 def test_a_close_is_answered_once_with_its_code() -> None:
-    ours, theirs = Peer(client=False), Peer(client=True)
-    parts, back = ours.receive(theirs.message(b"last") + theirs.close(1000, "done"))
-    assert parts == [b"last"] and ours.closed == Closed(1000, "done") and not ours.violated
-    assert theirs.receive(back) == ([], b"") and theirs.closed == Closed(1000)
-    assert ours.close() == theirs.close() == b""
+    server, client = Peer(client=False), Peer(client=True)
+    parts, back = server.receive(client.message(b"last") + client.close(1000, "done"))
+    assert parts == [b"last"] and server.closed == Closed(1000, "done") and not server.violated
+    assert client.receive(back) == ([], b"") and client.closed == Closed(1000)
+    assert server.close() == client.close() == b""
 
 
 def test_a_close_without_a_code_is_answered_without_one() -> None:
-    ours = Peer(client=False)
-    _, back = ours.receive(Frame(CLOSE, b"", key=b"abcd").bytes())
-    assert ours.closed == Closed(1005) and frames_of(back) == [Frame(CLOSE, b"")]
+    server = Peer(client=False)
+    _, back = server.receive(Frame(CLOSE, b"", key=b"abcd").bytes())
+    assert server.closed == Closed(1005) and frames_of(back) == [Frame(CLOSE, b"")]
 
 
 @pytest.mark.parametrize(
@@ -210,18 +210,18 @@ def test_a_long_reason_is_cut_at_a_character() -> None:
 
 
 def test_many_pings_get_one_pong() -> None:
-    ours, theirs = Peer(client=False), Peer(client=True)
-    _, back = ours.receive(theirs.ping() * 1000)
+    server, client = Peer(client=False), Peer(client=True)
+    _, back = server.receive(client.ping() * 1000)
     assert frames_of(back) == [Frame(PONG, b"")]
 
 
 @pytest.mark.parametrize("client", [False, True])
 def test_who_sends_frames_without_a_byte_may_send_so_many(client: bool) -> None:
-    ours, theirs = Peer(client=not client), Peer(client=client)
+    server, far = Peer(client=not client), Peer(client=client)
     for _ in range(3):
-        assert ours.receive(theirs.message(b"") * EMPTY_MOST + theirs.ping() + theirs.message(b"x"))[0] == [b"x"]
-    ours.receive(theirs.message(b"") * (EMPTY_MOST + 1))
-    assert ours.violated and ours.closed is not None and ours.closed.code == 1008
+        assert server.receive(far.message(b"") * EMPTY_MOST + far.ping() + far.message(b"x"))[0] == [b"x"]
+    server.receive(far.message(b"") * (EMPTY_MOST + 1))
+    assert server.violated and server.closed is not None and server.closed.code == 1008
 
 
 # --- the handshake ----------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_request_of_ours_is_one_that_we_accept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "reason"),
     [
         ({"connection": "close"}, "speaks WebSocket only"),
         ({"upgrade": "h2c"}, "speaks WebSocket only"),
@@ -254,8 +254,8 @@ def test_a_request_of_ours_is_one_that_we_accept() -> None:
         ({"sec-websocket-key": "dGhlIHNhbXBs!ZSBub25jZQ=="}, "16 bytes"),
     ],
 )
-def test_another_request_isnt(change: dict[str, str], words: str) -> None:
-    with pytest.raises(ProtocolError, match=words):
+def test_another_request_isnt(change: dict[str, str], reason: str) -> None:
+    with pytest.raises(ProtocolError, match=reason):
         websocket.key_of({**GOOD, **change})
 
 

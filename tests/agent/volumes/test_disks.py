@@ -35,17 +35,17 @@ blkid = pytest.mark.skipif(not Path("/usr/sbin/blkid").exists(), reason="this ma
 
 def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None:
     Machine(tmp_path)
-    holds, pauses, told = Holds(str(tmp_path / "holds")), [], []  # type: Holds, list[float], list[str]
+    holds, pauses, messages = Holds(str(tmp_path / "holds")), [], []  # type: Holds, list[float], list[str]
     wanted = {"volume": "v", "name": "data", "device": {"serial": "vol1", "by_id": ""}}
     with pytest.raises(UnusableDisk, match=r"doesn't show its disk \(serial vol1\) after 60 seconds"):
-        TaskDisk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, told.append)
+        TaskDisk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, messages.append)
     assert sum(pauses) == pytest.approx(WAIT_SECONDS, abs=POLL_EVERY) and set(pauses) == {POLL_EVERY}
-    assert len(told) == 1 and told[0].startswith("waiting for the disk of volume data, until ")
+    assert len(messages) == 1 and messages[0].startswith("waiting for the disk of volume data, until ")
 
 
 @blkid
 @pytest.mark.parametrize(
-    ("status", "said", "found"),
+    ("status", "output", "found"),
     [
         (2, b"", ""),
         (0, b"ext4\nfilesystem\n", "ext4 filesystem"),
@@ -53,10 +53,10 @@ def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None
         (1, b"", "nothing conclusive (status 1)"),
     ],
 )
-def test_only_a_clear_no_of_blkid_counts(status: int, said: bytes, found: str) -> None:
+def test_only_a_clear_no_of_blkid_counts(status: int, output: bytes, found: str) -> None:
     def run(argv: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
         assert argv[1] == "-p" and argv[-1] == "/dev/a"
-        return subprocess.CompletedProcess(argv, status, said)
+        return subprocess.CompletedProcess(argv, status, output)
 
     assert probe("/dev/a", run) == found
 
@@ -155,10 +155,10 @@ def test_those_who_use_a_disk_are_named(tmp_path: Path) -> None:
     device = tmp_path.stat().st_dev
     with subprocess.Popen(["sleep", "600"], cwd=tmp_path) as user:
         try:
-            told = disks.users_text(f"{os.major(device)}:{os.minor(device)}")
+            text = disks.users_text(f"{os.major(device)}:{os.minor(device)}")
         finally:
             user.kill()
-    assert re.fullmatch(r" by \S.* \(process \d+\)(, \d+ more)?", told), told
+    assert re.fullmatch(r" by \S.* \(process \d+\)(, \d+ more)?", text), text
     assert disks.users_text("4095:1") == "" == disks.users_text("")
 
 
@@ -177,8 +177,12 @@ def test_a_folder_is_made_step_by_step(tmp_path: Path) -> None:
 def test_what_isnt_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("file")
-    for path, words in (("file/x", "file isn't a folder"), ("link", "is a link to file"), ("no", "there is no folder")):
-        with pytest.raises(UnusableDisk, match=words):
+    for path, reason in (
+        ("file/x", "file isn't a folder"),
+        ("link", "is a link to file"),
+        ("no", "there is no folder"),
+    ):
+        with pytest.raises(UnusableDisk, match=reason):
             folders.open_folder(f"{tmp_path}/{path}")
 
 
@@ -219,7 +223,7 @@ def on_disk() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "reason"),
     [
         ("/", "root of the machine"),
         ("/proc/1", "belongs to the machine's system"),
@@ -235,12 +239,12 @@ def on_disk() -> Iterator[Path]:
         ("{above}/engine", "the container engine's socket"),
     ],
 )
-def test_the_machines_own_folders_are_no_volumes(on_disk: Path, source: str, words: str) -> None:
+def test_the_machines_own_folders_are_no_volumes(on_disk: Path, source: str, reason: str) -> None:
     data = on_disk / "data"
     task = TaskFolder(str(data), "t")
     task.create({"socket": str(on_disk / "engine" / "docker.sock")})
     entry = {"kind": "folder", "source": source.format(data=data, above=on_disk), "path": "/data"}
-    with pytest.raises(TaskError, match=re.escape(words)) as caught:
+    with pytest.raises(TaskError, match=re.escape(reason)) as caught:
         TaskVolumes(task, [entry]).for_container()
     assert caught.value.reason == "volume_error" and caught.value.message.startswith("volume ")
 

@@ -54,7 +54,7 @@ def test_zeroes_are_blank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "data", "words"),
+    ("at", "data", "reason"),
     [
         (0, "4c554b53babe", "an encrypted disk (LUKS)"),
         (3, "2d4656452d46532d", "an encrypted disk (BitLocker)"),
@@ -79,10 +79,10 @@ def test_zeroes_are_blank() -> None:
         (32, "4e585342", "an APFS container"),
     ],
 )
-def test_what_formats_begin_with(at: int, data: str, words: str) -> None:
+def test_what_formats_begin_with(at: int, data: str, reason: str) -> None:
     """As their documentation has it, in numbers of its own: the table's are what is tested."""
-    assert disk((at, bytes.fromhex(data))).description() == words
-    assert disk((at + 1, bytes.fromhex(data))).description() != words
+    assert disk((at, bytes.fromhex(data))).description() == reason
+    assert disk((at + 1, bytes.fromhex(data))).description() != reason
 
 
 @pytest.mark.parametrize(("size", "blank"), [(0, False), (1, True), (MIB + 1, True)])
@@ -146,7 +146,7 @@ def mbr(kind: int = 0x83, flag: int = 0, entry: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("start", "words"),
+    ("start", "reason"),
     [
         ((0, mbr()), "an MBR partition table"),
         ((0, mbr(flag=0x80)), "an MBR partition table"),
@@ -157,9 +157,9 @@ def mbr(kind: int = 0x83, flag: int = 0, entry: int = 0) -> bytes:
         ((4096, b"EFI PART"), "a GPT partition table"),
     ],
 )
-def test_partition_tables(start: tuple[int, bytes], words: str) -> None:
+def test_partition_tables(start: tuple[int, bytes], reason: str) -> None:
     found = disk(start)
-    assert (found.table, found.description()) == (words, words)
+    assert (found.table, found.description()) == (reason, reason)
     assert not formattable(found, {}, True)
 
 
@@ -197,15 +197,15 @@ def test_the_only_partition_with_a_filesystem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("parts", "reason"),
     [
         ({"/dev/a1": EXT, "/dev/a2": EXT}, "several filesystems"),
         ({"/dev/a1": SWAPPED}, "/dev/a1: swap space"),
         ({}, "no partitions"),
     ],
 )
-def test_any_other_number_of_filesystems_is_refused(parts: dict[str, Contents], words: str) -> None:
-    with pytest.raises(UnusableDisk, match=words):
+def test_any_other_number_of_filesystems_is_refused(parts: dict[str, Contents], reason: str) -> None:
+    with pytest.raises(UnusableDisk, match=reason):
         choose("/dev/a", TABLE, parts)
 
 

@@ -39,7 +39,7 @@ def ready(wait: float) -> None:
 
 
 @dataclass
-class Way:
+class DiskTask:
     """One task with one disk, tried by one process after the other."""
 
     disk: LoopDisk
@@ -61,7 +61,7 @@ class Way:
     def volumes(self) -> TaskVolumes:
         return TaskVolumes(self.folder, [self.entry], self.holds)
 
-    def go(self, tell: Callable[[bytes], object]) -> None:
+    def go(self, report: Callable[[bytes], object]) -> None:
         volumes = self.volumes()
         volumes.mount(ready, lambda _: None)
         volumes.enter(TaskAccount(None))
@@ -69,7 +69,7 @@ class Way:
             file.write("kept")
             file.flush()
             os.fsync(file.fileno())
-        tell(b"written")
+        report(b"written")
         volumes.leave()
         assert volumes.release() == {}
 
@@ -93,33 +93,33 @@ class Way:
 
 
 @pytest.fixture
-def way(tmp_path: Path) -> Iterator[Way]:
+def disk_task(tmp_path: Path) -> Iterator[DiskTask]:
     with loops.disk(tmp_path / "disk", 4 * MIB) as disk:
         path = f"/dstack-test-{uuid.uuid4().hex[:12]}/data"
         entry = {"kind": "disk", "volume": str(uuid.uuid4()), "path": path, "device": disk.identity}
         entry.update(format=True, install="ours")
         folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
         folder.create({})
-        yield Way(disk, folder, entry, Holds())
+        yield DiskTask(disk, folder, entry, Holds())
 
 
 def in_child(act: Callable[[Callable[[bytes], object]], object], prepare: Callable[[], object]) -> tuple[int, bytes]:
     """How it ended, and what it told before."""
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             prepare()
-            act(lambda said: os.write(tell, said))
+            act(lambda data: os.write(writer, data))
             os._exit(0)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
-    os.close(tell)
+    os.close(writer)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with os.fdopen(told, "rb") as pipe:
-        os.set_blocking(told, False)  # a program that outlives the child may have the other end
+    with os.fdopen(reader, "rb") as pipe:
+        os.set_blocking(reader, False)  # a program that outlives the child may have the other end
         return status, pipe.read() or b""
 
 
@@ -127,52 +127,52 @@ def killed_at(touch: int) -> None:
     """From now on this process is killed at so many touches of the machine."""
     left = touch
 
-    def look(event: str, _: tuple[Any, ...]) -> None:
+    def on_event(event: str, _: tuple[Any, ...]) -> None:
         nonlocal left
         if event in TOUCHES:
             left -= 1
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(look)
+    sys.addaudithook(on_event)
 
 
-def test_killed_at_each_touch_of_the_machine(way: Way) -> None:
+def test_killed_at_each_touch_of_the_machine(disk_task: DiskTask) -> None:
     touch, status = 0, -signal.SIGKILL
     while status == -signal.SIGKILL:
-        way.disk.write(0, bytes(4 * MIB))
-        status, told = in_child(way.go, lambda touch=touch: killed_at(touch))
+        disk_task.disk.write(0, bytes(4 * MIB))
+        status, output = in_child(disk_task.go, lambda touch=touch: killed_at(touch))
         if status == -signal.SIGKILL:
-            again, _ = in_child(lambda _, told=told: way.go_again(bool(told)), lambda: None)
+            again, _ = in_child(lambda _, output=output: disk_task.go_again(bool(output)), lambda: None)
             assert again == 0, f"killed at touch {touch}"
         else:
             assert status == 0
-        way.clean()
+        disk_task.clean()
         touch += 1
     assert touch > 50, "it was killed on the whole way"
 
 
 @pytest.mark.parametrize("millis", range(1, 40, 3))
-def test_killed_while_it_formats(way: Way, millis: int) -> None:
+def test_killed_while_it_formats(disk_task: DiskTask, millis: int) -> None:
     """mkfs goes on, and the next supervisor waits for it instead of overtaking it."""
 
     def prepare() -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, millis / 1000)
 
-    status, told = in_child(way.go, prepare)
+    status, output = in_child(disk_task.go, prepare)
     assert status in (0, -signal.SIGALRM)
-    again, _ = in_child(lambda _: way.go_again(bool(told)), lambda: None)
+    again, _ = in_child(lambda _: disk_task.go_again(bool(output)), lambda: None)
     assert again == 0
-    way.clean()
+    disk_task.clean()
 
 
 # A machine that is lost meanwhile: what is left of it is on the disk -------------------------------------------------
 
 
-def mkfs_ends(way: Way, how: str) -> Callable[[], None]:
+def mkfs_ends(disk_task: DiskTask, how: str) -> Callable[[], None]:
     """In a child: `how` a shell runs the real `mkfs.ext4`, as `$mkfs`; the disk is its fourth argument."""
-    tools = Path(way.folder.data).parent / "tools"
+    tools = Path(disk_task.folder.data).parent / "tools"
     tools.mkdir(exist_ok=True)
     real = shutil.which("mkfs.ext4", path=disks.PATH)
     script = tools / "mkfs.ext4"
@@ -185,79 +185,81 @@ def mkfs_ends(way: Way, how: str) -> Callable[[], None]:
     return prepare
 
 
-def elsewhere(way: Way) -> Way:
+def elsewhere(disk_task: DiskTask) -> DiskTask:
     """Another task on another machine, which knows only the disk."""
-    assert in_child(lambda _: way.volumes().release(), lambda: None)[0] == 0
-    assert way.holds.of(way.folder.task) is None
-    folder = TaskFolder(way.folder.data, str(uuid.uuid4()))
+    assert in_child(lambda _: disk_task.volumes().release(), lambda: None)[0] == 0
+    assert disk_task.holds.of(disk_task.folder.task) is None
+    folder = TaskFolder(disk_task.folder.data, str(uuid.uuid4()))
     folder.create({})
-    return replace(way, folder=folder)
+    return replace(disk_task, folder=folder)
 
 
-def lost_before_the_last_write(way: Way) -> Way:
+def lost_before_the_last_write(disk_task: DiskTask) -> DiskTask:
     """All but what makes it a filesystem is on the disk."""
     last = "dd if=/dev/zero of=$4 bs=1024 seek=1 count=1 conv=notrunc,fsync 2>&1"
-    assert in_child(way.go, mkfs_ends(way, f'$mkfs "$@" && {last}; kill -9 $$'))[0] == 1
+    assert in_child(disk_task.go, mkfs_ends(disk_task, f'$mkfs "$@" && {last}; kill -9 $$'))[0] == 1
     assert (
-        way.mark_is_there() and not way.disk.read()[1024:2048].strip(b"\0") and way.disk.read()[2048:MIB].strip(b"\0")
+        disk_task.mark_is_there()
+        and not disk_task.disk.read()[1024:2048].strip(b"\0")
+        and disk_task.disk.read()[2048:MIB].strip(b"\0")
     )
-    return elsewhere(way)
+    return elsewhere(disk_task)
 
 
-def test_a_filesystem_that_a_lost_machine_left_half_made_is_made_again(way: Way) -> None:
-    again = lost_before_the_last_write(way)
+def test_a_filesystem_that_a_lost_machine_left_half_made_is_made_again(disk_task: DiskTask) -> None:
+    again = lost_before_the_last_write(disk_task)
     assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
-    assert not way.mark_is_there()
+    assert not disk_task.mark_is_there()
     again.clean()
 
 
 @pytest.mark.parametrize("other", [{"volume": str(uuid.uuid4())}, {"install": "another"}, {"format": False}])
-def test_a_half_made_one_that_isnt_known_to_be_ours_isnt(way: Way, other: dict[str, Any]) -> None:
-    again = lost_before_the_last_write(way)
-    before = way.disk.read()
-    again.entry = {**way.entry, **other}
+def test_a_half_made_one_that_isnt_known_to_be_ours_isnt(disk_task: DiskTask, other: dict[str, Any]) -> None:
+    again = lost_before_the_last_write(disk_task)
+    before = disk_task.disk.read()
+    again.entry = {**disk_task.entry, **other}
     assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 1
-    assert way.disk.read() == before
+    assert disk_task.disk.read() == before
     elsewhere(again)
 
 
 @pytest.mark.parametrize("millis", [1, 2, 3, 5, 8, 13])
-def test_mkfs_killed_at_any_time_is_repeated_on_another_machine(way: Way, millis: int) -> None:
-    with loops.disk(way.disk.file.with_name("large"), 512 * MIB) as disk:
-        large = replace(way, disk=disk, entry={**way.entry, "device": disk.identity})
+def test_mkfs_killed_at_any_time_is_repeated_on_another_machine(disk_task: DiskTask, millis: int) -> None:
+    with loops.disk(disk_task.disk.file.with_name("large"), 512 * MIB) as disk:
+        large = replace(disk_task, disk=disk, entry={**disk_task.entry, "device": disk.identity})
         in_child(large.go, mkfs_ends(large, f'timeout -s KILL {millis / 1000} $mkfs "$@"'))
         again = elsewhere(large)
         assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
         again.clean()
 
 
-def test_a_filesystem_that_was_done_isnt_made_again(way: Way) -> None:
+def test_a_filesystem_that_was_done_isnt_made_again(disk_task: DiskTask) -> None:
     """Lost between its last write and the removal of the mark."""
-    assert in_child(way.go, mkfs_ends(way, '$mkfs "$@"; kill -9 $$'))[0] == 1
-    assert way.mark_is_there()
-    made = way.disk.read()[1024 + 104 :][:16]  # its id
-    again = elsewhere(way)
+    assert in_child(disk_task.go, mkfs_ends(disk_task, '$mkfs "$@"; kill -9 $$'))[0] == 1
+    assert disk_task.mark_is_there()
+    made = disk_task.disk.read()[1024 + 104 :][:16]  # its id
+    again = elsewhere(disk_task)
     assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
-    assert way.disk.read()[1024 + 104 :][:16] == made
-    assert not way.mark_is_there()
+    assert disk_task.disk.read()[1024 + 104 :][:16] == made
+    assert not disk_task.mark_is_there()
     again.clean()
 
 
-def test_what_somebody_else_made_meanwhile_isnt_formatted(way: Way) -> None:
-    marks.put(way.disk.path, 4 * MIB, way.mark)
-    run("mkswap", way.disk.path)
-    before = way.disk.read()
-    assert way.mark_is_there()
-    assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 1
-    assert way.disk.read() == before
-    elsewhere(way)
+def test_what_somebody_else_made_meanwhile_isnt_formatted(disk_task: DiskTask) -> None:
+    marks.put(disk_task.disk.path, 4 * MIB, disk_task.mark)
+    run("mkswap", disk_task.disk.path)
+    before = disk_task.disk.read()
+    assert disk_task.mark_is_there()
+    assert in_child(lambda _: disk_task.go_again(False), lambda: None)[0] == 1
+    assert disk_task.disk.read() == before
+    elsewhere(disk_task)
 
 
-def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(way: Way) -> None:
+def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(disk_task: DiskTask) -> None:
     """As a service of systemd has one. A disk that it kept couldn't be detached."""
 
-    def go(tell: Callable[[bytes], object]) -> None:
-        volumes, point = way.volumes(), way.holds.point(way.entry["volume"])
+    def go(report: Callable[[bytes], object]) -> None:
+        volumes, point = disk_task.volumes(), disk_task.holds.point(disk_task.entry["volume"])
         volumes.mount(ready, lambda _: None)
         apart = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo; cat"]
         with subprocess.Popen(apart, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -271,7 +273,7 @@ def test_a_namespace_that_somebody_made_meanwhile_keeps_no_disk(way: Way) -> Non
     assert in_child(go, namespaces.unshare_mounts)[0] == 0
 
 
-def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:
+def test_where_run_is_shared_a_disk_is_mounted_once(disk_task: DiskTask, tmp_path: Path) -> None:
     """As systemd has it. A second mount below, which no path leads to, can't be unmounted by a namespace."""
     run_folder = tmp_path / "run"
     run_folder.mkdir()
@@ -281,11 +283,11 @@ def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) ->
         namespaces.mount("run", str(run_folder), 0, "tmpfs")
         namespaces.mount("none", str(run_folder), namespaces.MS_SHARED)
 
-    def go(tell: Callable[[bytes], object]) -> None:
-        way.holds = Holds(str(run_folder / "volumes"))
-        volumes = way.volumes()
+    def go(report: Callable[[bytes], object]) -> None:
+        disk_task.holds = Holds(str(run_folder / "volumes"))
+        volumes = disk_task.volumes()
         volumes.mount(ready, lambda _: None)
-        assert way.disk.places() == [way.holds.point(way.entry["volume"])]
+        assert disk_task.disk.places() == [disk_task.holds.point(disk_task.entry["volume"])]
         assert volumes.release() == {}
 
     assert in_child(go, as_on_most_machines)[0] == 0

@@ -81,7 +81,7 @@ def over(workshop: Workshop, task: str) -> dict[str, Any]:
     return workshop.state(task)
 
 
-def said(workshop: Workshop, task: str) -> str:
+def output_of(workshop: Workshop, task: str) -> str:
     state = over(workshop, task)
     assert state["exit_status"] == 0, (state, workshop.log(task))
     return workshop.log(task).decode().replace("\r\n", "\n")
@@ -175,7 +175,7 @@ def test_a_folder_stands_in_for_a_disk(workshop: Workshop, bound: Path, path: st
     assert not Path(Holds().point(entry["volume"])).exists() and Holds().of(first) is None
     again = {**entry, "read_only": True, "format": False}
     read = workshop.start(f"cat {path}/file; touch {path}/x || echo refused", volumes=[again])
-    lines = said(workshop, read).splitlines()
+    lines = output_of(workshop, read).splitlines()
     assert (lines[0], lines[-1]) == ("kept", "refused")
     assert sorted(each.name for each in bound.iterdir()) == ["file", "go"]
 
@@ -217,9 +217,9 @@ def test_a_blank_disk_is_formatted_once_and_keeps_what_jobs_write(
 ) -> None:
     entry = wanted(disk, path)
     first = workshop.start(f"echo kept > {path}/file; stat -c %a {path}", volumes=[entry])
-    assert said(workshop, first) == "777\n"
+    assert output_of(workshop, first) == "777\n"
     assert disk.places() == [] and Holds().of(first) is None
-    assert said(workshop, workshop.start(f"cat {path}/file", volumes=[entry])) == "kept\n"
+    assert output_of(workshop, workshop.start(f"cat {path}/file", volumes=[entry])) == "kept\n"
     assert disk.places() == []
 
 
@@ -255,20 +255,20 @@ def test_two_jobs_have_different_disks_at_one_path(workshop: Workshop, tmp_path:
             workshop.start(f"echo {name} > {path}/name; touch {path}/go; cat {path}/name", volumes=[wanted(disk, path)])
             for name, disk in (("a", one), ("b", other))
         ]
-        assert [said(workshop, task) for task in tasks] == ["a\n", "b\n"]
+        assert [output_of(workshop, task) for task in tasks] == ["a\n", "b\n"]
 
 
 def test_files_and_the_working_directory_lie_on_the_volume(workshop: Workshop, disk: LoopDisk, path: str) -> None:
     entry = wanted(disk, path)
     task = workshop.start("pwd; echo here > file", volumes=[entry], working_dir=f"{path}/work")
-    assert said(workshop, task) == f"{path}/work\n"
-    assert said(workshop, workshop.start(f"cat {path}/work/file", volumes=[entry])) == "here\n"
+    assert output_of(workshop, task) == f"{path}/work\n"
+    assert output_of(workshop, workshop.start(f"cat {path}/work/file", volumes=[entry])) == "here\n"
 
 
 def test_read_only(workshop: Workshop, disk: LoopDisk, path: str) -> None:
     ext4(disk)
     task = workshop.start(f"touch {path}/x || ls {path}", volumes=[wanted(disk, path, read_only=True)])
-    assert "lost+found" in said(workshop, task)
+    assert "lost+found" in output_of(workshop, task)
 
 
 def test_the_only_partition_with_a_filesystem_is_mounted(workshop: Workshop, tmp_path: Path, path: str) -> None:
@@ -283,7 +283,7 @@ def test_the_only_partition_with_a_filesystem_is_mounted(workshop: Workshop, tmp
             run("addpart", disk.path, str(number), str(start), str(sectors))
         run("mkfs.ext4", "-q", disk.path + "p2")
         task = workshop.start(f"grep ' {path} ' /proc/self/mountinfo", volumes=[wanted(disk, path)])
-        assert f"{disk.path}p2" in said(workshop, task)
+        assert f"{disk.path}p2" in output_of(workshop, task)
         assert disk.places() == []
 
 
@@ -318,7 +318,7 @@ def test_a_write_protected_disk_is_mounted_only_to_be_read(workshop: Workshop, t
     with loops.disk(image, 0, "-r") as disk:
         assert "write-protected" in refused(workshop, wanted(disk, path))
         task = workshop.start(f"ls {path}", volumes=[wanted(disk, path, read_only=True)])
-        assert "lost+found" in said(workshop, task)
+        assert "lost+found" in output_of(workshop, task)
 
 
 def test_a_disk_that_is_mounted_elsewhere_is_refused(
@@ -492,19 +492,19 @@ def test_a_missing_folder_is_made_by_the_jobs_user_and_open_to_the_next(
 ) -> None:
     entry = folder(shared / "a" / "cache", path)
     first = workshop.start(f"id -u; echo one > {path}/file", volumes=[entry])
-    uid = int(said(workshop, first))
+    uid = int(output_of(workshop, first))
     made = (shared / "a" / "cache").stat()
     assert (made.st_uid, made.st_mode & 0o777) == (uid, 0o777)
     second = workshop.start(f"cat {path}/file; touch {path}/second", volumes=[entry])
-    assert said(workshop, second) == "one\n"
+    assert output_of(workshop, second) == "one\n"
 
 
 def test_an_existing_folder_is_left_as_it_is(workshop: Workshop, shared: Path, path: str) -> None:
-    mine = shared / "mine"
-    mine.mkdir(mode=0o750)
-    mine.chmod(0o755)
-    task = workshop.start(f"touch {path}/x 2>/dev/null || stat -c '%u %a' {path}", volumes=[folder(mine, path)])
-    assert said(workshop, task) == "0 755\n"
+    existing = shared / "mine"
+    existing.mkdir(mode=0o750)
+    existing.chmod(0o755)
+    task = workshop.start(f"touch {path}/x 2>/dev/null || stat -c '%u %a' {path}", volumes=[folder(existing, path)])
+    assert output_of(workshop, task) == "0 755\n"
 
 
 def test_two_jobs_have_different_folders_at_one_path(workshop: Workshop, shared: Path, path: str) -> None:
@@ -512,7 +512,7 @@ def test_two_jobs_have_different_folders_at_one_path(workshop: Workshop, shared:
         workshop.start(f"echo {name} > {path}/name; cat {path}/*", volumes=[folder(shared / name, path)])
         for name in ("a", "b")
     ]
-    assert [said(workshop, task) for task in tasks] == ["a\n", "b\n"]
+    assert [output_of(workshop, task) for task in tasks] == ["a\n", "b\n"]
 
 
 def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str) -> None:
