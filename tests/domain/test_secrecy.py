@@ -23,6 +23,8 @@ SENSITIVE = re.compile(r"key|pass|token|secret|private|cred|auth", re.IGNORECASE
 A_PATH = re.compile(r"_file$")
 NOT_SECRET = {  # what is named like a secret and isn't one
     "EnvSentinel.key": "the name of a variable",
+    "KubernetesContext.image_pull_secrets": "names of secrets that the cluster has",
+    "KubernetesToleration.key": "the name of a taint",
     "RunSpec.ssh_key_pub": "a public key",
     "TGIChatModel.eos_token": "a word of a model's language",
 }
