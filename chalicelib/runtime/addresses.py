@@ -13,8 +13,8 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-from chalicelib.domain.loopback import is_loopback
 from chalicelib.errors import Refused
+from chalicelib.loopback import is_loopback
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # reserved for documentation, nobody's

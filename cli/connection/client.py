@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from chalicelib.domain.loopback import is_loopback
 from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, NotSupported, Refused
+from chalicelib.loopback import is_loopback
 from cli.screen.problems import problems_in
 
 if TYPE_CHECKING:

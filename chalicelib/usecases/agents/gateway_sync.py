@@ -18,11 +18,11 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayReplica, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import Traffic, door_of
 from chalicelib.domain.serving import CallerVerdict, Served
 from chalicelib.errors import Ended, Refused
+from chalicelib.loopback import is_loopback
 from chalicelib.planning.gateways.hostnames import model_host
 from chalicelib.usecases.agents import stream_orders
 from chalicelib.usecases.agents.credentials import instance_holding

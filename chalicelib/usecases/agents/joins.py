@@ -16,12 +16,12 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.joins import Join, JoinStatus
-from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid, NotFound, Refused
+from chalicelib.loopback import is_loopback
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.joining import host_left, join_host

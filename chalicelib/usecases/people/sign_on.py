@@ -26,10 +26,10 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.domain.loopback import is_loopback
 from chalicelib.domain.sign_on import Claims, SignOn, check, claims_of, group_rights
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Conflict, Contended, NotFound, Refused
+from chalicelib.loopback import is_loopback
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.usecases.audit_events import audit_event, user_target
