@@ -53,5 +53,6 @@ Imports go one way, between packages and between rooms (import-linter enforces i
          +-> backends.*, hosts.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
-Every package may raise from `errors`, clean texts of others with `printable`, and recognise this machine's addresses with `loopback`.
+Every package may raise from `errors`, clean texts of others with `printable`, and recognise this machine's addresses
+with `loopback`.
 """

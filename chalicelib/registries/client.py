@@ -20,11 +20,13 @@ from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.rest import HttpSender, NoAnswer, RestAnswer, RestCall, Sender
 from chalicelib.backends.spi import RegistryLogin
 from chalicelib.errors import ContainerFailed, Throttled
+from chalicelib.registries.addresses import NoPublicAddress
 from chalicelib.registries.names import ImageName, image_name, is_local
 
 DEADLINE = 15.0  # seconds for all calls
 LARGEST = 8 << 20  # bytes of an answer
 REDIRECTS = 5
+LONGEST_COMMAND = 64 << 10  # bytes
 RETRY = 20.0  # seconds, after a failure that may pass
 PROCESSORS = {"x86": "amd64", "arm": "arm64"}  # our names, the registries'
 LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
@@ -44,15 +46,10 @@ class Registries:
         if name is None:
             raise ContainerFailed(f"{cleaned(image)} isn't the name of an image.")
         reading = _Reading(self._send, self._clock, name, image, login)
-        config = reading.configuration(PROCESSORS[architecture]).get("config") or {}
-        found = [*_words(config.get("Entrypoint")), *_words(config.get("Cmd"))]
+        found = reading.command(PROCESSORS[architecture])
         if not found:
             raise ContainerFailed(f"The image {image} has neither an entry point nor a command. Write `commands`.")
-        return tuple(found)
-
-
-def _words(value: Any) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, list) else []
+        return found
 
 
 class _Reading:
@@ -71,7 +68,23 @@ class _Reading:
         self._secrets = (login.password, *([login.username] if login.secret_username else [])) if login else ()
         self._authorization = ""
 
-    def configuration(self, processor: str) -> dict[str, Any]:
+    def command(self, processor: str) -> tuple[str, ...]:
+        config = self._configuration(processor).get("config") or {}
+        if not isinstance(config, dict):
+            raise self._unreadable()
+        found = (*self._strings(config.get("Entrypoint")), *self._strings(config.get("Cmd")))
+        if any("\0" in each for each in found) or sum(len(each.encode()) + 1 for each in found) > LONGEST_COMMAND:
+            raise self._failed(f"runs a command with NUL bytes, or with more than {LONGEST_COMMAND >> 10} KiB")
+        return found
+
+    def _strings(self, value: Any) -> list[str]:
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self._unreadable()
+        return value
+
+    def _configuration(self, processor: str) -> dict[str, Any]:
         found = self._manifest(self._name.reference)
         if "manifests" in found:
             found = self._manifest(self._chosen(found["manifests"], processor))
@@ -85,8 +98,12 @@ class _Reading:
 
     def _chosen(self, manifests: Any, processor: str) -> str:
         platforms: dict[str, str] = {}
-        for each in manifests if isinstance(manifests, list) else ():
+        if not isinstance(manifests, list) or not all(isinstance(each, dict) for each in manifests):
+            raise self._unreadable()
+        for each in manifests:
             platform = each.get("platform") or {}
+            if not isinstance(platform, dict):
+                raise self._unreadable()
             platforms.setdefault(f"{platform.get('os')}/{platform.get('architecture')}", str(each.get("digest")))
         wanted = f"linux/{processor}"
         if wanted not in platforms:
@@ -97,7 +114,7 @@ class _Reading:
     def _json(self, kind: str, reference: str) -> dict[str, Any]:
         if not re.fullmatch(r"[\w.:-]+", reference, re.ASCII):
             raise self._failed("has parts with malformed names")
-        answer = self._asked(f"/v2/{self._name.repository}/{kind}/{reference}")
+        answer = self._get(f"/v2/{self._name.repository}/{kind}/{reference}")
         if reference.startswith("sha256:") and hashlib.sha256(answer.body).hexdigest() != reference[7:]:
             raise self._failed("isn't what its registry says: the digest of a part is wrong")
         try:
@@ -105,12 +122,12 @@ class _Reading:
         except orjson.JSONDecodeError:
             found = None
         if not isinstance(found, dict):
-            raise self._failed("can't be read: its registry's answer isn't one of a registry")
+            raise self._unreadable()
         return found
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _asked(self, path: str) -> RestAnswer:
+    def _get(self, path: str) -> RestAnswer:
         answer = self._followed(path)
         if answer.status == 401 and not self._authorization:
             self._authorization = self._authorized(answer.headers.get("www-authenticate", ""))
@@ -127,7 +144,10 @@ class _Reading:
             answer = self._call(url, headers)
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer
-            url = urljoin(url, answer.headers.get("location", ""))
+            try:
+                url = urljoin(url, answer.headers.get("location", ""))
+            except ValueError:
+                raise self._malformed() from None
         raise self._failed("can't be read: its registry leads from one address to the next")
 
     def _authorized(self, challenge: str) -> str:
@@ -156,29 +176,42 @@ class _Reading:
         return f"Bearer {token}"
 
     def _call(self, url: str, headers: Mapping[str, str], query: list[tuple[str, str]] | None = None) -> RestAnswer:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise self._malformed() from None
         local = is_local(urlsplit(self._name.base).netloc) and is_local(parts.netloc)
         if not parts.hostname or (parts.scheme != "https" and not (local and parts.scheme == "http")):
             raise self._failed("can't be read: its registry leads to an address that isn't https")
-        asked = "&".join(filter(None, [parts.query, urlencode(query or ())]))  # as it is: it may be signed
-        path = f"{parts.path or '/'}?{asked}" if asked else parts.path
+        query_text = "&".join(filter(None, [parts.query, urlencode(query or ())]))  # as it is: it may be signed
+        path = f"{parts.path or '/'}?{query_text}" if query_text else parts.path
         call = RestCall("GET", _origin(url), path, headers={"Accept": ACCEPT, **headers})
         left = self._until - self._clock()
         try:
             if left <= 0:
                 raise NoAnswer("it takes too long")
             return self._send(call, left)
-        except NoAnswer as problem:
-            why = cleaned(str(problem).partition(":")[0], self._secrets)  # what follows may have a signed address
+        except NoPublicAddress:
             raise ContainerFailed(
-                f"What the image {self._image} runs can't be looked up: {parts.netloc} can't be reached ({why}).",
+                f"What the image {self._image} runs can't be looked up: {cleaned(parts.netloc)} has no public address; "
+                "no others are called.",
                 hint=ADVICE,
             ) from None
+        except NoAnswer as problem:
+            why = cleaned(str(problem).partition(":")[0], self._secrets)  # what follows may have a signed address
+            text = f"What the image {self._image} runs can't be looked up: {parts.netloc} can't be reached ({why})."
+            raise Throttled(f"{text} {ADVICE}", retry_after=RETRY) from None
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
     def _failed(self, text: str) -> ContainerFailed:
         return ContainerFailed(f"The image {self._image} {text}.", hint=ADVICE)
+
+    def _unreadable(self) -> ContainerFailed:
+        return self._failed("can't be read: its registry's answer isn't one of a registry")
+
+    def _malformed(self) -> ContainerFailed:
+        return self._failed("can't be read: its registry leads to an address that is malformed")
 
     def _login_refused(self) -> ContainerFailed:
         host = self._name.host

@@ -36,7 +36,7 @@ def image_name(text: str) -> ImageName | None:
     head, slash = text.partition("/")[:2]
     named = bool(slash) and ("." in head or ":" in head or head == "localhost")
     found = _NAME.fullmatch(text if named else f"{DOCKER_HUB}/{text}")
-    if found is None:
+    if found is None or not _is_host(found["host"]):
         return None
     host, path = found["host"], found["path"]
     if host in _HUB_NAMES:
@@ -44,10 +44,18 @@ def image_name(text: str) -> ImageName | None:
     return ImageName(host, path, found["digest"] or found["tag"] or "latest")
 
 
+def _is_host(host: str) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no IPv6 address, or no port
+        return False
+
+
 def is_local(host: str) -> bool:
     """Is this the machine itself? `host` may have a port."""
-    name = urlsplit(f"//{host}").hostname or ""
     try:
+        name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

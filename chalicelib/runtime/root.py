@@ -163,9 +163,10 @@ class Root:
 
     @cached_property
     def _registries(self) -> Registries:
-        from chalicelib.registries.client import Registries
+        from chalicelib.registries.addresses import public_sender
+        from chalicelib.registries.client import LARGEST, Registries
 
-        return Registries()
+        return Registries(public_sender(LARGEST) if self.ports.public_registries else None)
 
     def carrier(self, architecture: str) -> str:
         """The digest of the carrier for new containers on x86 or arm, which `make carriers` made; empty if it

@@ -164,6 +164,8 @@ def test_large_answers_may_be_elsewhere_and_get_no_login() -> None:
         ("ghcr.io/team/app:other", "The image ghcr.io/team/app:other doesn't exist in ghcr.io."),
         ("ghcr.io/team/../app", "isn't the name of an image"),
         ("ghcr.io/Team/app", "isn't the name of an image"),
+        ("[:::::]/a", "isn't the name of an image"),
+        ("ghcr.io:99999/a", "isn't the name of an image"),
     ],
 )
 def test_an_image_that_doesnt_exist(image: str, words: str) -> None:
@@ -194,15 +196,51 @@ def test_an_image_that_runs_nothing_by_itself() -> None:
         RestAnswer(302, {"location": "/v2/again"}),
         RestAnswer(302, {"location": "http://169.254.169.254/"}),
         RestAnswer(302, {}),
+        RestAnswer(302, {"location": "https://[x/"}),
+        failure(401, "", {"www-authenticate": 'Bearer realm="https://[x/"'}),
+        RestAnswer(200, {}, b'{"manifests": [1]}'),
+        RestAnswer(200, {}, b'{"manifests": 1}'),
+        RestAnswer(200, {}, b'{"manifests": [{"platform": "x"}]}'),
         failure(418, "no"),
     ],
-    ids=["html", "a list", "an old form", "a path", "a circle", "elsewhere", "nowhere", "no"],
+    ids=[
+        "html",
+        "a list",
+        "an old form",
+        "a path",
+        "a circle",
+        "elsewhere",
+        "nowhere",
+        "no address",
+        "no realm",
+        "numbers",
+        "a number",
+        "a platform",
+        "no",
+    ],
 )
 def test_a_registry_that_says_nonsense(answer: RestAnswer) -> None:
     registry = Registry()
     registry.door = lambda call: answer
     assert "Write `commands` or the `entrypoint`, and it isn't looked up." in registry.refusal()
     assert all(call.origin == registry.host for call in registry.calls)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"config": []}, "neither an entry point"),
+        ({"config": [1]}, "isn't one of a registry"),
+        ({"config": {"Cmd": [1]}}, "isn't one of a registry"),
+        ({"config": {"Cmd": "sh"}}, "isn't one of a registry"),
+        ({"config": {"Cmd": ["a\0b"]}}, "NUL"),
+        ({"config": {"Cmd": ["a" * 60_000, "b" * 6_000]}}, "more than 64 KiB"),
+    ],
+)
+def test_a_command_that_cant_be_run(config: Any, text: str) -> None:
+    registry = Registry()
+    registry.parts["1"] = registry.parts[registry.manifest(orjson.dumps(config))]
+    assert text in registry.refusal()
 
 
 def test_what_was_changed_on_the_way_isnt_believed() -> None:
@@ -244,7 +282,9 @@ def test_a_registry_that_cant_be_reached_is_named_and_no_signed_address_is_shown
         raise NoAnswer("ConnectTimeoutError: https://ghcr.io/v2?signature=secret")
 
     registry.door = door
-    text = registry.refusal()
+    with pytest.raises(Throttled) as problem:
+        registry.command()
+    text = str(problem.value)
     assert "ghcr.io can't be reached (ConnectTimeoutError)" in text and "secret" not in text
 
 
@@ -255,5 +295,6 @@ def test_all_calls_together_have_one_deadline() -> None:
         registry.clock += DEADLINE / 2
 
     registry.door = door
-    assert "ghcr.io can't be reached (it takes too long)" in registry.refusal()
+    with pytest.raises(Throttled, match=r"ghcr.io can't be reached \(it takes too long\)"):
+        registry.command()
     assert len(registry.calls) == 2

@@ -7,6 +7,7 @@ import http.client
 import io
 import os
 import platform
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -82,6 +83,7 @@ def unpack(content: bytes, parents: Sequence[str]) -> str:
     """Unpack a carrier into a new folder below the first of `parents` where it can be written and run."""
     problems = []
     for parent in parents:
+        folder = ""
         try:
             folder = tempfile.mkdtemp(prefix="dstack-carrier-", dir=parent)
             with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
@@ -92,6 +94,8 @@ def unpack(content: bytes, parents: Sequence[str]) -> str:
             return folder
         except (OSError, subprocess.CalledProcessError) as problem:
             problems.append("%s: %s" % (parent, problem))
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
     raise NoServer(
         "attaching isn't possible: no folder can hold and run an SSH server; mount one at /dstack, without noexec (%s)"
         % "; ".join(problems)

@@ -191,8 +191,10 @@ def _plain(body: bytes) -> str:
 class HttpSender:
     """HTTP with persistent connections."""
 
-    def __init__(self, connections: int = 16, largest: int = LARGEST) -> None:
+    def __init__(self, connections: int = 16, largest: int = LARGEST, pool: Callable[[int], Any] | None = None) -> None:
+        """`pool`: makes urllib3's pool for so many connections, if it isn't the usual one."""
         self._connections, self._largest, self._lock = connections, largest, threading.Lock()
+        self._made_by = pool
         self._pool: Any = None
 
     def __call__(self, call: RestCall, deadline: float) -> RestAnswer:
@@ -232,7 +234,8 @@ class HttpSender:
             if self._pool is None:
                 from urllib3 import PoolManager
 
-                self._pool = PoolManager(maxsize=self._connections)
+                made_by = self._made_by
+                self._pool = made_by(self._connections) if made_by else PoolManager(maxsize=self._connections)
             return self._pool
 
 

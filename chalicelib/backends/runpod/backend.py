@@ -34,7 +34,7 @@ class RunpodBackend:
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
     ) -> None:
-        """`prices` doesn't matter: Runpod says its own."""
+        """`prices` is ignored: Runpod's catalogue has prices."""
         from chalicelib.backends.runpod.catalog import RunpodCatalog
         from chalicelib.backends.runpod.client import Client
         from chalicelib.backends.runpod.machines import RunpodPods
@@ -43,7 +43,7 @@ class RunpodBackend:
         self._config = config
         self._client = client or Client(config.creds.api_key, now)
         self._pods = RunpodPods(self._client, now)
-        self._volumes = NetworkVolumes(self._client)
+        self._volumes = NetworkVolumes(self._client, now)
         self._catalog = RunpodCatalog(self._client, now, config.regions, community=config.community_cloud)
 
     def check(self) -> None:

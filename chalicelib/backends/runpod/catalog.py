@@ -79,10 +79,10 @@ class RunpodCatalog:
     def _gpu_offers(self, body: Body, cloud: str, count: int) -> Iterator[Offer]:
         side = cloud.lower()
         card = gpu(body["id"], int(body["memory"]) * GIB)
-        price = float(body["price"][side])
-        if card is None or not body[side] or price <= 0 or count > body["maxCount"][side]:
+        price = float(body["price"][side] or 0)
+        if card is None or not body[side] or price <= 0 or count > (body["maxCount"][side] or 0):
             return
-        cpus, memory = self._gpu_size(str(body["id"]), count)
+        cpus, memory = self._gpu_size(str(body["id"]), side, count)
         has = Resources(
             cpus=cpus,
             memory_mib=memory * GIB,
@@ -96,9 +96,9 @@ class RunpodCatalog:
         for region in regions:
             yield _offer(str(body["id"]), region, has, price * count, MOST_DISK, str(count))
 
-    def _gpu_size(self, kind: str, count: int) -> tuple[int, int]:
+    def _gpu_size(self, kind: str, side: str, count: int) -> tuple[int, int]:
         for body in self._limits().get("gpuTypes") or ():
-            least = body.get(f"c{count}") or {}
+            least = body.get(f"{side}{count}") or {}
             if body["id"] == kind and least.get("minVcpu") and least.get("minMemory"):
                 return int(least["minVcpu"]), int(least["minMemory"])
         return FLOOR_CPUS * count, FLOOR_MEMORY * count
@@ -121,7 +121,7 @@ class RunpodCatalog:
         return max((wanted.memory.min or 0) / MOST_MEMORY_PER_CPU, disk / max(disks, default=LEAST_DISK_PER_CPU))
 
     def _cpu_offers(self, body: Body, count: int) -> Iterator[Offer]:
-        price = float(body["price"]["securePerVcpu"])
+        price = float(body["price"]["securePerVcpu"] or 0)
         if not body["vcpu"]["min"] <= count <= body["vcpu"]["max"] or price <= 0 or body.get("availability") == "NONE":
             return
         most = count * self._disk_per_cpu(str(body["id"]))

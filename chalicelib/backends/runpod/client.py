@@ -26,10 +26,15 @@ RATE, BURST = 0.5, 30
 READ, CREATE = 15.0, 30.0  # seconds
 LISTEN = 2.0  # seconds: a pod's log never ends
 
-# The least that pods with so many GPUs have, which the REST API doesn't say, and how large a disk a CPU pod may have.
+# The least that pods with so many GPUs have in either cloud, which the REST API doesn't say, and how large a disk a CPU
+# pod may have.
 SIZES = (
     "query { gpuTypes { id "
-    + " ".join(f"c{n}: lowestPrice(input: {{gpuCount: {n}}}) {{ minVcpu minMemory }}" for n in range(1, 9))
+    + " ".join(
+        f"{cloud}{n}: lowestPrice(input: {{gpuCount: {n}, secureCloud: {is_secure}}}) {{ minVcpu minMemory }}"
+        for cloud, is_secure in (("secure", "true"), ("community", "false"))
+        for n in range(1, 9)
+    )
     + " } cpuFlavors { id diskLimitPerVcpu } }"
 )
 
@@ -77,15 +82,20 @@ class Client:
 
     def listed(self, path: str, name: str, **query: str) -> Iterator[Body]:
         """The items of a list, which is in the answer under `name`. The published schema has no pages, and clients have
-        met some; so whatever names a next page is followed, and a list that goes on without naming it is an error."""
+        met some; so whatever names a next page is followed, and a list that goes on without naming it is an error: what
+        isn't listed would count as gone."""
+        pages_read = items_read = 0
 
         def page(token: str) -> tuple[Sequence[Body], str]:
+            nonlocal pages_read, items_read
             key, _, value = token.partition("=")
             if token.startswith("http"):
                 answer = self._rest.follow(token)
             else:
                 answer = self.call("GET", *path.split("/"), query={**query, **({key: value} if token else {})})
-            return answer[name], _next(answer, name)
+            items: Sequence[Body] = answer[name]
+            pages_read, items_read = pages_read + 1, items_read + len(items)
+            return items, _next(answer, name, pages_read, items_read)
 
         return pages(page)
 
@@ -112,17 +122,29 @@ class Client:
         self._graphql.close()
 
 
-def _next(answer: Body, name: str) -> str:
+# What an answer says about further pages, itself or in one of these objects.
+_ABOUT_PAGES = re.compile(r"pagination|paging|page_?info|meta(data)?|_?links", re.IGNORECASE)
+_NEXT = re.compile(r"next_?(\w*)|(cursor)", re.IGNORECASE)
+_MORE = re.compile(r"(has_?)?(more|next)(_?pages?)?", re.IGNORECASE)
+_PAGES = re.compile(r"total_?pages?|page_?count", re.IGNORECASE)
+_ITEMS = re.compile(r"total(_?(count|items|results|records))?", re.IGNORECASE)
+
+
+def _next(answer: Body, name: str, pages_read: int, items_read: int) -> str:
     """Empty: there is no further page. A link, or `parameter=value`."""
+    inner = [value for key, value in answer.items() if isinstance(value, Mapping) and _ABOUT_PAGES.fullmatch(key)]
     goes_on = False
-    for key, value in answer.items():
+    for key, value in (item for each in (answer, *inner) for item in each.items()):
         if key == name or not value:
             continue
-        if isinstance(value, str) and (found := re.fullmatch(r"next_?(\w*)|(cursor)", key, re.IGNORECASE)):
-            parameter = found[1] or found[2] or "cursor"
-            return value if value.startswith("http") else f"{parameter[0].lower()}{parameter[1:]}={value}"
-        if value is True and re.fullmatch(r"(has_?)?(more|next)(_?pages?)?", key, re.IGNORECASE):
-            goes_on = True
+        if type(value) in (str, int) and (found := _NEXT.fullmatch(key)):
+            parameter, text = found[1] or found[2] or "cursor", str(value)
+            return text if text.startswith("http") else f"{parameter[0].lower()}{parameter[1:]}={text}"
+        if type(value) is int:
+            goes_on |= bool(_PAGES.fullmatch(key)) and value > pages_read
+            goes_on |= bool(_ITEMS.fullmatch(key)) and value > items_read
+        else:
+            goes_on |= bool(_MORE.fullmatch(key) or _NEXT.fullmatch(key))
     if goes_on:
         raise Transient(f"Runpod's list of {name} goes on, and doesn't say how.")
     return ""

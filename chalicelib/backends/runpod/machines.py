@@ -7,6 +7,7 @@ a pod uses it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -24,6 +25,8 @@ from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
+
+log = logging.getLogger(__name__)
 
 POD, LOGIN = "vm", "registry"  # kinds of handles
 ENDED = "TERMINATED"
@@ -94,8 +97,18 @@ class RunpodPods:
             if handle.id in known:
                 return described(known[handle.id], self._now(), partial(self._log, handle.id, unread))
         check_settled(wanted, self._now(), FACTS.visibility_lag, "Runpod")
+        for handle in wanted:  # a list may lack some
+            if (body := self._found(handle.id)) is not None:
+                return described(body, self._now(), partial(self._log, handle.id, unread))
         names = " or ".join(handle.id for handle in wanted) or "of this job"
         raise Gone(f"There is no pod {names}: somebody has terminated it, or Runpod has taken it back.")
+
+    def _found(self, pod: str) -> Body | None:
+        try:
+            found: Body = self._client.call("GET", "pods", pod)
+        except Gone:
+            return None
+        return None if found["status"] == ENDED else found
 
     def _log(self, pod: str, unread: Iterator[int]) -> Sequence[str]:
         """Read once a minute, as long as `unread` lasts. One that can't be read proves nothing."""
@@ -104,7 +117,8 @@ class RunpodPods:
             return lines
         try:
             lines = self._client.log(pod)
-        except BackendError:
+        except BackendError as error:
+            log.warning("the log of the pod %s can't be read: %s", pod, error)
             lines = ()
         self._logs[pod] = self._now(), lines
         return lines
@@ -113,7 +127,7 @@ class RunpodPods:
 
     def terminate(self, handle: Handle) -> None:
         if handle.kind == LOGIN:
-            self._client.call("DELETE", "registries", handle.id, meanings={409: InUse})
+            self._client.call("DELETE", "registries", handle.id, meanings={400: InUse, 409: InUse})
             return
         try:
             self._client.call("DELETE", "pods", handle.id, meanings={409: NotYet})
@@ -126,7 +140,12 @@ class RunpodPods:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         found = [
-            *(each for body in self._all() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
+            *(
+                each
+                for body in self._all()
+                if instance_id or _is_in(body, region)
+                for each in owned(_handle(body), {}, body["name"])
+            ),
             *(each for body in self._logins() for each in owned(_login_handle(body), {}, body["name"])),
         ]
         yield from (each for each in found if instance_id in (None, each.instance_id))

@@ -24,8 +24,16 @@ STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it en
 # What registries say, which waiting doesn't mend.
 NO_IMAGE = re.compile(
     r"manifest (for .* )?(unknown|not found)|pull access denied|repository does not exist|no matching manifest"
-    r"|unauthori[sz]ed|authentication required|denied: requested access|invalid reference format|no basic auth",
+    r"|unauthori[sz]ed|authentication required|denied: (requested access|denied)|invalid reference format"
+    r"|no basic auth|requested access to the resource is denied|pulling image.*: not found"
+    r"|\S/\S+[:@]\S+: not found|no such host"
+    r"|x509: certificate signed by unknown authority",
     re.IGNORECASE,
+)
+RATE_LIMIT = re.compile(r"toomanyrequests", re.IGNORECASE)  # of a registry, for the host's address
+# The start script is `/bin/sh`'s.
+NO_SHELL = re.compile(
+    r"exec:? \"?/bin/sh\"?: .*(executable file not found|no such file or directory|exec format error)", re.IGNORECASE
 )
 BROKEN_HOST = re.compile(
     r"error creating container|layer does not exist|no space left on device|failed to create (shim|task)"
@@ -69,6 +77,17 @@ def _check_log(name: str, lines: Sequence[str], *, is_over: bool) -> None:
         if NO_IMAGE.search(line):
             raise Gone(
                 f"The image of {name[0].lower()}{name[1:]} can't be pulled: {cleaned(line)}", refused=ContainerFailed
+            )
+        if is_over and RATE_LIMIT.search(line):
+            raise Gone(
+                f"The image of {name[0].lower()}{name[1:]} can't be pulled: {cleaned(line)}",
+                refused=InsufficientCapacity,
+            )
+        if NO_SHELL.search(line):
+            raise Gone(
+                f"{name} can't run its job: the image has no shell (/bin/sh), or is made for another processor: "
+                f"{cleaned(line)}",
+                refused=ContainerFailed,
             )
         if is_over and BROKEN_HOST.search(line):
             raise Gone(f"{name} can't be started on its host: {cleaned(line)}", refused=InsufficientCapacity)

@@ -3,14 +3,17 @@ detached when its pods have ended. They are billed with or without pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chalicelib.backends.kit.owners import owned_volume
+from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import Gone, InUse, Unfit
+from chalicelib.errors import Gone, InUse, NotYet, Unfit
 
 VOLUME = "volume"  # the kind of their handles
 SMALLEST, LARGEST = 10, 4096  # GB
@@ -19,8 +22,8 @@ PRICE, PRICE_BEYOND = 0.07, 0.05  # a GB a month, of the standard type
 
 
 class NetworkVolumes:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+        self._client, self._now = client, now
 
     def create(self, request: VolumeRequest) -> Handle:
         """By its name, what an earlier call made; the first, should there be two."""
@@ -40,10 +43,12 @@ class NetworkVolumes:
         return self._disk(self._body(handle.id))
 
     def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        """Raises Unfit for a pod that was created without it."""
+        """Raises Unfit for a pod that was created without it, and NotYet for one that isn't listed yet."""
         self._body(handle.id)
         pods = {each.id for each in machine}
         if pods.isdisjoint(self._users(handle.id)):
+            if any(is_fresh(each, self._now(), FACTS.visibility_lag) for each in machine):
+                raise NotYet(f"Runpod doesn't show yet whether {handle.id} is mounted.")
             names = ", ".join(sorted(pods)) or "without a handle"
             raise Unfit(f"The pod {names} doesn't mount {handle.id}, and a pod gets a volume only from its beginning.")
 
@@ -73,7 +78,7 @@ class NetworkVolumes:
     def _users(self, volume: str) -> list[str]:
         """The pods that mount it, whoever's they are."""
         pods = self._client.listed("pods", "pods", includeClusterPods="true")
-        return sorted(str(pod["id"]) for pod in pods if volume in _mounted(pod))
+        return sorted(str(pod["id"]) for pod in pods if pod["status"] != "TERMINATED" and volume in _mounted(pod))
 
     def _disk(self, body: Body) -> ProviderDisk:
         users, size = self._users(str(body["id"])), int(body["size"])

@@ -94,6 +94,7 @@ def test_a_folder_from_which_nothing_may_be_run_isnt_used(tmp_path: Path) -> Non
     assert Path(carrier_fetching.unpack(RUNS, places)).parent == tmp_path
     with pytest.raises(NoServer, match=r"no folder can hold and run an SSH server; mount one .*none: .*exit status 1"):
         carrier_fetching.unpack(FAILS, places)
+    assert len(list(tmp_path.iterdir())) == 1, "what can't be run is removed"
 
 
 def test_a_control_plane_without_carriers_has_none_to_give(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ NAMES = [
     ("NVIDIA H100 80GB HBM3", 0, "H100", 80),
     ("NVIDIA H100 NVL", 0, "H100NVL", 94),
     ("NVIDIA GeForce RTX 4090", 0, "RTX4090", 24),
+    ("NVIDIA GeForce RTX 4080 SUPER", 16_384, "RTX4080SUPER", 16),
+    ("NVIDIA GeForce RTX 4070 Ti SUPER", 16_384, "RTX4070TISUPER", 16),
     ("NVIDIA RTX A6000", 0, "A6000", 48),
     ("NVIDIA RTX 6000 Ada Generation", 0, "RTX6000ADA", 48),
     ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0, "RTXPRO6000", 96),
@@ -68,6 +70,7 @@ def test_a_card_has_the_name_and_memory_that_people_ask_for(given: str, memory_m
     found = gpu(given, memory_mib)
     assert found is not None
     assert (found.name, found.memory_mib, found.vendor) == (name, gib * GIB, vendor_of(name))
+    assert found.vendor
     assert vendor_of(name) is not None
 
 

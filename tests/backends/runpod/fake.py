@@ -47,7 +47,7 @@ def _api() -> Api:
     for name in ("deletePod", "deleteRegistry", "deleteNetworkVolume"):
         document["operations"][name]["responses"]["204"] = {"type": "null"}
     document["operations"]["listPods"]["parameters"].append({"name": "cursor", "in": "query", "schema": {}})
-    document["schemas"]["ListPodsResponse"]["properties"]["nextCursor"] = {"type": "string"}
+    document["schemas"]["ListPodsResponse"]["properties"]["pagination"] = {"type": "object"}
     return Api(document)
 
 
@@ -144,10 +144,14 @@ class Runpod(Fake):
         return {"dataCenters": [{"id": each, "name": each, **rest} for each in CENTERS]}
 
     def _query(self, query: str) -> Answer:
-        if "gpuTypes" not in query or "cpuFlavors" not in query:
+        if "gpuTypes" not in query or "cpuFlavors" not in query or query.count("secureCloud: true") != 8:
             return Answer(200, {"errors": [{"message": f"Cannot query {query}"}], "data": None})
         kinds = [
-            {"id": kind, **{f"c{n}": {"minVcpu": n * cpus, "minMemory": n * memory} for n in range(1, most + 1)}}
+            {
+                "id": kind,
+                **{f"secure{n}": {"minVcpu": n * cpus, "minMemory": n * memory} for n in range(1, most + 1)},
+                **{f"community{n}": {"minVcpu": n * cpus - 1, "minMemory": n * memory} for n in range(1, most + 1)},
+            }
             for kind, (_, _, _, most, cpus, memory) in GPUS.items()
         ]
         flavours = [{"id": kind, "diskLimitPerVcpu": disk} for kind, (*_, disk) in CPUS.items()]
@@ -224,7 +228,8 @@ class Runpod(Fake):
     def _list(self, call: Call) -> Any:
         call.query.get("includeClusterPods")
         page, more = self.page(call, self.books.shown("vm"), 1_000, "cursor")
-        return {"pods": [self._pod(each) for each in page], **({"nextCursor": more} if more else {})}
+        marker = {"hasNextPage": bool(more), "nextCursor": more or None}
+        return {"pods": [self._pod(each) for each in page], "pagination": marker}
 
     @answers("getPod")
     def _get(self, call: Call) -> Any:
@@ -291,7 +296,7 @@ class Runpod(Fake):
     def _delete_login(self, call: Call) -> Any:
         login = self._found("registry", call.path["id"])
         if any(login.id == each.facts["request"].get("registry") for each in self.books.existing("vm")):
-            raise _problem(409, "a pod uses this registry")
+            raise _problem(400, "a pod uses this registry")
         login.goes(self.now(), (0, GONE))
         return Answer(204)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,10 +15,11 @@ from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.client import LISTEN, Client, _listened
 from chalicelib.backends.runpod.errors import TABLE, failure_of
+from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
 from chalicelib.backends.runpod.states import STOPPED
 from chalicelib.backends.spi import ContainerMount, CreateRequest, RegistryLogin
 from chalicelib.domain.container_script import SCRIPT
-from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
@@ -40,6 +42,7 @@ from tests.backends.fakes.transport import sender
 from tests.backends.runpod.fake import KEY, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
 
+START = 'OCI runtime create failed: runc create failed: unable to start container process: exec: "/bin/sh"'
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -87,6 +90,16 @@ def test_what_fits_isnt_crowded_out_by_what_is_cheaper(backend: RunpodBackend) -
     assert {each.instance.name for each in offers(backend, gpu="amd:1")} == {"AMD Instinct MI300X OAM"}
 
 
+def test_a_card_without_a_price_hides_no_other(backend: RunpodBackend, fake: Runpod) -> None:
+    def unpriced(body: Any) -> Any:
+        none = {"price": {"secure": None, "community": None}, "maxCount": {"secure": None, "community": None}}
+        return {"gpus": [{**each, **none} if each["id"] == H100 else each for each in body["gpus"]]}
+
+    fake.script.faults.append(Fault("listGpuTypes", unpriced))
+    found = {each.instance.name for each in offers(backend, gpu="1")}
+    assert found and H100 not in found
+
+
 def test_a_share_of_a_card_is_not_offered(backend: RunpodBackend) -> None:
     assert not [each for each in offers(backend, gpu="1") if "MIG" in each.instance.name]
 
@@ -128,6 +141,7 @@ def test_the_community_cloud_is_a_region_with_prices_of_its_own(fake: Runpod, cl
     backend.check()
     (one,) = offers(backend, gpu="H100:2")
     assert (one.region, one.price) == ("COMMUNITY", 3.98)
+    assert one.instance.resources.cpus == 39, "hosts of the community are others"
     list(backend.create(request_for(one)))
     (made,) = fake.books.existing("vm")
     assert made.facts["request"]["cloud"] == "COMMUNITY" and made.facts["cost"] == 3.98
@@ -217,6 +231,42 @@ def test_a_volume_has_at_least_its_size_and_is_found_where_it_is(backend: Runpod
         backend.create_volume(volume_request("us-ks-2", "lower"))
 
 
+def test_a_new_pod_that_isnt_listed_yet_may_mount_its_volume(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    volume = backend.create_volume(volume_request(request_one.offer.region))
+    assert request_one.container is not None
+    container = replace(request_one.container, mounts=(ContainerMount(volume, "/data"),))
+    fake.script.lag = 5 * SECOND
+    pod = list(backend.create(replace(request_one, container=container)))
+    with pytest.raises(NotYet):
+        backend.attach_volume(volume, pod)
+    clock.passes(6)
+    backend.attach_volume(volume, pod)
+    other = list(backend.create(request_for(request_one.offer, "other")))
+    clock.passes(60)
+    with pytest.raises(Unfit):
+        backend.attach_volume(volume, other)
+
+
+def test_a_terminated_pod_uses_no_volume(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    volume = backend.create_volume(volume_request(request_one.offer.region))
+    assert request_one.container is not None
+    container = replace(request_one.container, mounts=(ContainerMount(volume, "/data"),))
+    (pod,) = backend.create(replace(request_one, container=container))
+    assert backend.describe_volume(volume).attached_to
+    backend.terminate(pod)
+    assert not backend.describe_volume(volume).attached_to
+
+
+def test_a_volume_that_exists_cant_be_taken() -> None:
+    written = {"type": "volume", "backend": "runpod", "region": "US-KS-2", "volume_id": "abc"}
+    (problem,) = RunpodVolumeConfiguration.model_validate(written).not_built()
+    assert problem.path == "volume_id"
+
+
 def test_a_volume_that_a_pod_took_meanwhile_is_in_use(
     backend: RunpodBackend, fake: Runpod, request_one: CreateRequest
 ) -> None:
@@ -248,6 +298,17 @@ def test_a_pod_runs_once_its_container_does(
     [
         (NO_IMAGE, 1, ContainerFailed),
         ("error creating container: layer does not exist", 4, InsufficientCapacity),
+        (f"{START}: executable file not found in $PATH: unknown", 1, ContainerFailed),
+        (f"{START}: stat /bin/sh: no such file or directory: unknown", 1, ContainerFailed),
+        ("error creating container: exec /bin/sh: exec format error", 1, ContainerFailed),
+        ('OCI runtime create failed: exec: "nvidia-hook": executable file not found', 4, InsufficientCapacity),
+        ("Error response from daemon: denied: denied", 1, ContainerFailed),
+        ("failed to resolve: ghcr.io/team/app:7: not found", 1, ContainerFailed),
+        ("requested access to the resource is denied", 1, ContainerFailed),
+        ("dial tcp: lookup registry.example.com: no such host", 1, ContainerFailed),
+        ("x509: certificate signed by unknown authority", 1, ContainerFailed),
+        ("toomanyrequests: You have reached your pull rate limit", 4, InsufficientCapacity),
+        ("/bin/sh: python: not found", 19, None),
         ("create container: still fetching image", 19, None),
     ],
 )
@@ -270,7 +331,7 @@ def test_a_pod_that_never_starts_is_given_up_for_what_its_log_says(
         assert backend.describe(made).state == backend.describe(made).state == "pending"
         assert len(fake.calls_of("getPodLogs")) == 1, "once a minute"
         return
-    with pytest.raises(Gone, match=line.partition(":")[2]) as gone:
+    with pytest.raises(Gone, match=re.escape(line)) as gone:
         backend.describe(made)
     assert gone.value.refused is reason
 
@@ -336,6 +397,18 @@ def test_an_end_whose_answer_is_lost_is_requested_again(
     assert not list(fake.books.existing())
 
 
+def test_a_pod_that_a_list_lacks_isnt_gone(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    made = list(backend.create(request_one))
+    clock.passes(60)
+    fake.script.faults.append(Fault("listPods", lambda body: {**body, "pods": []}))
+    assert backend.describe(made).state == "running"
+    next(fake.books.existing("vm")).goes(clock.now(), (0, "TERMINATED"))
+    with pytest.raises(Gone):
+        backend.describe(made)
+
+
 def test_a_pod_that_stands_still_is_no_machine_and_is_still_listed(
     backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
 ) -> None:
@@ -357,6 +430,12 @@ def test_a_pod_that_stands_still_is_no_machine_and_is_still_listed(
         ({"next_page_token": "abc"}, {"page_token": "abc"}),
         ({"next": "https://api.runpod.io/v2/pods?cursor=abc", "hasMore": True}, {"cursor": "abc"}),
         ({"hasMore": True}, None),
+        ({"pagination": {"hasNextPage": True, "nextCursor": "abc"}}, {"cursor": "abc"}),
+        ({"meta": {"nextPage": 2}}, {"page": "2"}),
+        ({"meta": {"total": 2}}, None),
+        ({"totalPages": 2}, None),
+        ({"pagination": {"hasNextPage": True, "endCursor": "abc"}}, None),
+        ({"links": {"next": {"href": "/v2/pods?cursor=abc"}}}, None),
     ],
 )
 def test_lists_are_followed_however_they_go_on(clock: Clock, more: Any, second: Any) -> None:
