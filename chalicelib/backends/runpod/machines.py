@@ -140,12 +140,7 @@ class RunpodPods:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         found = [
-            *(
-                each
-                for body in self._all()
-                if instance_id or _is_in(body, region)
-                for each in owned(_handle(body), {}, body["name"])
-            ),
+            *(each for body in self._all() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
             *(each for body in self._logins() for each in owned(_login_handle(body), {}, body["name"])),
         ]
         yield from (each for each in found if instance_id in (None, each.instance_id))
