@@ -54,6 +54,7 @@ class ProviderDisk(Value):
     size_gib: int
     price: float | None = None  # a month
     multi_attach: bool = False
+    writable: bool = True
     attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as in their handles
     offered_to: tuple[str, ...] = ()  # names of projects that may register it, as its owner's tag lists them
     attaching_to: tuple[str, ...] = ()  # ids of machines that it is being attached to, so it isn't free

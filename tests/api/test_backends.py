@@ -204,6 +204,15 @@ def test_a_kubeconfig_of_the_control_plane_is_a_global_admins_to_give(desk: Desk
     reply = desk.call("/api/project/main/backends/create", own, token=token)
     assert reply.status == 400 and b"only a global admin" in reply.body
     assert f"kubeconfig.{field}".encode() in reply.body
+    near = "{server: 'http://127.0.0.1:9'}"
+    text = (
+        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], "
+        f"clusters: [{{name: a, cluster: {near}}}], users: [{{name: a, user: {{token: t}}}}]}}"
+    )
+    reply = desk.call(
+        "/api/project/main/backends/create", {"type": "kubernetes", "kubeconfig": {"data": text}}, token=token
+    )
+    assert reply.status == 400 and b"only a global admin" in reply.body and b"kubeconfig.data" in reply.body
     why = {"filename": "No such file", "in_cluster": "doesn't run in a Kubernetes cluster"}
     assert why[field] in desk.refused("P/backends/create", own), "their own is used for them"
 

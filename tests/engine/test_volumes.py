@@ -17,7 +17,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.tenants import Project
-from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
+from chalicelib.domain.volumes import ProviderDisk, Volume, VolumeReason, VolumeStatus
 from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
 from chalicelib.planning.volumes.volumes import (
@@ -235,6 +235,29 @@ def test_a_disk_is_registered_only_where_its_owner_offers_it(stage: Stage, proje
     stage.cloud.disks.add("vol-shared", REGION, projects=f"{projects} main")
     stage.place.at += 2 * SECOND
     assert registered(stage, "data").status is VolumeStatus.active
+
+
+class ReadOnlyDisks(FakeCloud):
+    """Whose disks nobody can write."""
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return super().register_volume(volume_id, region, zone).with_(writable=False)
+
+
+def test_a_disk_that_can_only_be_read_is_registered_only_as_that(stage: Stage) -> None:
+    cloud = ReadOnlyDisks(stage.place.now, script=stage.script, facts=FACTS.with_(name="aws"))
+    stage.backends = Accounts([Account.of(cloud, stage.project.id)])
+    object.__setattr__(stage.place.plane, "backends", stage.backends)
+    cloud.disks.add("vol-shared", REGION, projects="main")
+    stage.place.at += 2 * SECOND
+    failed = registered(stage, "data")
+    assert failed.status is VolumeStatus.failed and "can only be read: add `read_only: true`" in failed.message
+    stage.delete("data")
+    stage.settle()
+    volume = stage.create("data", volume_id="vol-shared", size=None)
+    stage.place.save(volume.with_(read_only=True))
+    stage.settle()
+    assert stage.again(volume).status is VolumeStatus.active
 
 
 def test_an_external_volume_that_isnt_there_fails(stage: Stage) -> None:

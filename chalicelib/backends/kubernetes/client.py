@@ -23,7 +23,7 @@ from chalicelib.errors import Bug, InvalidCredentials, Transient
 Body = dict[str, Any]
 CONNECT, READ = 5.0, 15.0  # seconds
 PAGE = 500  # items of a list's page
-MERGE = "application/merge-patch+json"
+MERGE = "application/strategic-merge-patch+json"  # changes one item of a list and leaves those of others
 
 
 class Clusters:
@@ -82,11 +82,14 @@ class Clusters:
         return answer
 
     def listed(self, region: str, path: Sequence[str], **query: str) -> Iterator[Body]:
-        """The items on every page."""
+        """The items on every page. A list is never Gone: one that isn't found isn't empty."""
 
         def page(token: str) -> tuple[Iterable[Body], str]:
             more = {"continue": token} if token else {}
-            answer = self.call(region, "GET", path, query={**query, "limit": self.page, **more})
+            asked: dict[str, str | int] = {**query, "limit": self.page, **more}
+            answer = self.call(region, "GET", path, query=asked, meanings={"NotFound": Transient})
+            if not str(answer.get("kind", "")).endswith("List"):
+                raise Transient(f"GET /{'/'.join(path)} in {region}: the answer is no list of an API server.")
             return answer.get("items") or (), answer.get("metadata", {}).get("continue") or ""
 
         return pages(page)
@@ -121,16 +124,18 @@ class Clusters:
 
     def _read(self, status: int, headers: Mapping[str, str], data: bytes) -> Body | ProviderFailure:
         try:
-            body: Body = orjson.loads(data)
+            body = orjson.loads(data)
         except orjson.JSONDecodeError:
-            text = " ".join(data[:2048].decode(errors="replace").split())
-            return ProviderFailure("", f"the answer isn't JSON: {text}", status if status >= 300 else 0)
+            body = None
+        if not isinstance(body, dict):  # its text may be anything that the address serves, so nobody is shown it
+            return ProviderFailure("", "the answer isn't an API server's (no JSON)", status if status >= 300 else 0)
         if 200 <= status < 300:
             return body
         found = described(body, status)
         wait = headers.get("retry-after", "")
         seconds = retry_after(wait, self._now()) / SECOND if wait else 0.0
-        return ProviderFailure(found.code, found.text, status, seconds)
+        code = "" if found.code == "NotFound" and body.get("kind") != "Status" else found.code
+        return ProviderFailure(code, found.text, status, seconds)
 
     def _client(self, region: str) -> Any:
         with self._lock:

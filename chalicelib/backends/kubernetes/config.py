@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.backends.configs import shaped
+from chalicelib.backends.kubernetes.addresses import is_near
 from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
 from chalicelib.domain.specs.quantities import Memory
 from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
@@ -178,5 +179,7 @@ class KubernetesBackendConfig(Spec):
         return self
 
     def servers_own(self) -> str:
-        """The field that makes the control plane use its own files or credentials; empty if none does."""
-        return next((f"kubeconfig.{each}" for each in ("filename", "in_cluster") if getattr(self.kubeconfig, each)), "")
+        """The field that makes the control plane use its own files, credentials or network; empty if none does."""
+        own = next((f"kubeconfig.{each}" for each in ("filename", "in_cluster") if getattr(self.kubeconfig, each)), "")
+        contexts = [context.name for context in self.contexts or ()]
+        return own or ("kubeconfig.data" if is_near(self.kubeconfig.data or "", contexts) else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.backends.kit.gpus import GIB, gpu
@@ -90,22 +90,28 @@ def _nvidia(resource: str, labels: Labels) -> Iterator[Device]:
         return
     product = labels.get(_PRODUCT, "")
     mixed = _MIG.fullmatch(resource.removeprefix("nvidia.com/"))
-    single = _MIG_PRODUCT.fullmatch(product)
+    single = _MIG_PRODUCT.fullmatch(product.removesuffix("-SHARED"))
     where: tuple[Expression, ...] = ((_PRODUCT, "In", (product,)),)
     if mixed and product:
         yield _slice(resource, product, mixed.groups(), where)
     elif single:
-        yield _slice(resource, single[1], single.groups()[1:], where)
+        part = _slice(resource, single[1], single.groups()[1:], where)
+        yield _shared(part, labels) if resource == f"{NVIDIA}.shared" or _is_shared(labels) else part
     elif resource == f"{NVIDIA}.shared" or _is_shared(labels):
         if card := gpu(product.removesuffix("-SHARED"), _mib(labels), "nvidia"):
-            users = max(1, int(labels.get("nvidia.com/gpu.replicas", "1") or 1))
-            part = card.with_(name=f"{card.name}-SHARED", memory_mib=max(GIB, card.memory_mib // users))
-            yield Device(resource, part, where, share=True)
+            yield _shared(Device(resource, card, where), labels)
     elif resource == NVIDIA and product:
         if card := gpu(product, _mib(labels), "nvidia"):
             yield Device(resource, card, where)
     elif resource == NVIDIA:
         yield from _by_clouds_label(labels)
+
+
+def _shared(whole: Device, labels: Labels) -> Device:
+    """The part of one of those that use it in turns."""
+    users, card = max(1, int(labels.get("nvidia.com/gpu.replicas", "1") or 1)), whole.gpu
+    part = card.with_(name=f"{card.name}-SHARED", memory_mib=max(GIB, card.memory_mib // users))
+    return replace(whole, gpu=part, share=True)
 
 
 def _mib(labels: Labels) -> int:
@@ -141,7 +147,7 @@ def _by_clouds_label(labels: Labels) -> Iterator[Device]:
 
 def _amd(resource: str, labels: Labels) -> Iterator[Device]:
     """By the label that every version of AMD's labeller writes; one for each model, so there must be one."""
-    if resource != AMD:
+    if resource != AMD or partition(labels):
         return
     prefix = "beta.amd.com/gpu.device-id."
     ids = {key.removeprefix(prefix): key for key in labels if key.startswith(prefix)}
@@ -158,6 +164,19 @@ def _amd(resource: str, labels: Labels) -> Iterator[Device]:
         if name and vram and (card := gpu(name, _vram(vram), "amd")):
             yield Device(AMD, card, ((f"{family}.product-name", "In", (name,)),))
             return
+
+
+def partition(labels: Labels) -> str:
+    """How AMD cards are divided, if each of their parts is a device; empty if each device is a whole card."""
+    for name in ("amd.com/gpu.compute-memory-partition", "beta.amd.com/gpu.compute-memory-partition"):
+        found = [
+            value if key == name else key.removeprefix(f"{name}.")
+            for key, value in labels.items()
+            if key == name or key.startswith(f"{name}.")
+        ]
+        if parts := [each for each in found if not each.lower().startswith("spx")]:
+            return ", ".join(parts)
+    return ""
 
 
 def _vram(text: str) -> int:

@@ -2,12 +2,13 @@
 
 The server says `reason` in its answer, which is more precise than the status: a 409 is a name that is taken, or a
 change that somebody else made first. A 403 is a missing permission, a quota, or an admission controller that objects to
-the pod; only the text says which.
+the pod; only the text says which. A 404 without the server's reason is that of something in between, such as a proxy,
+and proves nothing.
 """
 
 from __future__ import annotations
 
-from chalicelib.backends.kit.errors import ErrorTable
+from chalicelib.backends.kit.errors import STATUSES, ErrorTable
 from chalicelib.errors import (
     AlreadyThere,
     Gone,
@@ -40,4 +41,5 @@ TABLE = ErrorTable(
         (Unfit, r"because it is being terminated"),
         (InvalidCredentials, r"system:anonymous"),
     ),
+    {status: kind for status, kind in STATUSES.items() if kind is not Gone},
 )

@@ -143,7 +143,8 @@ def _check_text(name: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) 
     for field_name, does in _RUNS.items():
         if user.get(field_name):
             raise InvalidCredentials(
-                f"The user of the context `{name}` has `{field_name}`, which {does}. The server does no such thing.",
+                f"The user of the context `{name}` has `{field_name}`, which {does}. "
+                "The control plane runs no programs from a kubeconfig.",
                 hint=f"For the server, {_TOKENS}.",
             )
     for kind, body in (("cluster", cluster), ("user", user)):

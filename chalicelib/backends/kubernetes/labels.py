@@ -21,7 +21,10 @@ def labels_of(tags: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def tags_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """The tags with which an object was created."""
+    """The tags with which an object was created. An annotation that somebody broke has none: the owner's are labels."""
     metadata = body["metadata"]
-    rest = metadata.get("annotations", {}).get(TAGS)
-    return {**metadata.get("labels", {}), **(orjson.loads(rest) if rest else {})}
+    try:
+        rest = orjson.loads(metadata.get("annotations", {}).get(TAGS, "{}"))
+    except orjson.JSONDecodeError:
+        rest = {}
+    return {**metadata.get("labels", {}), **(rest if isinstance(rest, dict) else {})}

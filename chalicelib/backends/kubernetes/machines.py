@@ -7,6 +7,7 @@ the pod's `uid`, so nothing is done to another pod that got the same name later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
@@ -39,11 +40,10 @@ class Pods:
         region = request.offer.region
         found = self._adopted(request) or self._created(request)
         yield _handle(found, region)
-        if found["spec"].get("schedulingGates"):
+        if _waits(found):
             self._add_secret(request, found)
-            self._call(
-                region, "PATCH", "pods", _named(found), body={"spec": {"schedulingGates": None}}, content_type=MERGE
-            )
+            ours = {"spec": {"schedulingGates": [{"name": pods.GATE, "$patch": "delete"}]}}
+            self._call(region, "PATCH", "pods", _named(found), body=ours, content_type=MERGE)
 
     def _adopted(self, request: CreateRequest) -> Body | None:
         """What an earlier call created."""
@@ -52,7 +52,9 @@ class Pods:
         except Gone:
             return None
         if not pods.is_of(found, request):
-            raise AlreadyThere(f"The name {_named(found)} is taken in {request.offer.region} by a pod of others.")
+            raise AlreadyThere(
+                f"The name {_named(found)} is taken in {request.offer.region} by a pod that dstack didn't create."
+            )
         return found
 
     def _created(self, request: CreateRequest) -> Body:
@@ -77,6 +79,9 @@ class Pods:
             except AlreadyThere:
                 if attempt == "second":
                     raise
+                now = self._adopted(request)
+                if now is None or not _waits(now):  # a call at the same time has opened it
+                    return
                 self._delete(region, "secrets", _named(body), None)
 
     def level(self, region: str) -> str:
@@ -128,15 +133,19 @@ class Pods:
         for handle in handles:
             body = known.get(handle.id)
             if body is not None and body["metadata"]["uid"] == handle.data.get("uid"):
-                return described(body, self._now(), lambda body=body: self._events(region, body))  # type: ignore[misc]
+                return described(body, self._now(), partial(self._events, region, body))
         names = " or ".join(handle.id for handle in handles) or "without a handle"
         raise Gone(f"There is no pod {names} in {region}: somebody has deleted it, or its node is gone.")
 
-    def _events(self, region: str, body: Body) -> Sequence[Body]:
-        """From the oldest to the newest. Without the permission there are none."""
+    def _events(self, region: str, body: Body, claim: str = "") -> Sequence[Body]:
+        """Those of a pod, or of a claim that it mounts, from the oldest to the newest. Without the permission there are
+        none."""
         selector = f"involvedObject.uid={body['metadata']['uid']}"
+        if claim:
+            selector = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"
+        path = self._path(region, "events", body["metadata"]["namespace"])
         try:
-            found = list(self._clusters.listed(region, self._path(region, "events"), fieldSelector=selector))
+            found = list(self._clusters.listed(region, path, fieldSelector=selector))
         except MissingPermission:
             return ()
         return sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
@@ -188,6 +197,11 @@ class Pods:
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
         return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])
+
+
+def _waits(body: Mapping[str, Any]) -> bool:
+    """Is it behind our gate? It may be behind those of others as well."""
+    return any(each["name"] == pods.GATE for each in body["spec"].get("schedulingGates", ()))
 
 
 def _named(body: Mapping[str, Any]) -> str:

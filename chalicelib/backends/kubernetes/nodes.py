@@ -37,7 +37,10 @@ class Node:
     @property
     def arch(self) -> str:
         """As Kubernetes calls it."""
-        return str(self.body.get("status", {}).get("nodeInfo", {}).get("architecture", ""))
+        return self._info("architecture")
+
+    def _info(self, name: str) -> str:
+        return str(self.body.get("status", {}).get("nodeInfo", {}).get(name, ""))
 
     @cached_property
     def total(self) -> Amounts:
@@ -53,6 +56,8 @@ class Node:
         conditions = {each["type"]: each["status"] for each in self.body.get("status", {}).get("conditions", ())}
         if conditions.get("Ready") != "True":
             return "not ready"
+        if (system := self._info("operatingSystem")) != "linux":
+            return f"operating system {system or 'unknown'}"
         if self.arch not in ARCHES:
             return f"architecture {self.arch or 'unknown'}"
         taint = next((each for each in self._taints(self.context.tolerations) if each["key"] not in FAMILIES), None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.backends.kubernetes.devices import Device, Expression
+from chalicelib.backends.kubernetes.devices import AMD, Device, Expression, partition
 from chalicelib.backends.kubernetes.facts import FACTS
 from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
 from chalicelib.backends.kubernetes.usage import PODS
@@ -24,7 +24,8 @@ from chalicelib.domain.offers import Availability, Disk, InstanceType, Offer, Of
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 
 MIB, GIB = 1 << 20, 1 << 30
-NAMED = 5  # nodes that a refusal names for each reason
+REASONS = 5  # that a refusal gives
+NAMED = 5  # nodes that it names for each of them
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,11 @@ class Search:
 
     @property
     def lacking(self) -> list[str]:
-        """Why there is no offer, for each of the nodes."""
-        return [f"{_names(names)} ({why})" for why, names in self._lacking.items()]
+        """Why there is no offer: the most frequent reasons, and how many nodes have others."""
+        found = sorted(self._lacking.items(), key=lambda each: -len(each[1]))
+        more = len({name for _, names in found[REASONS:] for name in names})
+        shown = [f"{_names(names)} ({why})" for why, names in found[:REASONS]]
+        return [*shown, *([f"and {more} more node{'s' if more > 1 else ''}"] if more else [])]
 
     # --- one node -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,8 @@ class Search:
             return "no GPUs"
         unknown = [name for name, device in node.devices.items() if device is None]
         if unknown:
+            if AMD in unknown and (parts := partition(node.labels)):
+                return f"its {AMD} are parts of cards ({parts}): describe them in `accelerators`"
             return f"no label says what its {', '.join(unknown)} is: describe it in `accelerators`"
         return f"only {', '.join(device.gpu.name for device in node.devices.values() if device)}"
 
@@ -159,7 +165,8 @@ class Search:
         return ""
 
     def _kind(self, node: Node, device: Device | None, shape: Shape) -> Kind:
-        where = [("kubernetes.io/arch", "In", (node.arch,)), *(device.where if device else ())]
+        where: list[Expression] = [("kubernetes.io/os", "In", ("linux",)), ("kubernetes.io/arch", "In", (node.arch,))]
+        where += list(device.where) if device else []
         own = self._request.instance_types is not None and node.name.lower() in self._request.instance_types
         name = node.labels.get(TYPE, "")
         if own:
@@ -211,7 +218,7 @@ class Search:
 
 def _is_wanted(device: Device, wanted: GPUSpec) -> bool:
     """As far as the name, the vendor and the memory tell."""
-    name, gib = device.gpu.name.lower(), device.gpu.memory_mib / 1024
+    name, gib = device.gpu.name.lower().replace(" ", ""), device.gpu.memory_mib / 1024
     if wanted.vendor is not None and wanted.vendor != device.gpu.vendor:
         return False
     if wanted.name is not None and name not in [each.lower().replace(" ", "") for each in wanted.name]:

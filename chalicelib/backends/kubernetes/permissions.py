@@ -19,7 +19,7 @@ class Rule:
 RULES: tuple[Rule, ...] = (
     Rule("nodes", ("list",), cluster=True, what_for="offers: what each node has"),
     Rule("pods", ("list",), cluster=True, what_for="offers: what the pods of others take of it"),
-    Rule("pods", ("create", "delete", "get", "patch"), what_for="jobs; all pods can be listed"),
+    Rule("pods", ("create", "delete", "get", "patch"), what_for="to run jobs"),
     Rule("secrets", ("create", "delete"), what_for="the settings of their agents"),
 )
 OPTIONAL: tuple[Rule, ...] = (

@@ -68,8 +68,11 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
     }
     spec["containers"][0]["securityContext"] = _security(container, user, level)
+    whole = _group(container, user)
     if level == "restricted":
-        spec["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        whole |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if whole:
+        spec["securityContext"] = whole
     if context.node_selector:
         spec["nodeSelector"] = dict(context.node_selector)
     spec["tolerations"] = [each.model_dump(exclude_none=True) for each in context.tolerations]
@@ -202,10 +205,10 @@ def _job(name: str, request: CreateRequest, container: Container, choice: Mappin
     return {
         "name": JOB,
         "image": container.image,
-        **({"imagePullPolicy": "Always"} if container.login else {}),  # whoever has no login gets no image with one
+        **({"imagePullPolicy": "Always"} if container.login else {}),  # the registry checks this login
         "command": container_script.prepared(),
         "env": [*_settings(name, container), *([] if has else NO_CARDS)],
-        "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}, *_mounts(container)],
+        "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}, *_mounts(container, cluster)],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": _resources(request, choice, cluster),
     }
@@ -238,12 +241,16 @@ def _volumes(container: Container) -> Iterator[Body]:
         yield {"name": f"claim-{_digest(claim)}", "persistentVolumeClaim": {"claimName": claim}}
 
 
-def _mounts(container: Container) -> Iterator[Body]:
+def _mounts(container: Container, cluster: Cluster) -> Iterator[Body]:
     if container.shm_mib:
         yield {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
     for mount in container.mounts:
         if mount.volume.kind != CLAIM:
             raise Unfit(f"{mount.volume.id} is no volume of a cluster.")
+        if (namespace := mount.volume.data.get("namespace", cluster.namespace)) != cluster.namespace:
+            raise Unfit(
+                f"The claim {mount.volume.id} is in the namespace {namespace}, and jobs are in {cluster.namespace}."
+            )
         read_only = {"readOnly": True} if mount.read_only else {}
         yield {"name": f"claim-{_digest(mount.volume.id)}", "mountPath": mount.path, **read_only}
 
@@ -263,6 +270,13 @@ def _user(container: Container) -> Body:
         )
     user, group = found.groups()
     return {"runAsUser": int(user), **({"runAsGroup": int(group)} if group else {})}
+
+
+def _group(container: Container, user: Body) -> Body:
+    """A new disk is root's, so a user who isn't root could write none of it without its group."""
+    if not user.get("runAsUser") or all(mount.read_only for mount in container.mounts):
+        return {}
+    return {"fsGroup": user.get("runAsGroup") or user["runAsUser"], "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def _security(container: Container, user: Body, level: str) -> Body:

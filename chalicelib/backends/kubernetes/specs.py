@@ -29,6 +29,10 @@ class KubernetesVolumeConfiguration(VolumeConfiguration):
         """What would make the volume useless."""
         if not self.region:
             yield Problem("a volume is in one cluster", path="region", hint="name its context", code="missing")
+        if self.external_id is None and set(self.access_modes) == {"ReadOnlyMany"}:
+            text = "a new claim is empty, and nothing could ever be written to one with `ReadOnlyMany` alone"
+            hint = "add `ReadWriteOnce` or `ReadWriteMany`"
+            yield Problem(text, path="access_modes", hint=hint, code="exclusive")
         if self.external_id is not None:
             for field in ("storage_class_name", "access_modes"):
                 if getattr(self, field) != type(self).model_fields[field].default:

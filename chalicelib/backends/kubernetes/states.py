@@ -16,19 +16,23 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros, from_iso
 from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, Unfit
 
 Body = Mapping[str, Any]
-Events = Callable[[], Sequence[Body]]  # of the pod; called only if they are needed
+Events = Callable[..., Sequence[Body]]  # of the pod, or of the claim that is named; called only if they are needed
 
-PLACED_WITHIN = 15 * SECOND  # or there is no room: the scheduler needs a moment, and has no queue of ours
+PLACED_WITHIN = 30 * SECOND  # or there is no room: the scheduler needs a moment, and has no queue of ours
 PREEMPTED_WITHIN = 5 * MINUTE  # while others make room for it
 PROVISIONED_WITHIN = 5 * MINUTE
 UNBOUND = "unbound immediate PersistentVolumeClaims"
-PULLED_WITHIN = 5 * MINUTE  # if the registry doesn't say what is wrong
+NO_CLAIM = re.compile(r"persistentvolumeclaim .*not found", re.IGNORECASE)
+ELSEWHERE = "volume node affinity conflict"
+PULLED_WITHIN = 5 * MINUTE  # of the first failure, if the registry doesn't say what is wrong
+STARTED_WITHIN = 2 * MINUTE  # of the first failure: a busy node recovers
 MOUNTED_WITHIN = 3 * MINUTE
 NOT_READY = ("ContainerCreating", "PodInitializing")
 PULLING = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "SignatureValidationFailed")
+NEVER_STARTS = ("InvalidImageName", "ErrImageNeverPull")
 BROKEN = (
-    *("InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "CreateContainerConfigError"),
-    *("CreateContainerError", "RunContainerError", "PreCreateHookError", "CreatePodSandboxError"),
+    *("ImageInspectError", "CreateContainerConfigError", "CreateContainerError"),
+    *("RunContainerError", "PreCreateHookError", "CreatePodSandboxError"),
 )
 # The registry's own words for what waiting doesn't mend.
 FINAL = re.compile(
@@ -52,7 +56,7 @@ def described(pod: Body, now: Micros, events: Events) -> Machine:
         return Machine("running", address, address, interrupted=deleted or _is_taken_back(status))
     if deleted:
         raise Gone(f"{_name(pod)} is being deleted.")
-    _check_placed(pod, status, now)
+    _check_placed(pod, status, now, events)
     _check_started(pod, status, now, events)
     return Machine("pending", address, address, interrupted=_is_taken_back(status))
 
@@ -84,7 +88,8 @@ def _ended(pod: Body, status: Body) -> Gone:
     target = _condition(status, "DisruptionTarget")
     text = f"{_name(pod)} has ended{f' ({reason})' if reason else ''}{f': {message}' if message else ''}"
     if reason == "Evicted" and not target and re.search(r"exceed", message):
-        return Gone(f"{text} Its job has used more disk than it requested.", refused=ContainerFailed)
+        what = "shared memory" if '"shm"' in message else "disk"
+        return Gone(f"{text} Its job has used more {what} than its limit.", refused=ContainerFailed)
     if reason in _FROM_OUTSIDE or target.get("status") == "True":
         why = cleaned(str(target.get("message", "") or target.get("reason", "")))
         return Gone(f"{text}{f': {why}' if why and not message else ''}")
@@ -120,7 +125,7 @@ def _last(text: str) -> str:
 # --- that doesn't run yet ---------------------------------------------------------------------------------------------
 
 
-def _check_placed(pod: Body, status: Body, now: Micros) -> None:
+def _check_placed(pod: Body, status: Body, now: Micros, events: Events) -> None:
     """Raises Gone if nothing has room for it."""
     placed = _condition(status, "PodScheduled")
     if placed.get("status") != "False" or placed.get("reason") != "Unschedulable":
@@ -129,26 +134,44 @@ def _check_placed(pod: Body, status: Body, now: Micros) -> None:
     why = cleaned(str(placed.get("message", "")))
     if UNBOUND in why:  # a disk is being made
         if waits >= PROVISIONED_WITHIN:
+            why = _unprovisioned(pod, events) or why
             raise Gone(f"A volume of {pod['metadata']['name']} has no disk yet: {why}", refused=ContainerFailed)
     elif waits >= (PREEMPTED_WITHIN if status.get("nominatedNodeName") else PLACED_WITHIN):
+        if NO_CLAIM.search(why):
+            raise Gone(f"A volume of {pod['metadata']['name']} is missing: {why}", refused=ContainerFailed)
         what = pod["metadata"].get("annotations", {}).get(TYPE, "node")
-        raise Gone(f"No {what} has room for {pod['metadata']['name']}: {why}", refused=InsufficientCapacity)
+        where = " where its volumes are" if ELSEWHERE in why else ""
+        raise Gone(f"No {what} has room for {pod['metadata']['name']}{where}: {why}", refused=InsufficientCapacity)
+
+
+def _unprovisioned(pod: Body, events: Events) -> str:
+    """The last event that says why a claim has no disk; empty if there is none."""
+    volumes = pod["spec"].get("volumes", ())
+    names = [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
+    found = [each for name in names for each in events(name) if each.get("reason") == "ProvisioningFailed"]
+    return cleaned(str(found[-1].get("message", ""))) if found else ""
 
 
 def _check_started(pod: Body, status: Body, now: Micros, events: Events) -> None:
     """Raises Gone if a container can't start."""
     began = _since(_condition(status, "PodScheduled"), now, "lastTransitionTime")
-    for each in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+    containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    for each in containers:
         waiting = each.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), str(waiting.get("message", ""))
         is_ours = each["name"] == INIT
         if reason in PULLING:
-            why = message if FINAL.search(message) else _pull_failure(events())
-            if FINAL.search(why) or began >= PULLED_WITHIN:
-                raise _not_started(f"The image {each.get('image', '')} can't be pulled", why or message, is_ours)
-        elif reason in BROKEN:
+            failures = () if FINAL.search(message) else _failures(events(), each["name"], pulling=True)
+            why = _pull_failure(failures) or message
+            if FINAL.search(why) or _lasting(failures, now, began) >= PULLED_WITHIN:
+                raise _not_started(f"The image {each.get('image', '')} can't be pulled", why, is_ours)
+        elif reason in NEVER_STARTS or (
+            reason in BROKEN
+            and _lasting(_failures(events(), each["name"], pulling=False), now, began) >= STARTED_WITHIN
+        ):
             raise _not_started(f"The container can't start ({reason})", message, is_ours)
-    if began >= MOUNTED_WITHIN and (why := _mount_failure(events(), now)):
+    has_mounted = any({"running", "terminated"} & each.get("state", {}).keys() for each in containers)
+    if not has_mounted and began >= MOUNTED_WITHIN and (why := _mount_failure(events(), now)):
         raise _not_started("The pod can't start", why, is_ours=False)
 
 
@@ -158,8 +181,24 @@ def _not_started(what: str, message: str, is_ours: bool) -> Gone:
     return Gone(f"{what}: {cleaned(message)}{hint}", refused=kind)
 
 
-def _pull_failure(events: Iterable[Body]) -> str:
-    found = [str(each.get("message", "")) for each in events if each.get("reason") == "Failed"]
+def _failures(events: Iterable[Body], container: str, *, pulling: bool) -> Sequence[Body]:
+    """The events that say that the container's image couldn't be pulled, or that it couldn't be started."""
+    return [
+        each
+        for each in events
+        if each.get("reason") == "Failed"
+        and ("pull" in str(each.get("message", "")).lower()) is pulling
+        and f"{{{container}}}" in each.get("involvedObject", {}).get("fieldPath", f"{{{container}}}")
+    ]
+
+
+def _lasting(failures: Sequence[Body], now: Micros, began: Micros) -> Micros:
+    """How long ago the first failure was; without events, since the pod was placed."""
+    return max((_since(each, now, "firstTimestamp", "eventTime", "lastTimestamp") for each in failures), default=began)
+
+
+def _pull_failure(failures: Iterable[Body]) -> str:
+    found = [str(each.get("message", "")) for each in failures]
     return next((text for text in reversed(found) if "pull" in text), "")
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 CLAIM = "claim"  # the kind of their handles
-SEVERAL = ("ReadWriteMany", "ReadOnlyMany")  # modes in which pods on several nodes can have it
+READ_ONLY = "ReadOnlyMany"
+SEVERAL = ("ReadWriteMany", READ_ONLY)  # modes in which pods on several nodes can have it
 GIB = 1 << 30
 
 
@@ -51,7 +52,7 @@ class Claims:
     def _adopted(self, request: VolumeRequest, name: str) -> Body:
         found = self._clusters.call(request.region, "GET", (*self._path(request.region), name))
         if tags_of(found).get(REQUEST_TAG) != request.token:
-            raise AlreadyThere(f"The name {name} is taken in {request.region} by a claim of others.")
+            raise AlreadyThere(f"The name {name} is taken in {request.region} by a claim that dstack didn't create.")
         return found
 
     def register(self, claim: str, region: str, zone: str) -> ProviderDisk:
@@ -120,12 +121,12 @@ class Claims:
         region = self._region(handle)
         found = self._clusters.call(region, "GET", (*self._path(region, handle), handle.id))
         if handle.data.get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
-            raise Gone(f"The claim {handle.id} of that time is gone; another one has its name.")
+            raise Gone(f"The claim {handle.id} was deleted; a newer one has its name.")
         return found
 
     def _disk(self, body: Body, region: str) -> ProviderDisk:
         name, status = body["metadata"]["name"], body.get("status", {})
-        users = self._users(region, name)
+        users, modes = self._users(region, name), {*body["spec"].get("accessModes", ())}
         size = status.get("capacity", {}).get("storage") or body["spec"]["resources"]["requests"]["storage"]
         state = "in_use" if users else "available"
         if "deletionTimestamp" in body["metadata"]:
@@ -137,7 +138,8 @@ class Claims:
                 "handle": _handle(body, region),
                 "state": state,
                 "size_gib": max(1, math.floor(parsed(size) / GIB)),
-                "multi_attach": not {*body["spec"].get("accessModes", ())}.isdisjoint(SEVERAL),
+                "multi_attach": not modes.isdisjoint(SEVERAL),
+                "writable": modes != {READ_ONLY},
                 "attached_to": tuple((each, Device(by_id=name)) for each in users),
                 "offered_to": tuple(body["metadata"].get("annotations", {}).get(OFFERED, "").split()),
             }

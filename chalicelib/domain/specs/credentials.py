@@ -54,7 +54,7 @@ class DefaultCreds(Confidential):
 
 @runtime_checkable
 class UsesServersOwn(Protocol):
-    """A configuration that may name files or credentials of the control plane."""
+    """A configuration that may name files, credentials or addresses of the control plane."""
 
     def servers_own(self) -> str:
         """The field that does; empty if none does."""

@@ -79,6 +79,7 @@ class VolumeEffects:
                 self._claim(volume, disk.handle, provider)
                 self._refuse_taken(volume, disk.handle, provider)
                 self._refuse_unoffered(volume, disk)
+                _refuse_unwritable(volume, disk)
         except BackendError as error:
             return VolumeNotCreated(effect.unit, *failure_fields(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
@@ -214,6 +215,11 @@ class VolumeEffects:
             log.info("%s is too late: its volume is deleted", effect)
             return None
         return volume
+
+
+def _refuse_unwritable(volume: Volume, disk: ProviderDisk) -> None:
+    if not (disk.writable or volume.read_only):
+        raise Unfit(f"Volume {volume.external_id} can only be read: add `read_only: true` to the configuration.")
 
 
 def _taken_error(volume: Volume, project_id: str, how: str) -> Unfit:

@@ -334,8 +334,12 @@ def _refuse_own_credentials(config: Spec, actor: User) -> None:
         what = "`default` means the control plane's own credentials, which only a global admin may let a project use"
         raise Invalid([Problem(what, path="creds.type", hint="give keys of your own")])
     if isinstance(config, UsesServersOwn) and (field := config.servers_own()):
-        what = "this is the control plane's own, which only a global admin may let a project use"
-        raise Invalid([Problem(what, path=field, hint="give credentials of your own, by value")])
+        what = (
+            "this names files, credentials or addresses of the control plane's own machine, which only a global admin "
+            "may let a project use"
+        )
+        hint = "give credentials of your own, by value, and an address that others can reach"
+        raise Invalid([Problem(what, path=field, hint=hint)])
 
 
 def _refuse_hidden(raw: Any, path: str = "") -> None:

@@ -26,6 +26,7 @@ def node(
     ready: str = "True",
     unschedulable: bool = False,
     arch: str = "amd64",
+    system: str = "linux",
     **devices: str,
 ) -> Body:
     """`devices`: by resource; `nvidia.com/gpu` is `nvidia_com__gpu`."""
@@ -45,7 +46,7 @@ def node(
             "allocatable": allocatable,
             "capacity": allocatable,
             "conditions": [{"type": "Ready", "status": ready}],
-            "nodeInfo": {"architecture": arch},
+            "nodeInfo": {"architecture": arch, "operatingSystem": system},
         },
     }
 

@@ -12,7 +12,7 @@ import yaml
 
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
-from chalicelib.errors import BackendError, Bug, InvalidCredentials, Throttled, Transient, Unfit
+from chalicelib.errors import BackendError, Bug, Gone, InvalidCredentials, Throttled, Transient, Unfit
 from tests.backends.clock import Clock
 
 TOKEN = "a-token-that-nobody-may-see"
@@ -58,13 +58,19 @@ def backend(server: str, clock: Clock) -> KubernetesBackend:
 @pytest.mark.parametrize(
     ("status", "headers", "body", "kind", "text"),
     [
-        (200, {}, b"<html>Sign in</html>", Transient, "the answer isn't JSON: <html>Sign in"),
-        (200, {}, b"", Transient, "the answer isn't JSON"),
-        (502, {}, b"Bad gateway", Transient, "Bad gateway"),
+        (200, {}, b"<html>Sign in</html>", Transient, "no JSON"),
+        (200, {}, b"", Transient, "no JSON"),
+        (200, {}, b"[]", Transient, "no JSON"),
+        (502, {}, b"Bad gateway", Transient, "502"),
         (401, {}, b"no", InvalidCredentials, "refused the credentials"),
         (429, {"Retry-After": "7"}, b'{"reason": "TooManyRequests"}', Throttled, "TooManyRequests"),
         (400, {}, b'{"reason": "BadRequest", "message": "your token a-token-that-nobody-may-see"}', Unfit, "hidden"),
-        (302, {"Location": "http://127.0.0.1:9/elsewhere"}, b"", Transient, "the answer isn't JSON"),
+        (302, {"Location": "http://127.0.0.1:9/elsewhere"}, b"", Transient, "no JSON"),
+        (404, {}, b"404 page not found", Transient, "404"),
+        (404, {}, b'{"reason": "NotFound", "message": "no route"}', Transient, "no route"),
+        (410, {}, b'{"message": "moved"}', Transient, "moved"),
+        (404, {}, b'{"kind": "Status", "reason": "NotFound", "message": "not found"}', Transient, "not found"),
+        (200, {}, b'{"items": []}', Transient, "no list"),
     ],
 )
 def test_an_answer_that_isnt_one_is_no_success(
@@ -74,9 +80,25 @@ def test_an_answer_that_isnt_one_is_no_success(
         found = backend(server, clock)
         with pytest.raises(kind, match=text) as refused:
             list(found.list_owned())
-        assert TOKEN not in str(refused.value)
+        assert TOKEN not in str(refused.value) and "Sign in" not in str(refused.value)
         if isinstance(refused.value, Throttled):
             assert refused.value.retry_after == 7
+        found.close()
+
+
+@pytest.mark.parametrize("answer", [b"404 page not found", b'{"message": "no Route matched", "reason": "NotFound"}'])
+def test_a_404_of_something_in_between_proves_nothing(clock: Clock, answer: bytes) -> None:
+    with answering(lambda request: (404, {}, answer)) as server:
+        found = backend(server, clock)
+        with pytest.raises(BackendError) as refused:
+            found._clusters.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
+        assert type(refused.value) is Transient
+        found.close()
+    status = b'{"kind": "Status", "reason": "NotFound", "message": "pods \\"one\\" not found"}'
+    with answering(lambda request: (404, {}, status)) as server:
+        found = backend(server, clock)
+        with pytest.raises(Gone):
+            found._clusters.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
         found.close()
 
 
@@ -85,7 +107,7 @@ def test_the_token_is_sent_and_so_is_the_query(clock: Clock) -> None:
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
         seen.append((request.path, request.headers["Authorization"]))
-        return 200, {}, b'{"items": []}'
+        return 200, {}, b'{"kind": "PodList", "items": []}'
 
     with answering(answer) as server:
         found = backend(server, clock)

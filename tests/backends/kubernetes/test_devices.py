@@ -32,6 +32,12 @@ WHOLE: list[tuple[str, Mapping[str, str], str, int]] = [
     ("amd.com/gpu", {"amd.com/gpu.device-id": "74a5"}, "MI325X", 256),
     (
         "amd.com/gpu",
+        {"amd.com/gpu.device-id": "74a5", "amd.com/gpu.compute-memory-partition": "spx_nps1"},
+        "MI325X",
+        256,
+    ),
+    (
+        "amd.com/gpu",
         {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"},
         "MI300X",
         192,
@@ -78,12 +84,23 @@ def test_a_card_that_several_share_isnt_offered_as_one(resource: str, labels: Ma
     assert (found.gpu.name, found.gpu.memory_mib) == ("T4-SHARED", 4 * 1024)
 
 
+def test_a_slice_that_several_share_is_both() -> None:
+    labels = nvidia("A100-SXM4-40GB-MIG-1g.5gb-SHARED", 4864, replicas="2", **{"sharing-strategy": "time-slicing"})
+    found = device("nvidia.com/gpu", labels)
+    assert found is not None and found.share
+    assert (found.gpu.name, found.gpu.memory_mib) == ("A100-1g.5gb-SHARED", 2560)
+
+
 @pytest.mark.parametrize(
     ("resource", "labels"),
     [
         ("nvidia.com/gpu", {}),
         ("nvidia.com/gpu", {PRODUCT: "Frobnicator-9"}),
         ("amd.com/gpu", {"beta.amd.com/gpu.device-id.74a1": "4", "beta.amd.com/gpu.device-id.740f": "4"}),
+        (
+            "amd.com/gpu",
+            {"beta.amd.com/gpu.device-id.74a1": "64", "beta.amd.com/gpu.compute-memory-partition.cpx_nps4": "64"},
+        ),
         ("amd.com/cpx_nps4", {"beta.amd.com/gpu.device-id.74a1": "8"}),
         ("habana.ai/gaudi", {}),
         ("google.com/tpu", {}),

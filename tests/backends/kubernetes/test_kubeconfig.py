@@ -57,7 +57,10 @@ def test_the_current_context_is_used_unless_others_are_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"user": {"exec": {"command": "aws"}}}, "has `exec`, which runs a program"),
+        (
+            {"user": {"exec": {"command": "aws"}}},
+            r"has `exec`, which runs a program\. The control plane runs no programs from a",
+        ),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "has `auth-provider`, which uses an authentication plugin"),
         ({"user": {"tokenFile": "/var/run/token"}}, "names a file with `tokenFile`"),
         ({"user": {"client-certificate": "me.crt"}}, "names a file with `client-certificate`"),
@@ -104,6 +107,29 @@ def test_a_file_is_read_where_the_server_runs(tmp_path: Path) -> None:
     path.write_bytes(b" " * ((1 << 20) + 1))
     with pytest.raises(InvalidCredentials, match="larger than"):
         clusters(config)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "field"),
+    [
+        ({"server": "http://127.0.0.1:8080"}, "kubeconfig.data"),
+        ({"server": "https://localhost:6443"}, "kubeconfig.data"),
+        ({"server": "https://127.1"}, "kubeconfig.data"),
+        ({"server": "https://[::1]:6443"}, "kubeconfig.data"),
+        ({"server": "https://[::ffff:127.0.0.1]"}, "kubeconfig.data"),
+        ({"server": "http://169.254.169.254"}, "kubeconfig.data"),
+        ({"server": "https://[fe80::1]"}, "kubeconfig.data"),
+        ({"proxy-url": "http://0.0.0.0:3128"}, "kubeconfig.data"),
+        ({"server": "https://10.0.0.7:6443", "proxy-url": "http://proxy.example:3128"}, ""),
+        ({"server": "https://203.0.113.7"}, ""),
+    ],
+)
+def test_addresses_of_the_servers_own_machine_are_its_own(cluster: Raw, field: str) -> None:
+    data = yaml.safe_dump(kubeconfig(cluster=cluster))
+    raw = {"type": "kubernetes", "kubeconfig": {"data": data}}
+    assert KubernetesBackendConfig.model_validate(raw).servers_own() == field
+    assert KubernetesBackendConfig.model_validate({**raw, "contexts": ["west"]}).servers_own() == "", "it isn't used"
+    assert KubernetesBackendConfig.model_validate({**raw, "contexts": ["nowhere"]}).servers_own() == ""
 
 
 def test_one_namespace_under_two_names_is_refused() -> None:

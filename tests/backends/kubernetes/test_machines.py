@@ -134,6 +134,40 @@ def test_a_secret_of_an_earlier_pod_is_replaced(
     assert secret["data"] and secret["metadata"]["ownerReferences"][0]["uid"] == handles[0].data["uid"]
 
 
+def test_a_call_at_the_same_time_takes_no_secret_from_an_open_pod(
+    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+) -> None:
+    slow = backend.create(asked)
+    handles = [next(slow)]
+    assert list(backend.create(asked)) == handles
+    (before,) = home.store.all("secrets", NAMESPACE)
+    home.calls.clear()
+    assert list(slow) == []
+    assert [each["metadata"]["uid"] for each in home.store.all("secrets", NAMESPACE)] == [before["metadata"]["uid"]]
+    assert "delete secrets" not in calls(home)
+
+
+def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
+    making = backend.create(asked)
+    handles = [next(making)]
+    pod = pod_of(home, handles)
+    with home.store.changed:
+        home.store.change(pod, spec={"schedulingGates": [*pod["spec"]["schedulingGates"], {"name": "team/quota"}]})
+    assert list(making) == []
+    assert pod_of(home, handles)["spec"]["schedulingGates"] == [{"name": "team/quota"}]
+    home.calls.clear()
+    assert list(backend.create(asked)) == handles and calls(home) == ["get pods"], "ours is open already"
+
+
+def test_tags_that_somebody_broke_hide_no_pod(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
+    handles = list(backend.create(asked))
+    pod = pod_of(home, handles)
+    broken = {**pod["metadata"], "annotations": {"dstack-tags": "{"}}
+    with home.store.changed:
+        home.store.replace(of_kind("Pod"), pod, {**pod, "metadata": broken})
+    assert [each.handle for each in backend.list_owned()] == handles
+
+
 def test_a_name_that_others_have_is_neither_adopted_nor_touched(
     home: Cluster, backend: KubernetesBackend, asked: CreateRequest
 ) -> None:
@@ -141,7 +175,7 @@ def test_a_name_that_others_have_is_neither_adopted_nor_touched(
     pod = pod_of(home, handles)
     with home.store.changed:
         home.store.replace(of_kind("Pod"), pod, {**pod, "metadata": {**pod["metadata"], "labels": {"team": "web"}}})
-    with pytest.raises(AlreadyThere, match="is taken in home by a pod of others"):
+    with pytest.raises(AlreadyThere, match="is taken in home by a pod that dstack didn't create"):
         list(backend.create(asked))
 
 

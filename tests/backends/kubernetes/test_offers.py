@@ -153,6 +153,7 @@ def test_what_else_gpu_jobs_get_must_be_free() -> None:
         (node("n", unschedulable=True), "n (cordoned)"),
         (node("n", ready="Unknown"), "n (not ready)"),
         (node("n", arch="s390x"), "n (architecture s390x)"),
+        (node("n", system="windows"), "n (operating system windows)"),
         (node("n", taints=[taint("team", value="a")]), "n (taint team=a:NoSchedule)"),
         (node("n", taints=[taint("team", "NoExecute")]), "n (taint team:NoExecute)"),
         (node("n", cpu="1500m"), "n (only 1.5 CPUs)"),
@@ -179,6 +180,25 @@ def test_what_others_have_taken_is_told_from_what_was_never_there() -> None:
 def test_many_nodes_with_one_reason_are_one_line() -> None:
     found = lacking({}, *(node(f"n{at}", unschedulable=True) for at in range(7)))
     assert found == "n0, n1, n2, n3, n4 and 2 more (cordoned)"
+
+
+def test_of_many_reasons_the_most_frequent_are_given() -> None:
+    some = [node(f"m{at}", cpu=f"{at + 1}00m") for at in range(8)]
+    found = search({}, [*some, node("x1", unschedulable=True), node("x2", unschedulable=True)]).lacking
+    assert found[0] == "x1, x2 (cordoned)" and found[1] == "m0 (only 0.1 CPUs)"
+    assert len(found) == 6 and found[-1] == "and 4 more nodes"
+
+
+def test_parts_of_cards_arent_offered_as_cards() -> None:
+    labels = {"beta.amd.com/gpu.device-id.74a1": "64", "amd.com/gpu.compute-memory-partition": "cpx_nps4"}
+    why = "n (its amd.com/gpu are parts of cards (cpx_nps4): describe them in `accelerators`)"
+    assert lacking({"gpu": "MI300X"}, node("n", labels=labels, amd_com__gpu="64")) == why
+
+
+def test_an_admins_name_may_have_blanks() -> None:
+    gaudi = {"resource": "habana.ai/gaudi", "name": "Gaudi 2", "memory": "96GB", "vendor": "intel"}
+    there = node("n", habana_ai__gaudi="8")
+    assert offers({"gpu": "Gaudi2"}, there, context={"accelerators": [gaudi]})
 
 
 def test_a_taint_that_is_only_a_wish_or_is_tolerated_keeps_nobody_away() -> None:

@@ -102,7 +102,10 @@ def test_a_job_without_gpus_sees_none() -> None:
 def test_it_goes_to_nodes_of_its_offer() -> None:
     terms = made()["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     (term,) = terms["nodeSelectorTerms"]
-    assert term["matchExpressions"] == [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]
+    assert term["matchExpressions"] == [
+        {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+    ]
     zoned = replace(request(), zones=("a", "b"))
     text = str(made(zoned)["spec"]["affinity"])
     assert "{'key': 'topology.kubernetes.io/zone', 'operator': 'In', 'values': ['a', 'b']}" in text
@@ -137,6 +140,9 @@ def test_shared_memory_and_claims_are_mounted() -> None:
     assert paths == {"/dstack": False, "/dev/shm": False, "/a": False, "/b": True}
     with pytest.raises(Unfit, match="is no volume of a cluster"):
         made(request(mounts=(ContainerMount(Handle(kind="volume", id="vol-1"), "/a"),)))
+    elsewhere = Handle(kind=CLAIM, id="data", data={"namespace": "before"})
+    with pytest.raises(Unfit, match="data is in the namespace before, and jobs are in jobs"):
+        made(request(mounts=(ContainerMount(elsewhere, "/a"),)))
 
 
 # --- who runs it ------------------------------------------------------------------------------------------------------
@@ -153,6 +159,18 @@ def test_shared_memory_and_claims_are_mounted() -> None:
 )
 def test_a_user_is_a_number(user: str, wanted: Body) -> None:
     assert job(made(request(user=user)))["securityContext"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("user", "read_only", "group"),
+    [("1000", False, 1000), ("1000:7", False, 7), ("0", False, None), ("", False, None), ("1000", True, None)],
+)
+def test_a_user_who_isnt_root_can_write_volumes(user: str, read_only: bool, group: int | None) -> None:
+    mount = ContainerMount(Handle(kind=CLAIM, id="data"), "/data", read_only)
+    spec = made(request(user=user, mounts=(mount,)))["spec"]
+    wanted = {"fsGroup": group, "fsGroupChangePolicy": "OnRootMismatch"} if group else {}
+    assert spec.get("securityContext", {}) == wanted
+    assert "fsGroup" not in made(request(user=user))["spec"].get("securityContext", {}), "nothing is mounted"
 
 
 @pytest.mark.parametrize("user", ["trainer", "1000:staff", "-1", "1 0"])

@@ -43,18 +43,18 @@ def ended(code: int, reason: str = "Error", message: str = "", name: str = "job"
     return status(name, terminated={"exitCode": code, "reason": reason, "message": message})
 
 
-def after(body: Body, wait: Micros = SECOND, events: Sequence[Body] = ()) -> Machine:
-    return described(body, THEN + wait, lambda: events)
+def after(body: Body, wait: Micros = SECOND, events: Sequence[Body] = (), claims: Sequence[Body] = ()) -> Machine:
+    return described(body, THEN + wait, lambda claim="": claims if claim else events)
 
 
-def gone(body: Body, wait: Micros = SECOND, events: Sequence[Body] = ()) -> Gone:
+def gone(body: Body, wait: Micros = SECOND, events: Sequence[Body] = (), claims: Sequence[Body] = ()) -> Gone:
     with pytest.raises(Gone) as found:
-        after(body, wait, events)
+        after(body, wait, events, claims)
     return found.value
 
 
-def event(reason: str, message: str, at: str = AT) -> Body:
-    return {"reason": reason, "message": message, "lastTimestamp": at}
+def event(reason: str, message: str, at: str = AT, first: str | None = None) -> Body:
+    return {"reason": reason, "message": message, "firstTimestamp": first or at, "lastTimestamp": at}
 
 
 def test_a_running_pod_is_a_machine_with_its_address() -> None:
@@ -78,8 +78,8 @@ def test_a_pod_that_is_deleted_before_it_runs_is_gone() -> None:
 
 def test_a_pod_without_room_is_a_lack_of_capacity_after_a_moment() -> None:
     body = pod("Pending", UNPLACED)
-    assert after(body, 14 * SECOND).state == "pending"
-    found = gone(body, 15 * SECOND)
+    assert after(body, 29 * SECOND).state == "pending"
+    found = gone(body, 30 * SECOND)
     assert found.refused is InsufficientCapacity and "2 Insufficient cpu" in str(found)
 
 
@@ -87,6 +87,27 @@ def test_a_pod_whose_disk_is_being_made_has_longer() -> None:
     body = pod("Pending", {**UNPLACED, "message": "0/2: pod has unbound immediate PersistentVolumeClaims."})
     assert after(body, 4 * MINUTE).state == "pending"
     assert gone(body, 5 * MINUTE).refused is ContainerFailed
+    body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    said = [event("ProvisioningFailed", "quota of disks is used up"), event("ExternalProvisioning", "waiting")]
+    assert "quota of disks is used up" in str(gone(body, 5 * MINUTE, claims=said))
+
+
+@pytest.mark.parametrize(
+    ("message", "refused", "text"),
+    [
+        (
+            '0/1: persistentvolumeclaim "data" not found.',
+            ContainerFailed,
+            'is missing: 0/1: persistentvolumeclaim "data"',
+        ),
+        ("0/2: 2 node(s) had volume node affinity conflict.", InsufficientCapacity, "one where its volumes are: 0/2"),
+    ],
+)
+def test_a_volume_that_keeps_a_pod_from_its_nodes_is_named(
+    message: str, refused: type[BackendError], text: str
+) -> None:
+    found = gone(pod("Pending", {**UNPLACED, "message": message}), MINUTE)
+    assert found.refused is refused and text in str(found)
 
 
 def test_a_pod_that_others_make_room_for_has_longer() -> None:
@@ -110,7 +131,12 @@ def test_a_pod_that_others_make_room_for_has_longer() -> None:
         (
             pod("Failed", reason="Evicted", message="Pod ephemeral local storage usage exceeds the total limit."),
             ContainerFailed,
-            "more disk than it requested",
+            "more disk than its limit",
+        ),
+        (
+            pod("Failed", reason="Evicted", message='Usage of EmptyDir volume "shm" exceeds the limit "1Gi".'),
+            ContainerFailed,
+            "more shared memory than its limit",
         ),
         (pod("Failed", TARGET, containerStatuses=[ended(143)]), None, "Eviction API"),
         (pod("Failed", reason="Preempting", message="Preempted in order to admit critical pod"), None, "Preempting"),
@@ -148,6 +174,14 @@ def test_an_image_whose_registry_doesnt_answer_has_time() -> None:
     assert gone(body, 5 * MINUTE).refused is ContainerFailed
 
 
+def test_a_pulls_time_begins_with_its_first_failure() -> None:
+    """A large init image, or a queue of pulls, may take long before."""
+    body = pod("Pending", PLACED, containerStatuses=[waiting("ImagePullBackOff", "Back-off pulling image")])
+    failed = [event("Failed", "Failed to pull image: i/o timeout", "2026-11-27T10:15:00Z", "2026-11-27T10:10:00Z")]
+    assert after(body, 14 * MINUTE, failed).state == "pending"
+    assert "i/o timeout" in str(gone(body, 15 * MINUTE, failed))
+
+
 def test_events_say_what_the_pod_doesnt() -> None:
     body = pod("Pending", PLACED, containerStatuses=[waiting("ImagePullBackOff", "Back-off pulling image")])
     assert after(body).state == "pending"
@@ -163,14 +197,34 @@ def test_events_say_what_the_pod_doesnt() -> None:
     ("reason", "message"),
     [
         ("InvalidImageName", 'couldn\'t parse image "A B"'),
+        ("ErrImageNeverPull", "image isn't there and mustn't be pulled"),
+    ],
+)
+def test_a_container_that_never_starts_fails_at_once(reason: str, message: str) -> None:
+    found = gone(pod("Pending", PLACED, containerStatuses=[waiting(reason, message)]))
+    assert found.refused is ContainerFailed and message[:15] in str(found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"),
+        ("CreateContainerError", "context deadline exceeded"),
         ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"),
         ("CreateContainerError", "no such device"),
         ("RunContainerError", "exec: no such file"),
     ],
 )
 def test_a_container_that_cant_start_says_why(reason: str, message: str) -> None:
-    found = gone(pod("Pending", PLACED, containerStatuses=[waiting(reason, message)]))
-    assert found.refused is ContainerFailed and message[:15] in str(found)
+    """A busy node recovers from some of these."""
+    body = pod("Pending", PLACED, containerStatuses=[waiting(reason, message)])
+    failed = [
+        event("Failed", "Failed to pull image: i/o timeout", "2026-11-27T10:01:00Z"),
+        event("Failed", f"Error: {message}", "2026-11-27T10:11:00Z", "2026-11-27T10:10:00Z"),
+    ]
+    assert after(body, 11 * MINUTE, failed).state == "pending"
+    for found in (gone(body, 12 * MINUTE, failed), gone(body, 2 * MINUTE)):
+        assert found.refused is ContainerFailed and message[:15] in str(found)
 
 
 def test_the_first_containers_image_is_the_admins_affair() -> None:
@@ -187,3 +241,9 @@ def test_a_volume_that_isnt_mounted_is_told_after_a_while() -> None:
     assert found.refused is ContainerFailed and "Multi-Attach" in str(found)
     assert after(body, 10 * MINUTE, told).state == "pending", "that was long ago"
     assert after(body, 10 * MINUTE).state == "pending", "a large image is still coming"
+    for state in ("running", "terminated"):
+        mounted = {
+            **body,
+            "status": {**body["status"], "initContainerStatuses": [status("dstack-init", **{state: {}})]},
+        }
+        assert after(mounted, 3 * MINUTE, told).state == "pending", "its volumes are mounted"

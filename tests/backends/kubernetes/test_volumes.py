@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
+from chalicelib.backends.kubernetes.specs import KubernetesVolumeConfiguration
 from chalicelib.backends.spi import ContainerMount, CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import ContainerFailed, Gone, Unfit
@@ -75,9 +76,18 @@ def test_an_existing_claim_says_who_may_have_it(home: Cluster, backend: Kubernet
     claim(home, **{"dstack-projects": "main other"})
     disk = backend.register_volume("shared", "home", "")
     assert (disk.size_gib, disk.multi_attach, disk.offered_to) == (7, True, ("main", "other"))
+    assert not disk.writable
     assert list(backend.list_owned_volumes()) == [], "it isn't ours"
     claim(home, "private")
     assert backend.register_volume("private", "home", "").offered_to == ()
+    assert backend.describe_volume(made(backend)).writable
+
+
+def test_a_new_claim_that_nobody_could_write_is_refused() -> None:
+    written = {"name": "data", "region": "home", "size": "5GB"}
+    for modes, paths in ((["ReadOnlyMany"], ["access_modes"]), (["ReadOnlyMany", "ReadWriteOnce"], [])):
+        found = KubernetesVolumeConfiguration.model_validate({**written, "access_modes": modes})
+        assert [problem.path for problem in found.not_built()] == paths
 
 
 def test_a_claim_that_is_mounted_read_only_cant_be_written(home: Cluster, backend: KubernetesBackend) -> None:
@@ -123,6 +133,21 @@ def test_a_claim_that_another_node_has_fails_its_pod_with_the_clusters_words(
     with pytest.raises(Gone, match="Multi-Attach") as gone:
         backend.describe(second)
     assert gone.value.refused is ContainerFailed
+
+
+def test_why_a_disk_isnt_made_is_told_by_its_claim(home: Cluster, backend: KubernetesBackend, clock: Clock) -> None:
+    """Also when jobs have another namespace by now."""
+    home.add("StorageClass", "small", provisioner="x/y", volumeBindingMode="Immediate")
+    home.binder.fails["small"] = "the quota of disks is used up"
+    pods = list(backend.create(mounting(backend, made(backend, storage_class_name="small"))))
+    clock.passes(301.0)
+    home.add_namespace("later")
+    moved = KubernetesBackend(config_of([home], namespace="later"), now=clock.now)
+    for each in (backend, moved):
+        with pytest.raises(Gone, match=r"has no disk yet: .*the quota of disks is used up") as gone:
+            each.describe(pods)
+        assert gone.value.refused is ContainerFailed
+    moved.close()
 
 
 def test_a_claim_of_the_same_name_is_left_alone(home: Cluster, backend: KubernetesBackend) -> None:
