@@ -16,9 +16,11 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import orjson
 
+from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.rest import HttpSender, NoAnswer, RestAnswer, RestCall, Sender
 from chalicelib.backends.spi import RegistryLogin
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import ContainerFailed, Throttled
 from chalicelib.registries.addresses import NoPublicAddress
 from chalicelib.registries.names import ImageName, image_name, is_local
@@ -38,6 +40,7 @@ ADVICE = "Write `commands` or the `entrypoint`, and it isn't looked up."
 class Registries:
     def __init__(self, send: Sender | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send or HttpSender(largest=LARGEST), clock
+        self._commands = LookupCache[tuple[str, ...]](lambda: int(clock() * SECOND))
 
     def command(self, image: str, login: RegistryLogin | None, architecture: str) -> tuple[str, ...]:
         """The entry point and the arguments of an image, for a processor of x86 or arm. Raises ContainerFailed, and
@@ -45,8 +48,10 @@ class Registries:
         name = image_name(image)
         if name is None:
             raise ContainerFailed(f"{cleaned(image)} isn't the name of an image.")
+        identity = [image, architecture, *((login.username, login.password) if login else ())]
+        key = hashlib.sha256(orjson.dumps(identity)).hexdigest()  # whoever has another login asks for themselves
         reading = _Reading(self._send, self._clock, name, image, login)
-        found = reading.command(PROCESSORS[architecture])
+        found = self._commands.get(key, lambda: reading.command(PROCESSORS[architecture]))
         if not found:
             raise ContainerFailed(f"The image {image} has neither an entry point nor a command. Write `commands`.")
         return found

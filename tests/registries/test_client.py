@@ -124,6 +124,27 @@ def test_a_login_is_exchanged_for_a_token() -> None:
     assert "refuses the login" in registry.refusal(login=RegistryLogin("team", "wrong-password"))
 
 
+def test_an_image_is_looked_up_once_in_ten_minutes_for_each_login_and_processor() -> None:
+    registry = Registry()
+    read = Registries(registry, lambda: registry.clock).command
+
+    def calls(login: RegistryLogin | None, architecture: str = "x86") -> int:
+        before = len(registry.calls)
+        read("ghcr.io/team/app:1", login, architecture)
+        return len(registry.calls) - before
+
+    assert [calls(None), calls(None), calls(LOGIN), calls(None, "arm"), calls(LOGIN)] == [3, 0, 3, 3, 0]
+    assert calls(RegistryLogin("team", "another-password")) == 3
+    registry.clock += 600
+    assert calls(None) == 3
+    registry.clock, registry.door = registry.clock + 600, lambda call: failure(503)
+    for _ in range(2):
+        with pytest.raises(Throttled):
+            calls(None)
+    registry.door = lambda call: None
+    assert calls(None) == 3, "a failure isn't kept"
+
+
 def test_a_registry_that_takes_the_login_itself() -> None:
     registry = Registry()
     challenge = {"www-authenticate": 'Basic realm="private"'}

@@ -29,8 +29,10 @@ class LookupCache(Generic[T]):
             return found[1]
         value = look_up()
         if self._keeps(value):
-            with self._lock:
-                self._values[key] = self._now(), value
+            now = self._now()
+            with self._lock:  # what has expired is dropped
+                self._values = {k: kept for k, kept in self._values.items() if 0 <= now - kept[0] < self._lifetime}
+                self._values[key] = now, value
         return value
 
     def clear(self) -> None:

@@ -7,13 +7,14 @@ call's pod by it. Spot pods are sold by the older GraphQL API alone, and aren't 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND
 
+LISTS_LAST = 3 * SECOND  # in which its lists aren't read again for another instance that ends
 PROVISIONING = 20 * MINUTE  # images are large
 
 FACTS = BackendFacts(
     name="runpod",
     title="Runpod",
     idempotent_create=False,
-    visibility_lag=10 * SECOND,
+    visibility_lag=10 * SECOND + LISTS_LAST,
     create_timeout=2 * MINUTE,
     provisioning_timeout=PROVISIONING,
     offers_last=MINUTE,

@@ -8,10 +8,11 @@ a pod uses it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
+from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -19,7 +20,7 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh,
 from chalicelib.backends.runpod import pods
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Client
-from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
 from chalicelib.backends.runpod.states import described
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
@@ -36,6 +37,7 @@ MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no 
 class RunpodPods:
     def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
         self._client, self._now = client, now
+        self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._logs: dict[str, tuple[Micros, Sequence[str]]] = {}  # when each pod's was read
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -59,7 +61,10 @@ class RunpodPods:
         if known:
             return known[0]
         body = {"name": request.name, "username": login.username, "password": login.password}
-        made = self._client.call("POST", "registries", body=body, secrets=secrets_of(request))
+        try:
+            made = self._client.call("POST", "registries", body=body, secrets=secrets_of(request))
+        finally:
+            self._lists.clear()
         return str(made["id"])
 
     def _created(self, request: CreateRequest, login: str) -> Body:
@@ -75,6 +80,8 @@ class RunpodPods:
             )
         except InsufficientCapacity as error:
             raise InsufficientCapacity(f"Runpod has no {name} left: {error.message}") from None
+        finally:  # it may have been made, although the answer was lost
+            self._lists.clear()
         return made
 
     # --- describe -----------------------------------------------------------------------------------------------------
@@ -139,9 +146,14 @@ class RunpodPods:
     # --- what is ours -------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        all_pods: Callable[[], Iterable[Body]] = self._all
+        logins: Callable[[], Iterable[Body]] = self._logins
+        if instance_id is not None:  # many instances may end at the same time, and the calls of an account are few
+            all_pods = partial(self._lists.get, "pods", lambda: list(self._all()))
+            logins = partial(self._lists.get, "logins", lambda: list(self._logins()))
         found = [
-            *(each for body in self._all() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
-            *(each for body in self._logins() for each in owned(_login_handle(body), {}, body["name"])),
+            *(each for body in all_pods() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
+            *(each for body in logins() for each in owned(_login_handle(body), {}, body["name"])),
         ]
         yield from (each for each in found if instance_id in (None, each.instance_id))
 

@@ -409,6 +409,24 @@ def test_a_pod_that_a_list_lacks_isnt_gone(
         backend.describe(made)
 
 
+def test_instances_that_end_together_are_looked_up_together(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    """Else the look-ups would use up the calls with which they are deleted."""
+    for n in range(5):
+        list(backend.create(request_for(request_one.offer, f"n{n}")))
+    clock.passes(60)
+    instances = [each.instance_id for each in backend.list_owned()]
+    before = len(fake.calls_of("listPods"))
+    for instance in instances:
+        (owned,) = backend.list_owned(instance)
+        backend.terminate(owned.handle)
+    assert len(instances) == 5 and len(fake.calls_of("listPods")) == before + 1
+    new = request_for(request_one.offer, "new")
+    made = list(backend.create(new))
+    assert [each.handle for each in backend.list_owned(new.instance_id)] == made, "it is in no older list"
+
+
 def test_a_pod_that_stands_still_is_no_machine_and_is_still_listed(
     backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
 ) -> None:
