@@ -345,7 +345,8 @@ def test_machine_that_is_not_shown_yet_is_not_gone(bench: Bench) -> None:
     bench.script.lag = 5 * SECOND
     bench.executor.execute(bench.effect)
     bench.executor.execute(bench.describe)
-    assert bench.outcomes[-1] == Seen(bench.unit, 0, "gone")
+    seen = bench.outcomes[-1]
+    assert isinstance(seen, Seen) and seen.state == "gone"
     assert bench.instance.status is InstanceStatus.provisioning
 
 
@@ -354,7 +355,8 @@ def test_machine_that_vanished_is_gone(bench: Bench) -> None:
     bench.place.at += 60 * SECOND
     bench.cloud.lose(bench.instance.handles[1].id)
     bench.executor.execute(bench.describe)
-    assert Seen(bench.unit, 0, "gone") in bench.outcomes
+    ids = " or ".join(handle.id for handle in bench.instance.handles)
+    assert Seen(bench.unit, 0, "gone", message=f"there is no machine {ids}") in bench.outcomes
     assert bench.instance.status is InstanceStatus.terminating
 
 

@@ -287,7 +287,7 @@ def _outcome_of(instance: Instance, answer: Machine | BackendError) -> Outcome:
     unit, epoch = unit_of(instance), instance.epoch
     if isinstance(answer, Gone):
         refused = answer.refused.__name__ if answer.refused else ""
-        return Seen(unit, epoch, "gone", refused=refused, message=str(answer) if refused else "")
+        return Seen(unit, epoch, "gone", refused=refused, message=str(answer))
     if isinstance(answer, BackendError):
         return NotDone(unit, *failure_fields(answer), epoch)
     names = answer.hostname, answer.internal_ip

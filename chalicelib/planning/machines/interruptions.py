@@ -14,14 +14,18 @@ from chalicelib.planning.kernel.transitions import Draft
 NOTICE: Micros = 2 * MINUTE  # the time that a machine has if nothing else is known
 
 
-def interrupt(draft: Draft, instance: Instance, at: Micros | None) -> Instance:
-    """Start terminating a reclaimed machine. `at`: when the provider takes it; None: it is gone already."""
-    if instance.offer.instance.resources.spot:
+def interrupt(draft: Draft, instance: Instance, at: Micros | None, why: str = "") -> Instance:
+    """Start terminating a reclaimed machine. `at`: when the provider takes it; None: it is gone already. `why`: what
+    the provider says about that."""
+    container = instance.offer.is_container
+    if instance.offer.instance.resources.spot and not container:
         text = "the cloud reclaimed the spot machine"
     elif at is None:
-        text = "the cloud no longer lists it"
+        text = why or "the cloud no longer lists it"
     else:
         text = (
             f"its reservation {instance.offer.reservation} ends" if instance.offer.reservation else "the cloud ends it"
         )
+    if at is None and container:  # had it ended by itself, its provider would say so
+        at = draft.now
     return draft.end_instance(instance.with_(taken_back_at=at), InstanceReason.error, text)

@@ -18,7 +18,7 @@ from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
 from chalicelib.planning.gateways.gateways import apply_report as apply_gateway_report
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.machines.interruptions import interrupt
+from chalicelib.planning.machines.interruptions import NOTICE, interrupt
 from chalicelib.planning.runs.readiness import apply_report
 
 MAX_TEXT = 1_000  # characters kept of a message
@@ -64,10 +64,15 @@ class ReportFold:
         return self._finish(job, stored)
 
     def interrupted(self, seconds: float) -> None:
-        """The machine reports a spot interruption notice, which leaves it this many seconds."""
-        spot = self.instance.offer.instance.resources.spot
-        if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
-            self.instance = interrupt(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
+        """The machine reports a spot interruption notice, which leaves it this many seconds, or its container was asked
+        to end, which doesn't say how long it has."""
+        offer, until = self.instance.offer, self.draft.now + round(seconds * SECOND)
+        if offer.is_container:
+            until = max(until, self.draft.now + NOTICE)
+        elif not offer.instance.resources.spot:
+            return
+        if self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
+            self.instance = interrupt(self.draft, self.instance, until)
 
     def gateway(self, gateway: Gateway | None, report: GatewayReport | None) -> None:
         """Apply the report on the gateway's replica here. A replica that is leaving is gone once its agent doesn't

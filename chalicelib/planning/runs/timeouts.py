@@ -58,9 +58,11 @@ def _machine_gone(this: RunPass, job: Job) -> JobVerdict:
     why = instance.message or (instance.reason.value.replace("_", " ") if instance.reason else "")
     if instance.reason is InstanceReason.terminated_by_user:
         return JobVerdict(JobReason.terminated_by_server, f"{instance.name} was ended by a user")
-    if instance.started_at is None:
+    container, taken_back = instance.offer.is_container, instance.taken_back_at is not None
+    if instance.started_at is None and not (container and taken_back):
         return JobVerdict(JobReason.waiting_instance_limit_exceeded, f"{instance.name} never came up: {why}")
-    if instance.offer.instance.resources.spot or instance.taken_back_at is not None:
+    spot = instance.offer.instance.resources.spot and not container  # a spot container may have ended by itself
+    if spot or taken_back:
         return JobVerdict(JobReason.interrupted_by_no_capacity, f"{instance.name} was reclaimed: {why}")
     return JobVerdict(JobReason.instance_unreachable, f"{instance.name} is gone: {why}")
 

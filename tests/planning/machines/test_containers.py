@@ -8,8 +8,8 @@ from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.planning.kernel.purchases import Seen
-from tests.planning.machines.test_instance import World
+from chalicelib.planning.kernel.purchases import Seen, Terminate
+from tests.planning.machines.test_instance import World, effects
 from tests.world import nouns as b
 
 POD = b.offer("pod", instance_runtime=CONTAINER)
@@ -58,3 +58,21 @@ def test_a_container_that_exits_under_its_job_says_why() -> None:
     failed(world, "it ran out of memory")
     assert (world.instance.status, world.instance.message) == (InstanceStatus.terminating, "it ran out of memory")
     assert world.instance.claims, "its job's own pass ends that"
+
+
+def test_a_container_that_is_gone_was_taken_back_and_has_its_providers_words() -> None:
+    world = World("busy", offer=POD, handles=VM).with_job("running")
+    world.now += b.DAY
+    plan = world.outcome(Seen(world.unit, world.instance.epoch, "gone", message="the node was low on memory"))
+    assert (world.instance.status, world.instance.message) == ("terminating", "the node was low on memory")
+    assert world.instance.taken_back_at == world.now
+    assert effects(plan) == [Terminate], "it has no time left"
+
+
+@pytest.mark.parametrize("message", ["i-1 is terminated.", ""])
+def test_a_machine_that_is_gone_has_its_clouds_words_and_wasnt_taken_back(message: str) -> None:
+    world = World("busy", handles=VM).with_job("running")
+    world.now += b.DAY
+    world.outcome(Seen(world.unit, world.instance.epoch, "gone", message=message))
+    assert world.instance.message == (message or "the cloud no longer lists it")
+    assert world.instance.taken_back_at is None

@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
+from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.machines.job import PULL_TIMEOUT, TO_START
@@ -24,6 +25,8 @@ from tests.world.nouns import lint
 
 PASS_AT = b.NOW + b.SECOND
 DISK = Mounted(id="disk", name="data", path="/data")
+POD = b.offer("pod", instance_runtime=CONTAINER)
+SPOT_POD = b.offer("pod", instance_runtime=CONTAINER, has=b.resources(spot=True))
 RETRY = {"on_events": ["error", "no-capacity"], "duration": "1h"}
 
 
@@ -323,7 +326,14 @@ def test_a_spot_machine_that_falls_silent_was_interrupted() -> None:
             {"reason": InstanceReason.error, "offer": b.offer(has=b.resources(spot=True))},
             JobReason.interrupted_by_no_capacity,
         ),
+        ({"reason": InstanceReason.error, "offer": POD}, JobReason.instance_unreachable),
+        ({"reason": InstanceReason.error, "offer": SPOT_POD}, JobReason.instance_unreachable),
+        (
+            {"reason": InstanceReason.error, "offer": POD, "taken_back_at": b.NOW, "started_at": None},
+            JobReason.interrupted_by_no_capacity,
+        ),
         ({"reason": InstanceReason.terminated_by_user}, JobReason.terminated_by_server),
+        ({"reason": InstanceReason.terminated_by_user, "offer": SPOT_POD}, JobReason.terminated_by_server),
     ],
 )
 def test_a_job_ends_with_its_machine_and_says_why(instance: dict[str, Any], reason: JobReason) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.errors import Invalid
+from chalicelib.planning.machines.interruptions import NOTICE
 from tests.usecases.cluster import INSTANCE, Cluster, running
 from tests.world import nouns as b
 from tests.world.plane import World
@@ -41,6 +43,16 @@ def test_a_machine_that_isnt_a_spot_machine_is_taken_back_by_nobody(world: World
     cluster.agent.join()
     cluster.agent.sync(taken_back_in=10.0)
     assert cluster.instance.status is InstanceStatus.idle
+
+
+def test_a_container_that_is_asked_to_end_is_taken_back_and_leaves_its_job_time(world: World) -> None:
+    cluster = Cluster.of(world, offer=b.offer("pod", instance_runtime=CONTAINER))
+    cluster.agent.join()
+    job = cluster.place()
+    cluster.agent.sync(running(job))
+    cluster.agent.sync(running(job), taken_back_in=0.0)
+    assert cluster.instance.status is InstanceStatus.terminating
+    assert cluster.instance.taken_back_at == world.clock.at + NOTICE
 
 
 @pytest.mark.parametrize("seconds", [-1, 3_601, "soon"])
