@@ -33,6 +33,8 @@ def _entries(document: Mapping[str, Any], kind: str, name: str) -> Iterator[Mapp
 
 
 def _is_near(url: str) -> bool:
+    if "\\" in url:  # those who connect may read another host before it
+        return True
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:  # nobody can call it

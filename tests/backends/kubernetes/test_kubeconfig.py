@@ -114,6 +114,7 @@ def test_a_file_is_read_where_the_server_runs(tmp_path: Path) -> None:
     [
         ({"server": "http://127.0.0.1:8080"}, "kubeconfig.data"),
         ({"server": "https://localhost:6443"}, "kubeconfig.data"),
+        ({"server": "https://127.0.0.1\\@east.example"}, "kubeconfig.data"),
         ({"server": "https://127.1"}, "kubeconfig.data"),
         ({"server": "https://[::1]:6443"}, "kubeconfig.data"),
         ({"server": "https://[::ffff:127.0.0.1]"}, "kubeconfig.data"),
