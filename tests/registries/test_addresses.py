@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall
 from chalicelib.errors import ContainerFailed
 from chalicelib.registries.addresses import NoPublicAddress, is_public, public_addresses, public_sender
 from chalicelib.registries.client import LARGEST, Registries
+from tests.backends.kubernetes.fake.transport import certificate
 
 INTERNAL = (
     "127.0.0.1 10.0.0.1 172.16.5.4 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255 ::1 :: "
@@ -110,6 +114,33 @@ def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
         thread.join()
     assert (answer.body, called) == (b"registry.example.com", [("8.8.8.8", 80)])
     assert resolve.asked == ["registry.example.com"], "a second answer could be another"
+
+
+def test_a_certificate_is_checked_for_the_name_of_the_host(tmp_path: Path) -> None:
+    """And not for the address, which is all that the connection is made with."""
+    pem = tmp_path / "pem"
+    pem.write_bytes(b"".join(certificate()))
+    context, named = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), list[str | None]()
+    context.load_cert_chain(pem)
+    context.sni_callback = lambda _, name, __: named.append(name)
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        accepted, _ = listening.accept()
+        with accepted, suppress(OSError):  # the caller hangs up
+            context.wrap_socket(accepted, server_side=True)
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+
+    def connect(*_: Any, **__: Any) -> socket.socket:
+        return socket.create_connection(listening.getsockname(), 5)
+
+    with pytest.raises(NoAnswer, match="certificate verify failed"):
+        public_sender(LARGEST, names("8.8.8.8"), connect)(RestCall("GET", "https://registry.example.com", "/v2/"), 5)
+    thread.join()
+    listening.close()
+    assert named == ["registry.example.com"]
 
 
 def test_a_resolver_that_doesnt_answer_now_may_later() -> None:
