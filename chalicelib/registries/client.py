@@ -191,11 +191,8 @@ class _Reading:
         query_text = "&".join(filter(None, [parts.query, urlencode(query or ())]))  # as it is: it may be signed
         path = f"{parts.path or '/'}?{query_text}" if query_text else parts.path
         call = RestCall("GET", _origin(url), path, headers={"Accept": ACCEPT, **headers})
-        left = self._until - self._clock()
         try:
-            if left <= 0:
-                raise NoAnswer("it takes too long")
-            return self._send(call, left)
+            return self._answered(call)
         except NoPublicAddress:
             raise ContainerFailed(
                 f"What the image {self._image} runs can't be looked up: {cleaned(parts.netloc)} has no public address; "
@@ -205,7 +202,20 @@ class _Reading:
         except NoAnswer as problem:
             why = cleaned(str(problem).partition(":")[0], self._secrets)  # what follows may have a signed address
             text = f"What the image {self._image} runs can't be looked up: {parts.netloc} can't be reached ({why})."
-            raise Throttled(f"{text} {ADVICE}", retry_after=RETRY) from None
+            raise ContainerFailed(text, hint=ADVICE) from None
+
+    def _answered(self, call: RestCall) -> RestAnswer:
+        """A second attempt costs little, and a lost packet would fail a job."""
+        for again in (True, False):
+            left = self._until - self._clock()
+            if left <= 0:
+                raise NoAnswer("it takes too long")
+            try:
+                return self._send(call, left)
+            except NoAnswer:
+                if not again:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     # --- failures -----------------------------------------------------------------------------------------------------
 

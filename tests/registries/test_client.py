@@ -303,10 +303,23 @@ def test_a_registry_that_cant_be_reached_is_named_and_no_signed_address_is_shown
         raise NoAnswer("ConnectTimeoutError: https://ghcr.io/v2?signature=secret")
 
     registry.door = door
-    with pytest.raises(Throttled) as problem:
+    with pytest.raises(ContainerFailed) as problem:
         registry.command()
     text = str(problem.value)
+    assert len(registry.calls) == 2
     assert "ghcr.io can't be reached (ConnectTimeoutError)" in text and "secret" not in text
+
+
+def test_a_lost_answer_is_asked_for_once_more() -> None:
+    registry = Registry()
+    failures = [NoAnswer("ReadTimeoutError: lost")]
+
+    def door(call: RestCall) -> None:
+        if failures:
+            raise failures.pop()
+
+    registry.door = door
+    assert registry.command()
 
 
 def test_all_calls_together_have_one_deadline() -> None:
@@ -316,6 +329,6 @@ def test_all_calls_together_have_one_deadline() -> None:
         registry.clock += DEADLINE / 2
 
     registry.door = door
-    with pytest.raises(Throttled, match=r"ghcr.io can't be reached \(it takes too long\)"):
+    with pytest.raises(ContainerFailed, match=r"ghcr.io can't be reached \(it takes too long\)"):
         registry.command()
     assert len(registry.calls) == 2

@@ -28,13 +28,13 @@ SOLD = {
     "RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
     "GeForce RTX 3080 Ti": "RTX3080Ti",
     "GeForce RTX 4090": "RTX4090",
+    "GeForce RTX 4070 Ti SUPER": "RTX4070TiSUPER",
     "MI300X-O": "MI300X",
     "AMD INSTINCT MI250 (MCM) OAM AC MBA": "MI250",
     "Gaudi2": "Gaudi2",
     "n300": "n300",
 }
 UNKNOWN_CARDS = (
-    "GeForce RTX 4070 Ti SUPER",
     "GeForce RTX 4090 Laptop GPU",
     "T400 4GB",
     "RTX 4000 SFF Ada Generation",
