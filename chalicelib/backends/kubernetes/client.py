@@ -60,21 +60,18 @@ class Clusters:
     ) -> Body:
         """The decoded answer. `path`: its segments, each of which is quoted. `content_type`: of the body. `meanings`:
         reasons and statuses that mean something else for this call. `secrets`: those in its body."""
+        from kubernetes.client.exceptions import OpenApiException
+        from kubernetes.config import ConfigException
+        from urllib3.exceptions import HTTPError
+
         action, hidden = f"{method} /{'/'.join(path)}", (*secrets, *self.cluster(region).secrets)
         try:
             status, headers, data = self._sent(region, method, path, query or {}, body, content_type)
-        except (InvalidCredentials, Bug):
-            raise
-        except Exception as error:
-            from kubernetes.client.exceptions import OpenApiException
-            from kubernetes.config import ConfigException
-            from urllib3.exceptions import HTTPError
-
+        except ConfigException as error:
             text = cleaned(f"{type(error).__name__}: {error}", hidden)
-            if isinstance(error, ConfigException):
-                raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
-            if not isinstance(error, HTTPError | OpenApiException | OSError):
-                raise
+            raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
+        except (HTTPError, OpenApiException, OSError) as error:
+            text = cleaned(f"{type(error).__name__}: {error}", hidden)
             raise Transient(f"{action} in {region} has no answer: {text}") from None
         answer = self._read(status, headers, data)
         if isinstance(answer, ProviderFailure):
@@ -86,8 +83,8 @@ class Clusters:
 
         def page(token: str) -> tuple[Iterable[Body], str]:
             more = {"continue": token} if token else {}
-            asked: dict[str, str | int] = {**query, "limit": self.page, **more}
-            answer = self.call(region, "GET", path, query=asked, meanings={"NotFound": Transient})
+            page_query: dict[str, str | int] = {**query, "limit": self.page, **more}
+            answer = self.call(region, "GET", path, query=page_query, meanings={"NotFound": Transient})
             if not str(answer.get("kind", "")).endswith("List"):
                 raise Transient(f"GET /{'/'.join(path)} in {region}: the answer is no list of an API server.")
             return answer.get("items") or (), answer.get("metadata", {}).get("continue") or ""
