@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 MOUNTED = "/dstack"  # the agent's folder is made here if it can be
 LONGEST = 4096  # bytes: the limit of some providers for all arguments together
+HIDDEN = "DSTACK_HIDDEN"  # a setting of some backends: the provider's variables that neither agent nor job may have
 CARRIER_SETTINGS = {"x86": "DSTACK_CARRIER_X86_SHA256", "arm": "DSTACK_CARRIER_ARM_SHA256"}  # by architecture
 
 SCRIPT = r"""umask 077
@@ -101,7 +102,7 @@ unpack "$folder/carrier" /tmp/dstack-carrier "${HOME-}/dstack-carrier" /dev/shm/
 set -- "$carrier/lib/loader" --library-path "$carrier/lib" "$carrier/bin/python3"
 fi
 printf %s "$DSTACK_TOKEN" >"$folder/token" || fail "$folder is full"
-unset DSTACK_TOKEN RUNPOD_API_KEY
+unset DSTACK_TOKEN ${DSTACK_HIDDEN-}
 exec "$@" -I -S "$folder/agent.pyz" --inside --data "$folder" --token-file "$folder/token"
 """
 

@@ -34,8 +34,8 @@ SETTINGS = (
     "DSTACK_CARRIER_ARM_SHA256",
     "DSTACK_AGENT_TOKEN",
     "DSTACK_AGENT_FACTS",
+    "DSTACK_HIDDEN",  # names of further variables, such as keys of its API that a provider puts into each container
 )
-PROVIDER_KEYS = ("RUNPOD_API_KEY",)  # with which a provider's API can be called, and which it puts into each container
 STATUS = "exit-status"  # a file in the agent's folder: the container's exit status
 
 
@@ -43,7 +43,7 @@ class InsideRuntime:
     name, isolation = "inside", ALONE
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        hidden = {*SETTINGS, *PROVIDER_KEYS}
+        hidden = {*SETTINGS, *environment.get("DSTACK_HIDDEN", "").split()}
         self._environment = {name: value for name, value in environment.items() if name not in hidden}
 
     def problem(self) -> str:

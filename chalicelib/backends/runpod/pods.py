@@ -8,9 +8,11 @@ import orjson
 
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.spi import Container, CreateRequest
+from chalicelib.domain import container_script
 from chalicelib.errors import Bug, Unfit
 
 GIB = 1024
+KEY = "RUNPOD_API_KEY"  # Runpod puts one into each pod, and its API can be called with it
 
 
 def container_of(request: CreateRequest) -> Container:
@@ -35,7 +37,7 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
         "name": request.name,
         "image": container.image,
         "args": orjson.dumps({"entrypoint": entry, "cmd": arguments}).decode(),
-        "env": dict(container.env),
+        "env": {**container.env, container_script.HIDDEN: KEY},
         "ports": [],
         "disk": -(-request.disk_mib // GIB),
         "cloud": "COMMUNITY" if region == COMMUNITY else "SECURE",

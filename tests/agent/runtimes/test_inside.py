@@ -33,7 +33,7 @@ class TestInsideRuntime(RuntimeConformance):
     def workshop(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workshop]:
         """The environment and the working folder of this process stand for those of the image."""
         monkeypatch.delenv("SECRET_OF_THE_AGENT")
-        secrets = dict.fromkeys(("DSTACK_TOKEN", *inside.PROVIDER_KEYS), "secret")
+        secrets = {"DSTACK_TOKEN": "secret", "PROVIDER_KEY": "secret", container_script.HIDDEN: "ANOTHER PROVIDER_KEY"}
         for name, value in {"HOME": str(tmp_path / "home"), "IMAGE": "its own", **secrets}.items():
             monkeypatch.setenv(name, value)
         (tmp_path / "home").mkdir()
@@ -44,7 +44,7 @@ class TestInsideRuntime(RuntimeConformance):
         workshop.end()
 
     def test_the_task_is_at_home_in_its_image(self, workshop: Workshop, tmp_path: Path) -> None:
-        task = workshop.start('echo "$HOME $PWD $IMAGE <$DSTACK_TOKEN$RUNPOD_API_KEY>"')
+        task = workshop.start('echo "$HOME $PWD $IMAGE <$DSTACK_TOKEN$PROVIDER_KEY$DSTACK_HIDDEN>"')
         workshop.exited(task)
         assert workshop.log(task).decode().strip() == f"{tmp_path}/home {tmp_path}/image its own <>"
 
@@ -100,7 +100,7 @@ def test_the_task_gets_no_setting_of_its_agent() -> None:
     of_provider = set(container_script.settings("", "", "", "", {}))
     of_script = set(re.findall(r"\bDSTACK_[A-Z0-9_]+\b", container_script.SCRIPT))
     (unset,) = re.findall(r"^unset (.*)$", container_script.SCRIPT, re.MULTILINE)
-    assert set(unset.split()) == {"DSTACK_TOKEN", *inside.PROVIDER_KEYS}, "nor is it left to the first process"
+    assert unset == f"DSTACK_TOKEN ${{{container_script.HIDDEN}-}}", "nor is it left to the first process"
     assert of_provider | of_script | {"DSTACK_AGENT_TOKEN", "DSTACK_AGENT_FACTS"} == set(inside.SETTINGS)
 
 

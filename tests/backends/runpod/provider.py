@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
 from chalicelib.backends.spi import Backend, Container, ContainerMount, RegistryLogin
+from chalicelib.domain.container_script import HIDDEN
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from tests.backends.clock import Clock
@@ -103,7 +104,9 @@ class RunpodProvider(ScriptedProvider):
             login = RegistryLogin(found.facts["username"], found.facts["password"])
         network = body.get("mounts", {}).get("network", ())
         mounts = tuple(ContainerMount(Handle(kind="volume", id=each["volumeId"]), each["path"]) for each in network)
-        return Container(body["image"], (*args["entrypoint"], *args["cmd"]), body["env"], login, mounts=mounts)
+        env = dict(body["env"])
+        assert env.pop(HIDDEN) == "RUNPOD_API_KEY", "Runpod's own key is kept from agent and job"
+        return Container(body["image"], (*args["entrypoint"], *args["cmd"]), env, login, mounts=mounts)
 
     def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:
         pod, now = self.machine(handles), self.fake.now()
