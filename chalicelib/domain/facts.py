@@ -22,6 +22,7 @@ class BackendFacts(Value):
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     describes: int = 0  # machines that one call describes, if it describes several (`spi.DescribesSeveral`)
     spot: bool = True  # sells machines that it may take back
+    spot_notice: bool = True  # and announces that when they are described; otherwise they are gone without a word
     tags: bool = True  # what it creates carries every tag; otherwise only the name shows whose it is
     machines: bool = True  # some of its offers are machines; otherwise it sells containers alone
     containers: bool = False  # some of its offers are containers (`Offer.is_container`), which are created for a job

@@ -107,6 +107,16 @@ def test_one_that_is_gone_interrupts_its_job_with_the_providers_words(tmp_path: 
     assert contained.begins_anew
 
 
+def test_one_that_loses_its_bid_interrupts_its_job(tmp_path: Path) -> None:
+    """Its provider calls that a lack of capacity, as it does while the container hasn't run."""
+    contained = Contained(tmp_path, ONCE_TAKEN_BACK)
+    cloud = contained.plane.cloud
+    (machine,) = cloud.machines()
+    cloud._store.put(machine["id"], {**machine, "short": True})
+    reason, message = contained.ends()
+    assert reason is JobReason.interrupted_by_no_capacity and "was left" in message and contained.begins_anew
+
+
 def test_one_on_a_host_that_doesnt_answer_is_an_error(tmp_path: Path) -> None:
     contained = Contained(tmp_path, AFTER_ERRORS)
     reason, message = contained.ends()

@@ -161,11 +161,12 @@ class _InstanceOutcome(InstancePass):
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
             return
-        if seen.refused and self.instance.offer.is_container:  # it has come to an end of its own
+        own = meaning(seen.refused).job_reason is not None  # no other offer would have helped
+        if own and self.instance.offer.is_container:  # it has come to an end of its own
             self._end(InstanceEnd(InstanceReason.error, seen.message))
             self.terminating()
             return
-        if seen.interrupted or (seen.state == "gone" and not self._hidden()):
+        if seen.interrupted or (seen.state == "gone" and (seen.refused or not self._hidden())):
             self._interrupt(seen)
             return
         changes = {

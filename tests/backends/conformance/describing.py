@@ -10,7 +10,7 @@ from chalicelib.backends.spi import Backend, CreateRequest, Machine
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import Gone, InsufficientCapacity, Transient
+from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity, Transient
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
@@ -99,7 +99,7 @@ class Describing(Suite):
         assert raised.value.refused is None
         assert "vm" not in {one.handle.kind for one in backend.list_owned()}
 
-    @needs("spot")
+    @needs("spot", "spot_notice")
     def test_notice_is_passed_on_and_the_machine_goes(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run, let_time_pass: LetPass
     ) -> None:
@@ -112,7 +112,7 @@ class Describing(Suite):
         with pytest.raises(Gone):
             backend.describe(handles)
 
-    @needs("spot")
+    @needs("spot", "spot_notice")
     def test_notice_to_one_is_not_given_to_others(
         self, backend: Backend, offers: Sequence[Offer], provider: Provider, run: Run
     ) -> None:
@@ -121,3 +121,25 @@ class Describing(Suite):
         run(one), run(other)
         provider.reclaim(one)
         assert (backend.describe(one).interrupted, backend.describe(other).interrupted) == (True, False)
+
+    @needs("spot")
+    def test_a_spot_machine_that_is_taken_back_is_gone_and_leaves_nothing(
+        self,
+        backend: Backend,
+        offers: Sequence[Offer],
+        provider: Provider,
+        run: Run,
+        let_time_pass: LetPass,
+        end: Callable[[Sequence[Handle]], None],
+    ) -> None:
+        """With or without a notice; and that isn't the job's fault."""
+        spot = min((o for o in offers if o.instance.resources.spot), key=lambda offer: offer.price)
+        handles = list(backend.create(request_for(spot)))
+        run(handles)
+        provider.reclaim(handles)
+        let_time_pass(SOON)
+        with pytest.raises(Gone) as raised:
+            backend.describe(handles)
+        assert raised.value.refused is not ContainerFailed and str(raised.value)
+        end(handles)
+        assert provider.existing() == set()

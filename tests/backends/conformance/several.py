@@ -51,7 +51,7 @@ class Several(Suite):
         backend.create_several([request_one])
         assert provider.existing() == set()
 
-    @needs("describes", "spot")
+    @needs("describes", "spot", "spot_notice")
     def test_several_are_described_as_each_would_be_alone(
         self,
         backend: Backend,

@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Transient
+from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, Transient
 from tests.backends.planted.port import PortFault, noticed_by
 
 RUNS = Machine("running", "machine.example", "10.0.0.1")
@@ -116,6 +116,15 @@ class BlamesCapacityForEveryLoss(PortFault):
             return self.inner.describe(handles)  # type: ignore[no-any-return]
         except Gone as error:
             raise Gone(error.message, refused=InsufficientCapacity) from error
+
+
+@noticed_by("a_spot_machine_that_is_taken_back_is_gone_and_leaves_nothing")
+class BlamesTheJobForEveryLoss(PortFault):
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        try:
+            return self.inner.describe(handles)  # type: ignore[no-any-return]
+        except Gone as error:
+            raise Gone(error.message, refused=ContainerFailed) from error
 
 
 @noticed_by("several_are_described_as_each_would_be_alone")
