@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.webhooks import PREFIX, key_of
 
 KEY_BYTES = 32
+_REGISTRY = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?")
 
 
 def backends_built() -> dict[str, str]:
@@ -50,6 +52,20 @@ def _project_name(name: str) -> str:
 
 class AnyBackend(RootModel[AnyBackendConfig]):
     """One backend by itself."""
+
+
+def _registry(host: str) -> str:
+    try:
+        shaped = _REGISTRY.fullmatch(host) and urlsplit(f"//{host}").port != 0
+    except ValueError:  # no port, or no IPv6 address
+        shaped = False
+    if not shaped:
+        text = f"`{host[:80]}` isn't the host of a registry"
+        raise fault("invalid-value", text, "write it as in the names of its images, for example `registry.lan:5000`")
+    return host
+
+
+Registry = Annotated[Text, AfterValidator(_registry)]
 
 
 class ProjectConfig(Spec):
@@ -225,6 +241,10 @@ class ServerConfig(Spec):
     rules: tuple[RuleConfig, ...] | None = Field(default=None, description="What is done by itself.")
     sign_on: tuple[SignOnProvider, ...] | None = Field(
         default=None, description="Providers with whose accounts people may sign on."
+    )
+    registries: tuple[Registry, ...] | None = Field(
+        default=None,
+        description="Registries of images at addresses that aren't public: `HOST:PORT`, or `HOST` for https.",
     )
     plugins: tuple[Text, ...] | None = Field(default=None, description="Plugins to load.")
 

@@ -2,5 +2,5 @@
 
 `names`     an image's name, as engines read it
 `client`    the registries' HTTP API, version 2: logins, images for several processors, configurations
-`addresses` connections that reach public addresses alone
+`addresses` connections that reach public addresses, and listed hosts
 """

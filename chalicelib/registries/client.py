@@ -18,7 +18,7 @@ import orjson
 
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.errors import cleaned
-from chalicelib.backends.kit.rest import HttpSender, NoAnswer, RestAnswer, RestCall, Sender
+from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall, Sender
 from chalicelib.backends.spi import RegistryLogin
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import ContainerFailed, Throttled
@@ -38,8 +38,9 @@ ADVICE = "Write `commands` or the `entrypoint`, and it isn't looked up."
 
 
 class Registries:
-    def __init__(self, send: Sender | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._send, self._clock = send or HttpSender(largest=LARGEST), clock
+    def __init__(self, send: Sender, clock: Callable[[], float] = time.monotonic, *, listing: str = "") -> None:
+        """`listing`: where an admin lists hosts that may have addresses that aren't public; empty: nowhere."""
+        self._send, self._clock, self._listing = send, clock, listing
         self._commands = LookupCache[tuple[str, ...]](lambda: int(clock() * SECOND))
 
     def command(self, image: str, login: RegistryLogin | None, architecture: str) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ class Registries:
             raise ContainerFailed(f"{cleaned(image)} isn't the name of an image.")
         identity = [image, architecture, *((login.username, login.password) if login else ())]
         key = hashlib.sha256(orjson.dumps(identity)).hexdigest()  # whoever has another login asks for themselves
-        reading = _Reading(self._send, self._clock, name, image, login)
+        reading = _Reading(self._send, self._clock, name, image, login, self._listing)
         found = self._commands.get(key, lambda: reading.command(PROCESSORS[architecture]))
         if not found:
             raise ContainerFailed(f"The image {image} has neither an entry point nor a command. Write `commands`.")
@@ -67,8 +68,10 @@ class _Reading:
         name: ImageName,
         image: str,
         login: RegistryLogin | None,
+        listing: str,
     ) -> None:
         self._send, self._clock, self._until = send, clock, clock() + DEADLINE
+        self._listing = listing
         self._name, self._image, self._login = name, image, login
         self._secrets = (login.password, *([login.username] if login.secret_username else [])) if login else ()
         self._authorization = ""
@@ -194,11 +197,7 @@ class _Reading:
         try:
             return self._answered(call)
         except NoPublicAddress:
-            raise ContainerFailed(
-                f"What the image {self._image} runs can't be looked up: {cleaned(parts.netloc)} has no public address; "
-                "no others are called.",
-                hint=ADVICE,
-            ) from None
+            raise self._not_public(cleaned(parts.netloc)) from None
         except NoAnswer as problem:
             why = cleaned(str(problem).partition(":")[0], self._secrets)  # what follows may have a signed address
             text = f"What the image {self._image} runs can't be looked up: {parts.netloc} can't be reached ({why})."
@@ -221,6 +220,14 @@ class _Reading:
 
     def _failed(self, text: str) -> ContainerFailed:
         return ContainerFailed(f"The image {self._image} {text}.", hint=ADVICE)
+
+    def _not_public(self, host: str) -> ContainerFailed:
+        """Of hosts that don't exist, too: nobody learns here which do."""
+        text = f"What the image {self._image} runs can't be looked up: {host} has no public address"
+        if not self._listing:
+            return ContainerFailed(f"{text}; no others are called.", hint=ADVICE)
+        more = f"Or have an admin list the host, where it exists: `registries: [{host}]` in {self._listing}."
+        return ContainerFailed(f"{text}, and no admin has listed it.", hint=f"{ADVICE} {more}")
 
     def _unreadable(self) -> ContainerFailed:
         return self._failed("can't be read: its registry's answer isn't one of a registry")

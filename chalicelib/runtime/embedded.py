@@ -126,6 +126,7 @@ class EmbeddedRoot(Root):
                 tunnels=self.tunnels,
                 limits=settings.limits,
                 images=settings.images,
+                registries=config.registries or (),
                 permissions=_permissions(settings, config),
                 providers=known,
                 retention=settings.retention,
@@ -140,8 +141,7 @@ class EmbeddedRoot(Root):
         )
         self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
         self.subscribers = Subscribers(lambda: self.plane, self._database)
-        self.renewing = Ticker(RENEW_EVERY, self.renewals.write)
-        self.sweeps = Ticker(SWEEP_EVERY, self.sweep_accounts)
+        self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     def carrier(self, architecture: str) -> str:

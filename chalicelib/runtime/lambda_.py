@@ -81,7 +81,6 @@ class LambdaRoot(Root):
                 install_key=settings.install_key,
                 given_install_id=settings.install_id,
                 publishes=False,
-                public_registries=True,
                 backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=work.refresh),
                 providers=known,
                 wake=WakeUps(clients, settings.wake_function, chain),

@@ -38,7 +38,7 @@ class Ports(PlanePorts):
     api_url: str = ""  #     the same                           API Gateway's, for people
     given_install_id: str = ""  # derived from the key          from the stack
     publishes: bool = True  # the agent's program, at start     the deployment does that, and buying machines
-    public_registries: bool = False  # all that it reaches      only those with public addresses
+    registries: tuple[str, ...] | None = None  # public, and those of the file  only public ones (None)
     tunnels: bool = True  #  carry hosts' calls over SSH        no connection lasts there
     chain: EventChain = field(default_factory=EventChain)  # one process  events that trigger events
     workflows: Executions | None = None  # the passes drive them  executions of Step Functions

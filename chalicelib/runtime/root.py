@@ -166,7 +166,8 @@ class Root:
         from chalicelib.registries.addresses import public_sender
         from chalicelib.registries.client import LARGEST, Registries
 
-        return Registries(public_sender(LARGEST) if self.ports.public_registries else None)
+        listed = self.ports.registries
+        return Registries(public_sender(LARGEST, listed or ()), listing="" if listed is None else "server/config.yml")
 
     def carrier(self, architecture: str) -> str:
         """The digest of the carrier for new containers on x86 or arm, which `make carriers` made; empty if it

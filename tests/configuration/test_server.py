@@ -147,7 +147,7 @@ def test_the_whole_file() -> None:
         "projects:\n  - name: main\n  - {name: other, backends: []}\n"
         f"encryption:\n  keys:\n    - {{type: aes, name: k1, secret: {AES}}}\n    - type: identity\n"
         "default_permissions:\n  allow_non_admins_create_projects: false\n  allow_managers_manage_secrets: yes\n"
-        "plugins: [quota]\n"
+        "registries: ['registry.lan:5000', '[fd00::1]:443', mirror.lan]\nplugins: [quota]\n"
     ).config
     assert [project.name for project in config.projects] == ["main", "other"]
     assert config.encryption and isinstance(config.encryption.keys[0], AESKey)
@@ -155,6 +155,7 @@ def test_the_whole_file() -> None:
     assert config.default_permissions and config.default_permissions.meant == Permissions(
         allow_non_admins_create_projects=False, allow_managers_manage_secrets=True
     )
+    assert config.registries == ("registry.lan:5000", "[fd00::1]:443", "mirror.lan")
     assert config.plugins == ("quota",)
 
 
@@ -273,6 +274,8 @@ def test_a_wrong_backend(backend: dict[str, Any], code: str, path: str, message:
         (written({"type": "dstack"}, {"type": "dstack"}), "duplicate", "the backend `dstack` appears twice"),
         ("projects: []\nencryption: {keys: [{type: identity}, {type: identity}]}\n", "duplicate", "twice"),
         ("projects: []\ndefault_permissions: {allow_managers_manage_secrets: maybe}\n", "wrong-type", "`maybe`"),
+        ("projects: []\nregistries: ['https://registry.lan:5000']\n", "invalid-value", "isn't the host of a registry"),
+        ("projects: []\nregistries: ['registry.lan:70000']\n", "invalid-value", "isn't the host of a registry"),
         ("projects: [a\n", "yaml-syntax", "never closed"),
         ("projects: []\nhosts: [a]\n", "unknown-key", "`hosts` isn't a known key"),
     ],

@@ -66,15 +66,50 @@ def test_hosts_that_dont_exist_and_internal_ones_look_alike_and_get_nothing(imag
     texts = set()
     for addresses in ((), ("10.0.0.1",), ("127.0.0.1", "::1"), ("::ffff:169.254.169.254",)):
         with pytest.raises(ContainerFailed) as refused:
-            Registries(public_sender(LARGEST, names(*addresses), refuses)).command(image, None, "x86")
+            Registries(public_sender(LARGEST, (), names(*addresses), refuses)).command(image, None, "x86")
         texts.add(str(refused.value))
     (text,) = texts
     assert f"{image.partition('/')[0]} has no public address" in text
 
 
+class Reached(Exception):
+    """Where a connection was about to go."""
+
+
+def reaches(address: tuple[str, int], *_: Any, **__: Any) -> Any:
+    raise Reached(*address)
+
+
+def test_an_internal_registry_is_called_once_an_admin_has_listed_it() -> None:
+    listed = ("registry.lan:5000", "[::1]:5000", "Mirror.lan")
+
+    def call(image: str, *addresses: str) -> None:
+        Registries(public_sender(LARGEST, listed, names(*addresses), reaches), listing="config").command(
+            image, None, "x86"
+        )
+
+    for image, address, port in (
+        ("registry.lan:5000/team/app:1", "10.0.0.7", 5000),
+        ("[::1]:5000/team/app:1", "::1", 5000),
+        ("mirror.lan/team/app:1", "192.168.1.1", 443),
+        ("ghcr.io/team/app:1", "8.8.8.8", 443),
+    ):
+        with pytest.raises(Reached) as reached:
+            call(image, address)
+        assert reached.value.args == (address, port)
+    for image in ("registry.lan:5001/app", "registry.lan/app", "other.lan:5000/app", "localhost:5000/app"):
+        texts = set()
+        for addresses in ((), ("10.0.0.7",)):
+            with pytest.raises(ContainerFailed, match="has no public address, and no admin has listed it") as refused:
+                call(image, *addresses)
+            texts.add(f"{refused.value} {refused.value.hint}")
+        (text,) = texts
+        assert f"`registries: [{image.partition('/')[0]}]` in config" in text
+
+
 def test_the_place_that_gives_out_tokens_and_redirects_are_no_way_in() -> None:
     resolve = names("10.0.0.1")
-    inner = public_sender(LARGEST, resolve, refuses)
+    inner = public_sender(LARGEST, (), resolve, refuses)
     challenge = {"www-authenticate": 'Bearer realm="https://tokens.internal/token"'}
     for answer in (RestAnswer(401, challenge), RestAnswer(307, {"location": "https://blobs.internal/x"})):
 
@@ -108,7 +143,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
             called.append(address)
             return socket.create_connection(server.server_address[:2], 5)
 
-        sender = public_sender(LARGEST, resolve, connect)
+        sender = public_sender(LARGEST, (), resolve, connect)
         answer = sender(RestCall("GET", "http://registry.example.com", "/v2/"), 5)
         sender.close()
         thread.join()
@@ -137,7 +172,9 @@ def test_a_certificate_is_checked_for_the_name_of_the_host(tmp_path: Path) -> No
         return socket.create_connection(listening.getsockname(), 5)
 
     with pytest.raises(NoAnswer, match="certificate verify failed"):
-        public_sender(LARGEST, names("8.8.8.8"), connect)(RestCall("GET", "https://registry.example.com", "/v2/"), 5)
+        public_sender(LARGEST, (), names("8.8.8.8"), connect)(
+            RestCall("GET", "https://registry.example.com", "/v2/"), 5
+        )
     thread.join()
     listening.close()
     assert named == ["registry.example.com"]
@@ -148,4 +185,4 @@ def test_a_resolver_that_doesnt_answer_now_may_later() -> None:
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     with pytest.raises(NoAnswer):
-        public_sender(LARGEST, resolve, refuses)(RestCall("GET", "https://ghcr.io", "/v2/"), 5)
+        public_sender(LARGEST, (), resolve, refuses)(RestCall("GET", "https://ghcr.io", "/v2/"), 5)

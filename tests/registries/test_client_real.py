@@ -9,7 +9,8 @@ import pytest
 
 from chalicelib.backends.spi import RegistryLogin
 from chalicelib.errors import ContainerFailed
-from chalicelib.registries.client import Registries
+from chalicelib.registries.addresses import public_sender
+from chalicelib.registries.client import LARGEST, Registries
 from tests.harness.debian import NotHere
 from tests.harness.image_registry import ImageRegistry, image_registry
 
@@ -30,7 +31,7 @@ def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ImageRe
 def test_an_image_says_what_it_runs(registry: ImageRegistry, request: pytest.FixtureRequest) -> None:
     private = "private" in request.node.name
     image = registry.push("team/app:1", Entrypoint=["/entry"], Cmd=["a b", "c"])
-    read = Registries().command
+    read = Registries(public_sender(LARGEST, [registry.host])).command
     assert read(image, LOGIN if private else None, "x86") == ("/entry", "a b", "c")
     with pytest.raises(ContainerFailed, match=f"doesn't exist in {registry.host}"):
         read(f"{registry.host}/team/app:2", LOGIN if private else None, "x86")

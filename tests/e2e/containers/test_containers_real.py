@@ -22,7 +22,7 @@ from tests.e2e.test_attach_real import DSTACK, Client, environment
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring, push
-from tests.harness.image_registry import image_registry
+from tests.harness.image_registry import ImageRegistry, image_registry
 from tests.harness.images import applets_image
 from tests.harness.server import PATIENCE, Server, until
 from tests.runtime.live import log_of, run_of, wait_for
@@ -34,7 +34,20 @@ FLEET = "type: fleet\nname: pods\nnodes: 0..2\nregions: [sim-pods]\n"
 
 
 @pytest.fixture(scope="module")
-def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def registry(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageRegistry]:
+    """On the loopback that the server and the engine share."""
+    place = Namespace(docker_engine.folder.name)
+    try:
+        with image_registry(tmp_path_factory.mktemp("r"), prefix=place.prefix, opener=place.opener()) as running:
+            yield running
+    except NotHere as problem:
+        pytest.skip(str(problem))
+
+
+@pytest.fixture(scope="module")
+def server(
+    docker_engine: DockerEngine, registry: ImageRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     try:
         carrier()
     except NotHere as problem:
@@ -50,7 +63,8 @@ def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
         opener=place.opener(),
         program="tests.e2e.containers.cloud",
     )
-    one.home.mkdir()
+    (one.home / "server").mkdir(parents=True)
+    (one.home / "server" / "config.yml").write_text(json.dumps({"projects": [], "registries": [registry.host]}))
     try:
         one.start()
         apply(one, "pods", FLEET)
@@ -110,22 +124,24 @@ def test_a_task_runs_in_its_image_and_its_container_goes_with_it(server: Server,
 
 
 def test_a_task_without_commands_runs_what_its_image_runs(
-    server: Server, docker_engine: DockerEngine, tmp_path: Path
+    server: Server, docker_engine: DockerEngine, registry: ImageRegistry
 ) -> None:
-    """As docker would: the entry point with its arguments, as the image's user, where the image says."""
-    place = Namespace(docker_engine.folder.name)
-    with image_registry(tmp_path, prefix=place.prefix, opener=place.opener()) as registry:
-        script = 'echo "$0 $* $(pwd) $(id -u):$(id -g) <$IMAGE> <$OURS>"; exit 5'
-        whole = {"entry_point": ("/bin/sh", "-c", script, "own"), "command": "an argument", "user": "77:78"}
-        image = replace(applets_image(), name=f"{registry.host}/team/own:1", **whole)
-        bring(docker_engine, image)
-        push(docker_engine, image)
-        run(server, "own", image=image.name, env={"OURS": "said"})
-        found = wait_for(server, "own", "done", "failed")
-        submission = found["latest_job_submission"]
-        assert (submission["termination_reason"], submission["exit_status"]) == ("container_exited_with_error", 5)
-        assert log_of(server, "own") == "own an argument /work 77:78 <its own> <said>\r\n"
-        nothing_left(server, docker_engine)
+    """As docker would: the entry point with its arguments, as the image's user, where the image says. Its registry has
+    no public address, so it is looked up because it is listed."""
+    script = 'echo "$0 $* $(pwd) $(id -u):$(id -g) <$IMAGE> <$OURS>"; exit 5'
+    whole = {"entry_point": ("/bin/sh", "-c", script, "own"), "command": "an argument", "user": "77:78"}
+    image = replace(applets_image(), name=f"{registry.host}/team/own:1", **whole)
+    bring(docker_engine, image)
+    push(docker_engine, image)
+    run(server, "own", image=image.name, env={"OURS": "said"})
+    run(server, "unlisted", image="127.0.0.1:9/team/own:1")
+    found = wait_for(server, "own", "done", "failed")
+    submission = found["latest_job_submission"]
+    assert (submission["termination_reason"], submission["exit_status"]) == ("container_exited_with_error", 5)
+    assert log_of(server, "own") == "own an argument /work 77:78 <its own> <said>\r\n"
+    unlisted = wait_for(server, "unlisted", "done", "failed")["latest_job_submission"]
+    assert "`registries: [127.0.0.1:9]` in server/config.yml" in unlisted["termination_reason_message"], unlisted
+    nothing_left(server, docker_engine)
 
 
 def test_a_task_that_fails_ends_its_run_with_its_status(server: Server, docker_engine: DockerEngine) -> None:
