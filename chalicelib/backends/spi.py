@@ -20,7 +20,7 @@ The contract, which one test suite checks for every backend:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -171,6 +171,27 @@ class DescribesSeveral(Protocol):
 
 
 @dataclass(frozen=True)
+class MachineChange:
+    """Something has happened to an instance's machine."""
+
+    instance_id: str
+    gone: bool = False  # it isn't listed any more
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """For a backend whose provider reports changes over a connection that stays open.
+
+    Only a process that stays keeps a watch. Whatever the watch has seen, `describe` may answer from that, except that a
+    machine is gone: its provider is asked for that. Without a watch, or while it fails, `describe` asks as ever.
+    """
+
+    def watch(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+        """Follow the machines until the returned function is called, or `close`. `changed` is called by threads of the
+        backend, as soon as a description would be another. It is a hint: some changes come twice, and some never."""
+
+
+@dataclass(frozen=True)
 class GroupRequest:
     """Everything that a backend needs to create one placement group. Two equal requests create one."""
 
@@ -284,4 +305,9 @@ def facts_of(backend: Backend | type[Backend]) -> BackendFacts:
     def has(capability: type) -> bool:
         return issubclass(backend, capability) if isinstance(backend, type) else isinstance(backend, capability)
 
-    return backend.facts.with_(volumes=has(Volumes), placement_groups=has(PlacementGroups), live_offers=has(LiveOffers))
+    return backend.facts.with_(
+        volumes=has(Volumes),
+        placement_groups=has(PlacementGroups),
+        live_offers=has(LiveOffers),
+        watches=has(Watches),
+    )

@@ -40,3 +40,4 @@ class BackendFacts(Value):
     live_offers: bool = False  # has no list of offers, but an answer to each request (`spi.LiveOffers`)
     volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
     placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
+    watches: bool = False  # reports changes of machines over a connection that stays open (`spi.Watches`)

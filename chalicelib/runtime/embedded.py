@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,6 +27,7 @@ from chalicelib.runtime.connection_admission import doors_share, most_connection
 from chalicelib.runtime.data_folder import secret_file, templates_in
 from chalicelib.runtime.doors import GatewayNews, door_of, refresh_door
 from chalicelib.runtime.effect_pools import EffectPools
+from chalicelib.runtime.machine_watches import MachineWatches
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.provider_threads import ProviderThreads
 from chalicelib.runtime.reconcile_loop import ReconcileLoop
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.simulated.cloud import FakeCloud
+    from chalicelib.backends.spi import MachineChange
     from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.store.port import Change
@@ -179,6 +181,7 @@ class EmbeddedRoot(Root):
         self.gateway_news.begin(self.plane)
         self.erasures.start()
         self.sweeps.start()
+        self.watches.start()
         self.renewing.start()
 
     def carry(self, server: tuple[str, int]) -> None:
@@ -216,6 +219,17 @@ class EmbeddedRoot(Root):
     def _account_changed(self, account: str) -> None:
         self._all_due = True
         self.refreshes.now()
+        self.watches.look_again()
+
+    @cached_property
+    def watches(self) -> MachineWatches:
+        return MachineWatches(self.ports.backends.accounts, self._machines_changed)
+
+    def _machines_changed(self, changes: Sequence[MachineChange]) -> None:
+        from chalicelib.engine.machine_changes import effects_of
+
+        for effect in effects_of(self.ports.store, self.ports.backends, changes, self.ports.clock.now()):
+            self.effects.submit(effect)
 
     def _committed(self, changes: Sequence[Change]) -> None:
         refresh_door(self.door, changes)
@@ -252,6 +266,7 @@ class EmbeddedRoot(Root):
     def close(self) -> None:
         self.subscribers.stop()
         self.refreshes.stop()
+        self.watches.stop()
         self.sweeps.stop()
         self.erasures.stop()
         self.accounts.stop()

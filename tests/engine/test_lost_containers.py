@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.simulated.script import Fault
+from chalicelib.backends.spi import MachineChange
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.reasons import JobReason
+from chalicelib.engine.machine_changes import effects_of
 from chalicelib.engine.silent_agents import silent_units
+from chalicelib.store import nouns
 from tests.engine.test_containers import Plane
 from tests.usecases.cluster import Agent, exited, running
 
@@ -154,3 +159,28 @@ def test_one_that_is_refused_leads_to_the_next_offer_with_the_providers_words(tm
     plane.act()
     assert plane.job.assignment is not None and plane.job.assignment.offer.key != attempt.offer_key
     assert len(plane.cloud.machines()) == 1
+
+
+def test_what_a_provider_reports_is_acted_on_at_once(tmp_path: Path) -> None:
+    """Without it the job would end when its agent is missed, and the container's end would be checked again later."""
+    contained = Contained(tmp_path, AFTER_ERRORS)
+    plane, world = contained.plane, contained.plane.rig.world
+    instance_id = plane.instance.id
+
+    def report(gone: bool) -> list[str]:
+        changes = [MachineChange(instance_id, gone), MachineChange("of another installation", gone)]
+        found = list(effects_of(world.store, plane.accounts, changes, world.now()))
+        for effect in found:
+            plane.executor.execute(effect)
+        return [type(each).__name__ for each in found]
+
+    assert report(gone=False) == ["Describe"] and plane.job.status == "running", "nothing has changed"
+    plane.cloud.exit(instance_id, "it has used more memory than it may")
+    assert report(gone=False) == ["Describe"]
+    plane.decide()
+    assert "it has used more memory than it may" in plane.job.message
+    assert plane.instance.status is InstanceStatus.terminating
+    assert report(gone=False) == [], "it is being removed already"
+    assert report(gone=True) == ["Terminate"]
+    ended = nouns.find(world.store, Instance, keys.instance(instance_id))
+    assert ended is not None and ended.status is InstanceStatus.terminated and report(gone=True) == []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.kubernetes.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned, OwnedVolume, VolumeRequest
+from chalicelib.backends.spi import CreateRequest, Machine, MachineChange, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
@@ -20,6 +20,7 @@ from chalicelib.errors import BackendError, Bug
 if TYPE_CHECKING:
     from chalicelib.backends.kubernetes.client import Clusters
     from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
+    from chalicelib.backends.kubernetes.watches import ContextWatches
     from chalicelib.backends.price_file import OfflinePrices
     from chalicelib.domain.offer_requests import OfferRequest
 
@@ -33,6 +34,7 @@ class KubernetesBackend:
         clusters: Clusters | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        watches: ContextWatches | None = None,
     ) -> None:
         """`prices` doesn't matter: nothing is bought."""
         from chalicelib.backends.kubernetes import kubeconfig
@@ -40,9 +42,11 @@ class KubernetesBackend:
         from chalicelib.backends.kubernetes.client import Clusters
         from chalicelib.backends.kubernetes.machines import Pods
         from chalicelib.backends.kubernetes.volumes import Claims
+        from chalicelib.backends.kubernetes.watches import ContextWatches
 
         self._clusters = clusters or Clusters(kubeconfig.clusters(config), now)
-        self._pods = Pods(self._clusters, now)
+        self._watches = watches or ContextWatches(self._clusters)
+        self._pods = Pods(self._clusters, now, self._watches)
         self._catalog = Catalog(self._clusters, self._pods.level)
         self._claims = Claims(self._clusters)
 
@@ -65,6 +69,9 @@ class KubernetesBackend:
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return self._pods.describe_several(machines)
+
+    def watch(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+        return self._watches.begin(changed)
 
     def terminate(self, handle: Handle) -> None:
         self._pods.terminate(handle)
@@ -94,4 +101,5 @@ class KubernetesBackend:
         return self._claims.list_owned(volume_id, region)
 
     def close(self) -> None:
+        self._watches.end()
         self._clusters.close()

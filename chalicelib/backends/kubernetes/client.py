@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from chalicelib.errors import Bug, InvalidCredentials, Transient
 Body = dict[str, Any]
 CONNECT, READ = 5.0, 15.0  # seconds
 PAGE = 500  # items of a list's page
+LONGEST_LINE = 8 << 20  # bytes: far more than an object may have
 MERGE = "application/strategic-merge-patch+json"  # changes one item of a list and leaves those of others
 
 
@@ -60,36 +62,56 @@ class Clusters:
     ) -> Body:
         """The decoded answer. `path`: its segments, each of which is quoted. `content_type`: of the body. `meanings`:
         reasons and statuses that mean something else for this call. `secrets`: those in its body."""
-        from kubernetes.client.exceptions import OpenApiException
-        from kubernetes.config import ConfigException
-        from urllib3.exceptions import HTTPError
-
-        action, hidden = f"{method} /{'/'.join(path)}", (*secrets, *self.cluster(region).secrets)
-        try:
-            status, headers, data = self._sent(region, method, path, query or {}, body, content_type)
-        except ConfigException as error:
-            text = cleaned(f"{type(error).__name__}: {error}", hidden)
-            raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
-        except (HTTPError, OpenApiException, OSError) as error:
-            text = cleaned(f"{type(error).__name__}: {error}", hidden)
-            raise Transient(f"{action} in {region} has no answer: {text}") from None
-        answer = self._read(status, headers, data)
-        if isinstance(answer, ProviderFailure):
-            raise TABLE.error(answer, action, region, meanings=meanings, secrets=hidden)
-        return answer
+        action, hidden = _action(method, path), (*secrets, *self.cluster(region).secrets)
+        with _translated(action, region, hidden):
+            answer = self._sent(region, method, path, query or {}, body, content_type, READ)
+            status, headers, data = answer.status, answer.headers, answer.read()
+        found = self._read(status, headers, data)
+        if isinstance(found, ProviderFailure):
+            raise TABLE.error(found, action, region, meanings=meanings, secrets=hidden)
+        return found
 
     def listed(self, region: str, path: Sequence[str], **query: str) -> Iterator[Body]:
         """The items on every page. A list is never Gone: one that isn't found isn't empty."""
+        return pages(lambda token: self._page(region, path, query, token)[:2])
+
+    def listing(self, region: str, path: Sequence[str], **query: str) -> tuple[list[Body], str]:
+        """All items, and the version of which they are, from which a watch can go on."""
+        version = ""
 
         def page(token: str) -> tuple[Iterable[Body], str]:
-            more = {"continue": token} if token else {}
-            page_query: dict[str, str | int] = {**query, "limit": self.page, **more}
-            answer = self.call(region, "GET", path, query=page_query, meanings={"NotFound": Transient})
-            if not str(answer.get("kind", "")).endswith("List"):
-                raise Transient(f"GET /{'/'.join(path)} in {region}: the answer is no list of an API server.")
-            return answer.get("items") or (), answer.get("metadata", {}).get("continue") or ""
+            nonlocal version
+            items, following, of_page = self._page(region, path, query, token)
+            version = version or of_page
+            return items, following
 
-        return pages(page)
+        items = list(pages(page))
+        return items, version
+
+    def _page(
+        self, region: str, path: Sequence[str], query: Mapping[str, str], token: str
+    ) -> tuple[Iterable[Body], str, str]:
+        more = {"continue": token} if token else {}
+        page_query: dict[str, str | int] = {**query, "limit": self.page, **more}
+        answer = self.call(region, "GET", path, query=page_query, meanings={"NotFound": Transient})
+        if not str(answer.get("kind", "")).endswith("List"):
+            raise Transient(f"GET /{'/'.join(path)} in {region}: the answer is no list of an API server.")
+        metadata = answer.get("metadata", {})
+        return answer.get("items") or (), metadata.get("continue") or "", str(metadata.get("resourceVersion", ""))
+
+    def stream(self, region: str, path: Sequence[str], query: Mapping[str, str | int], silence: float) -> LineStream:
+        """An answer that goes on. `silence`: the longest that there may be before it counts as cut, in seconds."""
+        action, hidden = _action("GET", path), self.cluster(region).secrets
+        with _translated(action, region, hidden):
+            answer = self._sent(region, "GET", path, query, None, "application/json", silence)
+            data = answer.read() if answer.status != 200 else b""
+        if answer.status != 200:
+            found = self._read(answer.status, answer.headers, data)
+            failure = (
+                found if isinstance(found, ProviderFailure) else ProviderFailure("", "it is no stream", answer.status)
+            )
+            raise TABLE.error(failure, action, region, secrets=hidden)
+        return LineStream(answer.response, lambda: _translated(action, region, hidden))
 
     def close(self) -> None:
         with self._lock:
@@ -105,7 +127,8 @@ class Clusters:
         query: Mapping[str, str | int],
         body: Any,
         content_type: str,
-    ) -> tuple[int, Mapping[str, str], bytes]:
+        patience: float,
+    ) -> Any:
         client = self._client(region)
         headers = {"Accept": "application/json", **({} if body is None else {"Content-Type": content_type})}
         request = client.param_serialize(
@@ -116,8 +139,7 @@ class Clusters:
             body=body,
             auth_settings=["BearerToken"],
         )
-        answer = client.call_api(*request, _request_timeout=(CONNECT, READ))
-        return answer.status, answer.headers, answer.read()
+        return client.call_api(*request, _request_timeout=(CONNECT, patience))
 
     def _read(self, status: int, headers: Mapping[str, str], data: bytes) -> Body | ProviderFailure:
         try:
@@ -140,6 +162,52 @@ class Clusters:
             if client is None:
                 client = self._made[region] = _client(self._known[region])
             return client
+
+
+class LineStream:
+    """The lines of an answer that goes on, as they come."""
+
+    def __init__(self, response: Any, translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._response, self._translated = response, translated
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises Transient if it is cut."""
+        rest = b""
+        with self._translated():
+            for piece in self._response.stream():
+                *lines, rest = (rest + piece).split(b"\n")
+                yield from filter(None, lines)
+                if len(rest) > LONGEST_LINE:
+                    raise OSError(f"a line is longer than {LONGEST_LINE} bytes")
+
+    def end(self) -> None:
+        """Wake whoever waits for a line, from another thread."""
+        with suppress(ValueError, RuntimeError, OSError):  # it has ended
+            self._response.shutdown()
+
+    def close(self) -> None:
+        self._response.close()
+
+
+@contextmanager
+def _translated(action: str, region: str, hidden: Sequence[str]) -> Iterator[None]:
+    """Failures of the connection, and of the credentials, as our errors."""
+    from kubernetes.client.exceptions import OpenApiException
+    from kubernetes.config import ConfigException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ConfigException as error:
+        text = cleaned(f"{type(error).__name__}: {error}", hidden)
+        raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
+    except (HTTPError, OpenApiException, OSError) as error:
+        text = cleaned(f"{type(error).__name__}: {error}", hidden)
+        raise Transient(f"{action} in {region} has no answer: {text}") from None
+
+
+def _action(method: str, path: Sequence[str]) -> str:
+    return f"{method} /{'/'.join(path)}"
 
 
 def _client(cluster: Cluster) -> Any:

@@ -18,6 +18,7 @@ from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
 from chalicelib.backends.kubernetes.labels import tags_of
 from chalicelib.backends.kubernetes.states import described
+from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -30,14 +31,15 @@ _GRACE = 10  # seconds: the agent has nothing left to do when its pod is deleted
 
 
 class Pods:
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
-        self._clusters, self._now = clusters, now
+    def __init__(self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches) -> None:
+        self._clusters, self._now, self._watches = clusters, now, watches
         self._levels = LookupCache[str](now)
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
+        self._watches.pods(region)  # begins, if it hasn't
         found = self._adopted(request) or self._created(request)
         yield _handle(found, region)
         if _waits(found):
@@ -109,9 +111,21 @@ class Pods:
         return by_region(machines, self._region_of, self._in_region)
 
     def _in_region(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        """As a watch has it, which may be late: so the server is asked about what seems to be gone, and about what it
+        hasn't shown."""
+        seen = self._watches.pods(region)
+        found = None if seen is None else outcomes(machines, lambda handles: self._machine(region, handles, seen))
+        if found is None:
+            return self._asked(region, machines)
+        unsure = [number for number, each in enumerate(found) if isinstance(each, Gone)]
+        for number, answer in zip(unsure, self._asked(region, [machines[each] for each in unsure]), strict=True):
+            found[number] = answer
+        return found
+
+    def _asked(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         namespace, known = self._clusters.cluster(region).namespace, dict[str, Body]()
         if len(machines) > SINGLY:
-            known = {body["metadata"]["name"]: body for body in self._listed(region, "dstack-instance")}
+            known = {body["metadata"]["name"]: body for body in self._listed(region, INSTANCE)}
 
         def ask(handles: Sequence[Handle]) -> Machine:
             is_listed = all(handle.data.get("namespace") == namespace for handle in handles)
@@ -176,7 +190,7 @@ class Pods:
     # --- what is ours -------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        wanted = "dstack-instance" if instance_id is None else f"dstack-instance={instance_id}"
+        wanted = INSTANCE if instance_id is None else f"{INSTANCE}={instance_id}"
         regions = (region,) if region else self._clusters.regions
         for found in everywhere(regions, lambda there: [(there, body) for body in self._listed(there, wanted)]):
             for there, body in found:

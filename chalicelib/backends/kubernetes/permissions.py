@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     Rule("secrets", ("create", "delete"), what_for="the settings of their agents"),
 )
 OPTIONAL: tuple[Rule, ...] = (
+    Rule("pods", ("watch",), what_for="changes of pods as they happen"),
     Rule("persistentvolumeclaims", ("create", "delete", "get", "list"), what_for="volumes"),
     Rule("events", ("list",), what_for="why a pod doesn't start"),
     Rule("namespaces", ("get",), what_for="what Pod Security demands of pods"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from chalicelib.backends.kit.errors import cleaned
@@ -59,6 +60,16 @@ def described(pod: Body, now: Micros, events: Events) -> Machine:
     _check_placed(pod, status, now, events)
     _check_started(pod, status, now, events)
     return Machine("pending", address, address, interrupted=_is_taken_back(status))
+
+
+def outlook(pod: Body) -> Machine | str:
+    """What `described` finds in its fields alone, whatever the time is, or the text of what it raises. Of a pod that
+    starts, only that it does."""
+    try:
+        found = described(pod, 0, lambda *_: ())
+    except BackendError as error:
+        return str(error)
+    return found if found.state == "running" else replace(found, hostname="", internal_ip="")
 
 
 def _name(pod: Body) -> str:

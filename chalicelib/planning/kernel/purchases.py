@@ -17,6 +17,7 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Step
 
 PATIENCE: Micros = MINUTE  # a describe or terminate later than this is dropped
+_DESCRIBED = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,13 @@ def batch_describes(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 def terminate(instance: Instance, again_at: Micros) -> Terminate:
     return Terminate(unit_of(instance), instance.offer.backend, again_at + PATIENCE, instance.project_id)
+
+
+def after_change(instance: Instance, now: Micros, facts: BackendFacts, *, gone: bool) -> Effect | None:
+    """What to do at once, since its provider reports that the machine has changed. It would be done later anyway."""
+    if instance.status is InstanceStatus.terminating:
+        return terminate(instance, now) if gone else None
+    return describe(instance, now, facts) if instance.status in _DESCRIBED else None
 
 
 def unit_of(instance: Instance) -> str:

@@ -1,0 +1,216 @@
+"""Watches: one connection for each context, over which the API server reports every change of our pods.
+
+A watch lists the pods, and then follows from the list's version. When it ends it goes on from the last version that it
+has seen; when the server has forgotten that version (410) it lists anew. While it is cut, or forbidden, nothing is
+known, and pods are listed when they are described.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from chalicelib.backends.kit.errors import cleaned
+from chalicelib.backends.kubernetes.client import Clusters, LineStream
+from chalicelib.backends.kubernetes.states import outlook
+from chalicelib.backends.spi import Machine, MachineChange
+from chalicelib.errors import BackendError, Transient
+
+log = logging.getLogger(__name__)
+
+Body = dict[str, Any]
+Changed = Callable[[Sequence[MachineChange]], None]
+INSTANCE = "dstack-instance"  # the label of our pods
+LASTS = 300  # seconds, after which the server ends a watch, and we begin the next
+SILENCE = 90.0  # seconds: the server says something once a minute, or else the connection is taken for cut
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two watches, while they fail or end at once
+STEADY = 5.0  # seconds after which a watch that ends is followed by another without a pause
+MOST_CONTEXTS = 64  # that are watched: each has a thread; pods of others are listed
+MOST_PODS = 20_000  # that are remembered
+REPORTED = 2  # failures in a row
+EXPIRED = ("Expired", "Gone")
+
+
+class ContextWatches:
+    """Those of all contexts. A context is watched from when it is first asked about one of its pods."""
+
+    def __init__(self, clusters: Clusters, *, silence: float = SILENCE, pause: float = FIRST_PAUSE) -> None:
+        self._clusters, self._silence, self._pause = clusters, silence, pause
+        self._lock = threading.Lock()
+        self._changed: Changed | None = None
+        self._found: dict[str, PodWatch] = {}
+
+    def begin(self, changed: Changed) -> Callable[[], None]:
+        with self._lock:
+            self._changed = changed
+        return self.end
+
+    def pods(self, region: str) -> Mapping[str, Body] | None:
+        """The pods of a context's namespace by name, as they were a moment ago; None: unknown."""
+        watch = self._found.get(region)
+        if watch is None and self._changed is not None:
+            watch = self._watched(region)
+        return watch.pods if watch is not None else None
+
+    def _watched(self, region: str) -> PodWatch | None:
+        with self._lock:
+            if region not in self._found and self._changed is not None and len(self._found) < MOST_CONTEXTS:
+                watch = PodWatch(self._clusters, region, self._changed, silence=self._silence, pause=self._pause)
+                self._found[region] = watch
+                watch.start()
+            return self._found.get(region)
+
+    def end(self) -> None:
+        with self._lock:
+            found, self._found, self._changed = self._found, {}, None
+        for watch in found.values():
+            watch.stop()
+
+
+class PodWatch:
+    """The watch of one context, on a thread of its own."""
+
+    def __init__(
+        self, clusters: Clusters, region: str, changed: Changed, *, silence: float = SILENCE, pause: float = FIRST_PAUSE
+    ) -> None:
+        self._clusters, self._region, self._changed = clusters, region, changed
+        self._silence, self._first_pause = silence, pause
+        self._path = ("api", "v1", "namespaces", clusters.cluster(region).namespace, "pods")
+        self._pods: dict[str, Body] = {}
+        self._outlooks: dict[str, object] = {}
+        self._current, self._version, self._failures = False, "", 0
+        self._stopping, self._lock = threading.Event(), threading.Lock()
+        self._stream: LineStream | None = None
+        self._thread = threading.Thread(target=self._work, name=f"watch of {region}", daemon=True)
+
+    @property
+    def pods(self) -> Mapping[str, Body] | None:
+        return self._pods if self._current else None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """A connection that is being made isn't waited for."""
+        self._stopping.set()
+        with self._lock:
+            if self._stream is not None:
+                self._stream.end()
+        self._thread.join(timeout=1.0)
+
+    def _work(self) -> None:
+        pause = self._first_pause
+        while not self._stopping.is_set():
+            began, has_ended = time.monotonic(), False
+            try:
+                self._follow()
+                has_ended = True
+            except BackendError as error:
+                self._failed(error)
+            finally:
+                self._current = False
+            if is_steady := time.monotonic() - began >= STEADY:
+                pause = self._first_pause
+            if not (has_ended and is_steady):
+                self._stopping.wait(pause)
+                pause = min(LONGEST_PAUSE, pause * 2)
+
+    def _failed(self, error: BackendError) -> None:
+        """Once is no news: connections are cut now and then."""
+        if error.provider_code in EXPIRED:
+            self._version = ""
+        self._failures += 1
+        if self._failures == REPORTED and not self._stopping.is_set():
+            log.warning("the pods of %s are listed, because they can't be watched: %s", self._region, error)
+
+    # --- one connection -----------------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Until it ends. Raises what ends it otherwise."""
+        if not self._version:
+            self._list()
+        query: dict[str, str | int] = {
+            "watch": "true",
+            "labelSelector": INSTANCE,
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": LASTS,
+        }
+        stream = self._clusters.stream(self._region, self._path, query, self._silence)
+        try:
+            with self._lock:
+                if self._stopping.is_set():
+                    return
+                self._stream = stream
+            self._current = True
+            for line in stream:
+                self._apply(line)
+        finally:
+            with self._lock:
+                self._stream = None
+            stream.close()
+
+    def _list(self) -> None:
+        items, version = self._clusters.listing(self._region, self._path, labelSelector=INSTANCE)
+        if not version:
+            raise Transient(f"The list of pods in {self._region} has no version.")
+        before, self._pods = self._pods, {}
+        known, self._outlooks = self._outlooks, {}
+        changes = [change for body in items if (change := self._put(body, known))]
+        changes += [_change(body, gone=True) for name, body in before.items() if name not in self._pods]
+        self._version = version
+        self._report(changes)
+
+    def _apply(self, line: bytes) -> None:
+        try:
+            event = orjson.loads(line)
+            kind, body = event["type"], event["object"]
+            if kind == "ERROR":
+                raise self._refusal(body)
+            version, changes = str(body["metadata"]["resourceVersion"]), list(self._changes(kind, body))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise Transient(f"The watch of {self._region} reports what no API server has.") from None
+        self._version = version
+        if self._failures >= REPORTED:
+            log.info("the pods of %s are watched again", self._region)
+        self._failures = 0
+        self._report(changes)
+
+    def _changes(self, kind: str, body: Body) -> Iterator[MachineChange]:
+        if kind == "DELETED":
+            name = body["metadata"]["name"]
+            self._outlooks.pop(name, None)
+            if self._pods.pop(name, None) is not None:
+                yield _change(body, gone=True)
+        elif kind in ("ADDED", "MODIFIED") and (change := self._put(body, self._outlooks)):
+            yield change
+
+    def _refusal(self, status: Mapping[str, Any]) -> Transient:
+        error = Transient(f"The watch of {self._region} has ended: {cleaned(str(status.get('message', '')))}")
+        error.provider_code = "Expired" if status.get("code") == 410 else ""
+        return error
+
+    def _put(self, body: Body, known: Mapping[str, object]) -> MachineChange | None:
+        """Remember a pod. Returns a change if it would be described in another way than before."""
+        metadata = body["metadata"]
+        name, now = metadata["name"], (metadata["uid"], outlook(body))
+        before = known.get(name)
+        if len(self._pods) >= MOST_PODS and name not in self._pods:
+            raise Transient(f"{self._region} has more than {MOST_PODS} pods of dstack.")
+        metadata.pop("managedFields", None)  # half of what a pod is, and nobody reads it
+        self._pods[name], self._outlooks[name] = body, now
+        is_new = before is None and now[1] == Machine("pending")
+        return None if is_new or before == now else _change(body)
+
+    def _report(self, changes: Sequence[MachineChange]) -> None:
+        if changes:
+            self._changed(changes)
+
+
+def _change(body: Mapping[str, Any], *, gone: bool = False) -> MachineChange:
+    return MachineChange(str(body["metadata"].get("labels", {}).get(INSTANCE, "")), gone)
