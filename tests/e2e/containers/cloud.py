@@ -65,7 +65,7 @@ class EngineLauncher:
             "User": wanted["user"],
             "Labels": {SOLD: name},
             "HostConfig": {
-                "NetworkMode": "host",
+                "NetworkMode": "bridge",
                 "Privileged": wanted["privileged"],
                 **({"ShmSize": wanted["shm_mib"] << 20} if wanted["shm_mib"] else {}),
             },

@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from tests.bench.measure import submit, task
 from tests.e2e.containers.cloud import ENGINE, SOLD
+from tests.e2e.containers.under_load import NAME, Site, no_request_fails
 from tests.e2e.hosts.network import Namespace
 from tests.e2e.test_attach_real import DSTACK, Client, environment
 from tests.harness.carriers import architecture, carrier
@@ -25,12 +24,13 @@ from tests.harness.docker import DockerEngine, bring, push
 from tests.harness.image_registry import ImageRegistry, image_registry
 from tests.harness.images import applets_image
 from tests.harness.server import PATIENCE, Server, until
-from tests.runtime.live import log_of, run_of, wait_for
+from tests.runtime.live import log_of, wait_for
 
 pytestmark = pytest.mark.slow
 
 IMAGE = "test/applets:1"
-FLEET = "type: fleet\nname: pods\nnodes: 0..2\nregions: [sim-pods]\n"
+BRIDGE = "172.17.0.1"  # the engine's own address in the network of its containers
+FLEET = "type: fleet\nname: pods\nnodes: 0..4\nregions: [sim-pods]\n"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def server(
     place = Namespace(docker_engine.folder.name)
     one = Server(
         tmp_path_factory.mktemp("containers") / "home",
-        env={ENGINE: docker_engine.socket},
+        env={ENGINE: docker_engine.socket, "DSTACK_SERVER_HOST": BRIDGE, "no_proxy": f"{BRIDGE},127.0.0.1"},
         network=place.path,
         opener=place.opener(),
         program="tests.e2e.containers.cloud",
@@ -222,16 +222,13 @@ def test_a_repository_needs_git_in_the_image(server: Server, docker_engine: Dock
     nothing_left(server, docker_engine)
 
 
-def test_a_service_answers_from_a_container(server: Server, docker_engine: DockerEngine) -> None:
-    commands = ["echo from a container >index.html", "exec httpd -f -p 127.0.0.1:8000"]
-    probes = [{"type": "http", "url": "/", "interval": 1}]
-    run(server, "site", *commands, type="service", port=8000, auth=False, probes=probes)
-    until("it to answer", lambda: answer(server, "/proxy/services/main/site/") == (200, b"from a container\n"))
-    until(
-        "its probe to succeed", lambda: run_of(server, "site")["latest_job_submission"]["probes"][0]["success_streak"]
-    )
-    server.call("/api/project/main/runs/stop", {"runs_names": ["site"], "abort": False})
-    assert wait_for(server, "site", "done", "failed", "terminated")["status"] == "terminated"
+def test_a_service_in_containers_loses_no_request_when_one_is_killed_and_versions_change(
+    server: Server, docker_engine: DockerEngine
+) -> None:
+    site = Site(server, image=IMAGE, resources=resources())
+    no_request_fails(site, lambda name: docker_engine.api.call("POST", f"/containers/{name}/kill"))
+    server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
+    assert wait_for(server, NAME, "done", "failed", "terminated")["status"] == "terminated"
     nothing_left(server, docker_engine)
 
 
@@ -255,12 +252,3 @@ def test_a_run_in_a_container_is_attached_to(server: Server, docker_engine: Dock
     server.call("/api/project/main/runs/stop", {"runs_names": ["held"], "abort": False})
     wait_for(server, "held", "done", "failed", "terminated")
     nothing_left(server, docker_engine)
-
-
-def answer(server: Server, path: str) -> tuple[int, bytes]:
-    assert server.opener is not None
-    try:
-        with server.opener.open(urllib.request.Request(server.url + path), timeout=PATIENCE) as reply:
-            return reply.status, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
