@@ -42,9 +42,9 @@ class RunpodBackend:
 
         self._config = config
         self._client = client or Client(config.creds.api_key, now)
-        self._pods = RunpodPods(self._client, now)
-        self._volumes = NetworkVolumes(self._client, now)
         self._catalog = RunpodCatalog(self._client, now, config.regions, community=config.community_cloud)
+        self._pods = RunpodPods(self._client, now, self._catalog.forget)
+        self._volumes = NetworkVolumes(self._client, now)
 
     def check(self) -> None:
         """Its key, and the names of its regions."""

@@ -1,4 +1,5 @@
-"""What Runpod has for a request now: GPU pods and CPU pods, by data center, and those of the community cloud.
+"""What Runpod has for a request now: GPU pods, on demand and spot, and CPU pods, by data center, and those of the
+community cloud.
 
 Its catalogue says for one number of GPUs, or of CPUs, where there is some left, so only the numbers that the request
 allows are looked up, the smallest first. A data center is a region; the community cloud is one more, because nobody can
@@ -8,13 +9,15 @@ choose where in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.spot import SpotPrice, spot_prices
 from chalicelib.domain.gpu_names import squeeze
-from chalicelib.domain.instants import HOUR, MINUTE, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import (
     CONTAINER,
@@ -39,6 +42,8 @@ GIB, DISK = 1024, 100  # of a GPU pod, in GiB, unless another size is requested
 MOST_DISK = 2000  # GiB; no limit is published
 FLOOR_CPUS, FLOOR_MEMORY = 4, 15  # a GPU, and in GiB, if the older API, which knows, doesn't answer
 LEAST_DISK_PER_CPU, MOST_MEMORY_PER_CPU = 10, 8  # GiB
+KNOWN_FOR = 10 * SECOND  # what the catalogue and the spot market said: an account may make few calls
+BID = "bid"  # in an offer's own data: for a GPU, in dollars an hour
 
 
 class RunpodCatalog:
@@ -48,13 +53,18 @@ class RunpodCatalog:
         self._client, self._regions, self._community = client, regions, community
         self._sizes = LookupCache[Body](now, 6 * HOUR, keeps=bool)
         self._tried = LookupCache[Body](now, MINUTE)
+        self._bodies = LookupCache[Sequence[Body]](now, KNOWN_FOR)
+        self._spot_prices = LookupCache[Mapping[tuple[str, str], SpotPrice]](now, KNOWN_FOR)
+
+    def forget(self) -> None:
+        """What Runpod has: a creation has just shown that it has other things."""
+        self._bodies.clear()
+        self._spot_prices.clear()
 
     def data_centers(self) -> Sequence[str]:
         return [str(each["id"]) for each in self._client.listed("catalog/datacenters", "dataCenters")]
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        if request.spot:
-            return []
         wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
         found = [
             offer
@@ -73,28 +83,52 @@ class RunpodCatalog:
         numbers = _numbers(spec.count, range(1, MOST_GPUS + 1))
         for count in numbers if spec.count.min else numbers[:1]:
             for cloud in clouds:
-                for body in self._catalog("gpus", cloud=cloud, count=count):
-                    yield from self._gpu_offers(body, cloud, count)
+                kinds = [
+                    each for body in self._catalog("gpus", cloud=cloud, count=count) for each in _kinds(body, cloud)
+                ]
+                if not request.spot:
+                    yield from (offer for kind in kinds for offer in self._on_demand(kind, cloud, count))
+                if request.spot is not False:
+                    wanted = [kind for kind in kinds if _is_card(kind.card, spec)]
+                    yield from self._spot(request, wanted, cloud, count)
 
-    def _gpu_offers(self, body: Body, cloud: str, count: int) -> Iterator[Offer]:
-        side = cloud.lower()
-        card = gpu(body["id"], int(body["memory"]) * GIB)
-        price = float(body["price"][side] or 0)
-        if card is None or not body[side] or price <= 0 or count > (body["maxCount"][side] or 0):
+    def _on_demand(self, kind: _Kind, cloud: str, count: int) -> Iterator[Offer]:
+        if kind.price <= 0 or count > kind.most:
             return
-        cpus, memory = self._gpu_size(str(body["id"]), side, count)
-        has = Resources(
-            cpus=cpus,
-            memory_mib=memory * GIB,
-            gpus=(card,) * count,
-            disk=Disk(size_mib=DISK * GIB),
-            cpu_arch="x86",
-        )
-        regions = [COMMUNITY] if cloud == "COMMUNITY" else _in_stock(body)
-        if body.get("availability") == "NONE":
-            return
-        for region in regions:
-            yield _offer(str(body["id"]), region, has, price * count, MOST_DISK, str(count))
+        cpus, memory = self._gpu_size(kind.name, cloud.lower(), count)
+        has = _with_gpus(kind.card, count, cpus, memory)
+        for region in kind.regions:
+            yield _offer(kind.name, region, has, kind.price * count, MOST_DISK, str(count))
+
+    def _spot(self, request: OfferRequest, kinds: Sequence[_Kind], cloud: str, count: int) -> Iterator[Offer]:
+        regions = {region for kind in kinds if count <= kind.most for region in kind.regions}
+        asked = sorted(each for each in regions if _is_wanted(each, request.regions, self._regions))
+        prices = self._bids(asked, cloud, count, is_all=bool(request.spot)) if asked else {}
+        for kind in kinds:
+            for region in kind.regions:
+                price = prices.get((kind.name, "" if region == COMMUNITY else region))
+                if price is not None and count <= kind.most:
+                    cpus, memory = self._gpu_size(kind.name, cloud.lower(), count)
+                    has = _with_gpus(kind.card, count, price.cpus or cpus, price.memory_gib or memory, spot=True)
+                    bid = {BID: price.bid}
+                    yield _offer(kind.name, region, has, price.bid * count, MOST_DISK, str(count), **bid)
+
+    def _bids(
+        self, regions: Sequence[str], cloud: str, count: int, *, is_all: bool
+    ) -> Mapping[tuple[str, str], SpotPrice]:
+        """`is_all`: nothing else was asked for, so it is an error if the older API doesn't answer."""
+        secure = cloud == "SECURE"
+        places = regions if secure else ("",)
+        try:
+            return self._spot_prices.get(
+                f"{cloud}/{count}/{','.join(places)}",
+                lambda: spot_prices(self._client, count, places, is_secure=secure),
+            )
+        except BackendError as error:
+            if is_all:
+                raise
+            log.warning("no prices of spot pods: %s", error)
+            return {}
 
     def _gpu_size(self, kind: str, side: str, count: int) -> tuple[int, int]:
         for body in self._limits().get("gpuTypes") or ():
@@ -107,7 +141,7 @@ class RunpodCatalog:
 
     def _cpu_pods(self, request: OfferRequest) -> Iterator[Offer]:
         spec = request.resources.gpu
-        if spec is not None and (spec.count.min or 0) > 0:
+        if request.spot or (spec is not None and (spec.count.min or 0) > 0):
             return
         least = self._least_cpus(request.resources)
         for count in _numbers(request.resources.cpu.count, [2**n for n in range(1, 8) if 2**n >= least]):
@@ -138,10 +172,14 @@ class RunpodCatalog:
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
-    def _catalog(self, kind: str, **query: str | int) -> Iterator[Body]:
+    def _catalog(self, kind: str, **query: str | int) -> Sequence[Body]:
         """Those of the kind, with where there are some left."""
         asked = {name: str(each) for name, each in query.items()}
-        return self._client.listed(f"catalog/{kind}", kind, include="AVAILABILITY", product="POD", **asked)
+        look_up = self._client.listed
+        return self._bodies.get(
+            f"{kind} {asked}",
+            lambda: list(look_up(f"catalog/{kind}", kind, include="AVAILABILITY", product="POD", **asked)),
+        )
 
     def _limits(self) -> Body:
         """Empty if the older API doesn't answer: what it knows has a floor."""
@@ -154,6 +192,24 @@ class RunpodCatalog:
                 return {}
 
         return self._tried.get("", lambda: self._sizes.get("", look_up))
+
+
+class _Kind(NamedTuple):
+    """A kind of GPU in one of the clouds, where there are as many left as was asked."""
+
+    name: str
+    card: Gpu
+    price: float  # of one
+    most: int  # in a pod
+    regions: Sequence[str]
+
+
+def _kinds(body: Body, cloud: str) -> Iterator[_Kind]:
+    side = cloud.lower()
+    card = gpu(body["id"], int(body["memory"]) * GIB)
+    if card is not None and body[side] and body.get("availability") != "NONE":
+        regions = [COMMUNITY] if cloud == "COMMUNITY" else _in_stock(body)
+        yield _Kind(str(body["id"]), card, float(body["price"][side] or 0), int(body["maxCount"][side] or 0), regions)
 
 
 def _numbers(wanted: Range[int], sold: Sequence[int]) -> Sequence[int]:
@@ -194,7 +250,13 @@ def _is_card(card: Gpu, wanted: GPUSpec) -> bool:
     )
 
 
-def _offer(name: str, region: str, has: Resources, price: float, most_disk: int, order: str) -> Offer:
+def _with_gpus(card: Gpu, count: int, cpus: int, memory: int, *, spot: bool = False) -> Resources:
+    gpus, disk = (card,) * count, Disk(size_mib=DISK * GIB)
+    return Resources(cpus=cpus, memory_mib=memory * GIB, gpus=gpus, spot=spot, disk=disk, cpu_arch="x86")
+
+
+def _offer(name: str, region: str, has: Resources, price: float, most_disk: int, order: str, **own: Any) -> Offer:
+    """`own`: what only `create` reads."""
     return Offer(
         backend="runpod",
         instance=InstanceType(name=name, resources=has),
@@ -206,5 +268,6 @@ def _offer(name: str, region: str, has: Resources, price: float, most_disk: int,
             disk=DiskTerms(most_gib=most_disk, gib_hour=0.0),
             order=order,
             grants=() if region == COMMUNITY else ("volumes",),
+            **own,
         ),
     )

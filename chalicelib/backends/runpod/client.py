@@ -1,30 +1,40 @@
-"""Calls to Runpod: its REST API, the logs of a pod, and the one table that only its older GraphQL API has."""
+"""Calls to Runpod: its REST API, the logs of a pod, and its older GraphQL API for what only that has."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from chalicelib.backends.kit.errors import Kind, ProviderFailure, described
+from chalicelib.backends.kit.errors import Kind, ProviderFailure
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, bearer
-from chalicelib.backends.runpod.errors import TABLE, failure_of
+from chalicelib.backends.runpod.errors import TABLE, failure_of, graphql_failure
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import Transient
 
 Body = Mapping[str, Any]
+
+
+class Line(NamedTuple):
+    """Of a pod's log."""
+
+    is_jobs: bool  # the container's output; otherwise it is Runpod's
+    text: str
+
 
 REST = "https://api.runpod.io/v2"
 GRAPHQL = "https://api.runpod.io"
 # Within the three windows that Runpod limits an account by: 60 calls a minute, 3,000 an hour, 50,000 a day.
 RATE, BURST = 0.5, 30
 READ, CREATE = 15.0, 30.0  # seconds
-LISTEN = 2.0  # seconds: a pod's log never ends
+LISTEN = 5.0  # seconds until a pod's log begins
+QUIET = 0.5  # seconds without a further line: the log never ends, but what is there comes at once
 
 # The least that pods with so many GPUs have in either cloud, which the REST API doesn't say, and how large a disk a CPU
 # pod may have.
@@ -56,7 +66,7 @@ class Client:
             REST, TABLE, self._sign, secrets=[key], bucket=self._bucket, send=send, failure_of=failure_of, now=now
         )
         self._graphql = RestClient(
-            GRAPHQL, TABLE, self._sign, secrets=[key], send=send, failure_of=_graphql_failure, now=now
+            GRAPHQL, TABLE, self._sign, secrets=[key], send=send, failure_of=graphql_failure, now=now
         )
 
     def call(
@@ -99,12 +109,26 @@ class Client:
 
         return pages(page)
 
+    def graphql(
+        self,
+        query: str,
+        variables: Mapping[str, Any] | None = None,
+        *,
+        region: str = "",
+        secrets: Sequence[str] = (),
+        deadline: float = READ,
+    ) -> Body:
+        """Runpod limits its REST API alone, so these calls take nothing from its bucket."""
+        body = {"query": query, **({"variables": variables} if variables else {})}
+        answer = self._graphql.call("POST", "graphql", body=body, region=region, secrets=secrets, deadline=deadline)
+        found: Body = answer["data"]
+        return found
+
     def sizes(self) -> Body:
         """The answer to `SIZES`."""
-        answer: Body = self._graphql.call("POST", "graphql", body={"query": SIZES})["data"]
-        return answer
+        return self.graphql(SIZES)
 
-    def log(self, pod: str, lines: int = 50) -> Sequence[str]:
+    def log(self, pod: str, lines: int = 50) -> Sequence[Line]:
         """The last lines of a pod's log, the system's and the container's."""
         self._bucket.take()
         call = RestCall("GET", GRAPHQL, f"/v2/pods/{pod}/logs", (("tail", str(lines)),))
@@ -150,14 +174,7 @@ def _next(answer: Body, name: str, pages_read: int, items_read: int) -> str:
     return ""
 
 
-def _graphql_failure(status: int, data: Any) -> ProviderFailure | None:
-    """GraphQL reports failures with status 200, under `errors`."""
-    if 200 <= status < 300 and isinstance(data, Mapping) and not data.get("errors") and data.get("data"):
-        return None
-    return described(data, status if status >= 300 else 0)
-
-
-def _lines(stream: str) -> Iterator[str]:
+def _lines(stream: str) -> Iterator[Line]:
     """The lines of the events that came whole."""
     for text in stream.splitlines():
         if text.startswith("data:"):
@@ -166,32 +183,30 @@ def _lines(stream: str) -> Iterator[str]:
             except orjson.JSONDecodeError:
                 continue
             if isinstance(event, Mapping) and isinstance(line := event.get("line"), str):
-                yield line
+                yield Line(event.get("source") == "container", line)
 
 
 def _listened(call: RestCall, deadline: float) -> RestAnswer:
-    from urllib3 import PoolManager, Timeout
-    from urllib3.exceptions import HTTPError
+    """`deadline`: until the answer's body begins. From then on, it is read until nothing has come for a moment."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    until, body = time.monotonic() + deadline, bytearray()
-    with PoolManager() as pool:
-        try:
-            answer: Any = pool.request(
-                call.method,
-                call.url,
-                headers=dict(call.headers),
-                timeout=Timeout(connect=5.0, read=deadline),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-        except (HTTPError, OSError) as error:
-            raise NoAnswer(f"{type(error).__name__}: {error}") from error
+    home, body = urlsplit(call.origin), bytearray()
+    made_by = HTTPSConnection if home.scheme == "https" else HTTPConnection
+    connection = made_by(home.netloc, timeout=deadline)
+    until = time.monotonic() + 2 * deadline
+    try:
+        connection.connect()
+        socket = connection.sock
+        connection.request(call.method, f"{call.path}?{urlencode(call.query)}", headers=dict(call.headers))
+        answer = connection.getresponse()
         try:
             while time.monotonic() < until and len(body) < 1 << 20 and (piece := answer.read1(1 << 16)):
                 body += piece
-        except (HTTPError, OSError):  # it was silent for so long
+                socket.settimeout(QUIET)
+        except TimeoutError:
             pass
-        finally:
-            answer.close()
-    return RestAnswer(answer.status, {}, bytes(body))
+        return RestAnswer(answer.status, {}, bytes(body))
+    except (HTTPException, OSError) as error:
+        raise NoAnswer(f"{type(error).__name__}: {error}") from error
+    finally:
+        connection.close()

@@ -1,7 +1,8 @@
 """What Runpod can do.
 
 It has no token for a repeated creation and no tags: a pod's name says whose it is, and a repeated call finds the first
-call's pod by it. Spot pods are sold by the older GraphQL API alone, and aren't offered.
+call's pod by it. A spot pod that Runpod takes back has stopped by then; nothing announces it but a signal to the
+container, a few seconds before.
 """
 
 from chalicelib.domain.facts import BackendFacts
@@ -19,7 +20,7 @@ FACTS = BackendFacts(
     provisioning_timeout=PROVISIONING,
     offers_last=MINUTE,
     describes=1000,
-    spot=False,
+    spot_notice=False,
     tags=False,
     machines=False,
     containers=True,

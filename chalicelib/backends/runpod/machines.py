@@ -17,14 +17,14 @@ from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
-from chalicelib.backends.runpod import pods
+from chalicelib.backends.runpod import pods, spot
 from chalicelib.backends.runpod.catalog import COMMUNITY
-from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.client import Body, Client, Line
 from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
-from chalicelib.backends.runpod.states import described
+from chalicelib.backends.runpod.states import LookUps, described, misplaced
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE, Micros, iso
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,12 @@ MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no 
 
 
 class RunpodPods:
-    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
-        self._client, self._now = client, now
+    def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+        """`forget_offers`: they were others, as a creation has shown."""
+        self._client, self._now, self._forget_offers = client, now, forget_offers
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
-        self._logs: dict[str, tuple[Micros, Sequence[str]]] = {}  # when each pod's was read
+        self._changes = LookupCache[Mapping[str, str]](now, LISTS_LAST)
+        self._logs: dict[str, tuple[Micros, Sequence[Line]]] = {}  # when each pod's was read
 
     # --- create -------------------------------------------------------------------------------------------------------
 
@@ -52,7 +54,10 @@ class RunpodPods:
             (body for body in self._all() if body["name"] == request.name),
             key=lambda body: (str(body["createdAt"]), str(body["id"])),
         )
-        yield _handle(made[0] if made else self._created(request, login))
+        pod = made[0] if made else self._created(request, login)
+        yield _handle(pod)
+        if where := misplaced(pod):  # otherwise its place isn't known yet, and its description will judge it
+            raise InsufficientCapacity(where)
 
     def _login(self, request: CreateRequest) -> str:
         login = pods.container_of(request).login
@@ -68,21 +73,31 @@ class RunpodPods:
         return str(made["id"])
 
     def _created(self, request: CreateRequest, login: str) -> Body:
-        name, region = request.offer.instance.name, request.offer.region
+        name, has = request.offer.instance.name, request.offer.instance.resources
         try:
-            made: Body = self._client.call(
-                "POST",
-                "pods",
-                body=pods.pod(request, login),
-                region=region,
-                secrets=secrets_of(request),
-                meanings={404: Unfit},
-            )
+            return self._rented(request, login) if has.spot else self._bought(request, login)
         except InsufficientCapacity as error:
-            raise InsufficientCapacity(f"Runpod has no {name} left: {error.message}") from None
+            self._forget_offers()
+            what = f"{name} for this bid" if has.spot else name
+            raise InsufficientCapacity(f"Runpod has no {what} left: {error.message}") from None
         finally:  # it may have been made, although the answer was lost
             self._lists.clear()
+
+    def _bought(self, request: CreateRequest, login: str) -> Body:
+        made: Body = self._client.call(
+            "POST",
+            "pods",
+            body=pods.pod(request, login),
+            region=request.offer.region,
+            secrets=secrets_of(request),
+            meanings={404: Unfit},
+        )
         return made
+
+    def _rented(self, request: CreateRequest, login: str) -> Body:
+        body = pods.spot_pod(request, login)
+        made = spot.rent(self._client, body, region=request.offer.region, secrets=secrets_of(request))
+        return {"id": made, "createdAt": iso(self._now())}
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -102,11 +117,11 @@ class RunpodPods:
         wanted = [handle for handle in handles if handle.kind == POD]
         for handle in wanted:
             if handle.id in known:
-                return described(known[handle.id], self._now(), partial(self._log, handle.id, unread))
+                return described(known[handle.id], self._now(), self._look_ups(handle.id, unread))
         check_settled(wanted, self._now(), FACTS.visibility_lag, "Runpod")
         for handle in wanted:  # a list may lack some
             if (body := self._found(handle.id)) is not None:
-                return described(body, self._now(), partial(self._log, handle.id, unread))
+                return described(body, self._now(), self._look_ups(handle.id, unread))
         names = " or ".join(handle.id for handle in wanted) or "of this job"
         raise Gone(f"There is no pod {names}: somebody has terminated it, or Runpod has taken it back.")
 
@@ -117,7 +132,18 @@ class RunpodPods:
             return None
         return None if found["status"] == ENDED else found
 
-    def _log(self, pod: str, unread: Iterator[int]) -> Sequence[str]:
+    def _look_ups(self, pod: str, unread: Iterator[int]) -> LookUps:
+        return LookUps(partial(self._log, pod, unread), partial(self._change, pod))
+
+    def _change(self, pod: str) -> str:
+        """One list says it of all pods. Empty if the older API doesn't answer."""
+        try:
+            return self._changes.get("", lambda: spot.changes(self._client)).get(pod, "")
+        except BackendError as error:
+            log.warning("nothing says who has stopped the pod %s: %s", pod, error)
+            return ""
+
+    def _log(self, pod: str, unread: Iterator[int]) -> Sequence[Line]:
         """Read once a minute, as long as `unread` lasts. One that can't be read proves nothing."""
         at, lines = self._logs.get(pod, (None, ()))
         if (at is not None and self._now() - at < MINUTE) or next(unread, None) is None:
@@ -166,8 +192,8 @@ class RunpodPods:
 
 
 def _is_in(body: Body, region: str) -> bool:
-    """A pod that has no place yet may be in any."""
-    place = COMMUNITY if body["cloud"] == "COMMUNITY" else body["dataCenterId"]
+    """A pod counts where it was requested, wherever Runpod has placed it. One of unknown place may be in any region."""
+    place = pods.bought(body)[0] or (COMMUNITY if body["cloud"] == "COMMUNITY" else body["dataCenterId"])
     return not region or not place or place == region
 
 

@@ -1,18 +1,33 @@
-"""The body of a request for a pod."""
+"""The body of a request for a pod, and what a pod's own body says about that request.
+
+Runpod shows a pod's environment, and nothing else that we could write to it. So a variable there says what was bought:
+where a pod is, and whether Runpod may take it back, can be judged whoever finds it. No job sees that variable.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from chalicelib.backends.runpod.catalog import COMMUNITY
-from chalicelib.backends.spi import Container, CreateRequest
+from chalicelib.backends.runpod.catalog import BID, COMMUNITY
+from chalicelib.backends.runpod.client import Body
+from chalicelib.backends.spi import Container, ContainerMount, CreateRequest
 from chalicelib.domain import container_script
+from chalicelib.domain.offers import Offer
 from chalicelib.errors import Bug, Unfit
 
 GIB = 1024
 KEY = "RUNPOD_API_KEY"  # Runpod puts one into each pod, and its API can be called with it
+BOUGHT = "DSTACK_BOUGHT"  # the variable with what was bought: `US-KS-2 spot`
+SPOT, ON_DEMAND = "spot", "on-demand"
+
+
+def bought(pod: Body) -> tuple[str, bool]:
+    """The region that was requested for the pod, and whether it is a spot pod. An empty region: it isn't known."""
+    region, _, market = str((pod.get("env") or {}).get(BOUGHT, "")).partition(" ")
+    return region, market == SPOT
 
 
 def container_of(request: CreateRequest) -> Container:
@@ -28,7 +43,6 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
     the community's prices are others."""
     container, has = container_of(request), request.offer.instance.resources
     name, region = request.offer.instance.name, request.offer.region
-    entry, arguments = list(container.command[:2]), list(container.command[2:])
     if has.gpus:
         size: dict[str, Any] = {"gpu": {"id": name, "count": len(has.gpus)}}
     else:
@@ -36,8 +50,8 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
     return {
         "name": request.name,
         "image": container.image,
-        "args": orjson.dumps({"entrypoint": entry, "cmd": arguments}).decode(),
-        "env": {**container.env, container_script.HIDDEN: KEY},
+        "args": _args(container),
+        "env": _env(container, request.offer),
         "ports": [],
         "disk": -(-request.disk_mib // GIB),
         "cloud": "COMMUNITY" if region == COMMUNITY else "SECURE",
@@ -50,11 +64,48 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
     }
 
 
+def spot_pod(request: CreateRequest, registry: str) -> dict[str, Any]:
+    """The same for a spot pod, in the words of the older API. It gets no disk that outlives its end, which would still
+    be billed, at twice the price."""
+    container, has, region = container_of(request), request.offer.instance.resources, request.offer.region
+    mounts = _mounted(container)
+    return {
+        "bidPerGpu": request.offer.backend_data[BID],
+        "name": request.name,
+        "imageName": container.image,
+        "dockerArgs": _args(container),
+        "env": [{"key": key, "value": value} for key, value in _env(container, request.offer).items()],
+        "ports": "",
+        "containerDiskInGb": -(-request.disk_mib // GIB),
+        "volumeInGb": 0,
+        "gpuTypeId": request.offer.instance.name,
+        "gpuCount": len(has.gpus),
+        "startSsh": False,
+        "startJupyter": False,
+        **({"cloudType": "COMMUNITY"} if region == COMMUNITY else {"cloudType": "SECURE", "dataCenterId": region}),
+        **({"containerRegistryAuthId": registry} if registry else {}),
+        **({"networkVolumeId": mounts[0].volume.id, "volumeMountPath": mounts[0].path} if mounts else {}),
+    }
+
+
+def _args(container: Container) -> str:
+    """Runpod's form of a command that takes the place of the image's entry point: JSON in a text."""
+    return orjson.dumps({"entrypoint": container.command[:2], "cmd": container.command[2:]}).decode()
+
+
+def _env(container: Container, offer: Offer) -> dict[str, str]:
+    market = SPOT if offer.instance.resources.spot else ON_DEMAND
+    return {**container.env, BOUGHT: f"{offer.region} {market}", container_script.HIDDEN: f"{KEY} {BOUGHT}"}
+
+
 def _mounts(container: Container) -> dict[str, Any]:
-    mounts = container.mounts
-    if len(mounts) > 1:
-        raise Unfit(f"A pod of Runpod mounts one network volume, and the job has {len(mounts)}.")
-    if any(each.read_only for each in mounts):
-        raise Unfit("Runpod can't mount a network volume so that nothing can write it.")
-    network = [{"volumeId": each.volume.id, "path": each.path} for each in mounts]
+    network = [{"volumeId": each.volume.id, "path": each.path} for each in _mounted(container)]
     return {"mounts": {"network": network}} if network else {}
+
+
+def _mounted(container: Container) -> Sequence[ContainerMount]:
+    if len(container.mounts) > 1:
+        raise Unfit(f"A pod of Runpod mounts one network volume, and the job has {len(container.mounts)}.")
+    if any(each.read_only for each in container.mounts):
+        raise Unfit("Runpod can't mount a network volume so that nothing can write it.")
+    return container.mounts

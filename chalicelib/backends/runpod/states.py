@@ -1,25 +1,40 @@
 """What a pod's status means: a machine, or why there is none (any more).
 
 Runpod says that a pod runs, or is about to, while its image can't be pulled or its host is broken, and bills it. Only
-the pod's log tells, so it is read for pods that take long.
+the pod's log tells, so it is read for pods that take long. Of a pod that has stopped, only the older API says who has
+stopped it: a user or Runpod; not why.
+
+Where a pod is placed is Runpod's choice, whatever was requested. One that is elsewhere isn't what was planned and may
+not hold what has to stay in its region, so it is no machine.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from chalicelib.backends.kit.errors import cleaned
-from chalicelib.backends.runpod.client import Body
+from chalicelib.backends.runpod.catalog import COMMUNITY
+from chalicelib.backends.runpod.client import Body, Line
+from chalicelib.backends.runpod.pods import bought
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, from_iso
 from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity
 
-Log = Callable[[], Sequence[str]]  # the last lines; called only if they are needed
+
+@dataclass(frozen=True)
+class LookUps:
+    """What else can be known about a pod. Each is called only if it is needed."""
+
+    log: Callable[[], Sequence[Line]]  # the last lines
+    change: Callable[[], str]  # what has last become of it, and by whom; empty: unknown
+
 
 READ_AFTER = 45 * SECOND  # since its creation: until then a pod just starts
 BROKEN_AFTER = 3 * MINUTE  # Runpod tries again on a host that can't start it
 YOUNG = 30  # seconds: a container that has run for less may have been started anew
+EXITED, BY_USER = re.compile(r"exited by", re.IGNORECASE), re.compile(r"exited by user", re.IGNORECASE)
 STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it ends (`domain/container_script.py`)
 # What registries say, which waiting doesn't mend.
 NO_IMAGE = re.compile(
@@ -35,6 +50,7 @@ RATE_LIMIT = re.compile(r"toomanyrequests", re.IGNORECASE)  # of a registry, for
 NO_SHELL = re.compile(
     r"exec:? \"?/bin/sh\"?: .*(executable file not found|no such file or directory|exec format error)", re.IGNORECASE
 )
+COMMAND_AS_TEXT = re.compile(r'\{\\*"entrypoint\\*":')  # the start of what `pods.py` writes, as a file that isn't there
 BROKEN_HOST = re.compile(
     r"error creating container|layer does not exist|no space left on device|failed to create (shim|task)"
     r"|nvidia-container-cli|OCI runtime create failed",
@@ -42,52 +58,85 @@ BROKEN_HOST = re.compile(
 )
 
 
-def described(pod: Body, now: Micros, log: Log) -> Machine:
-    """Raises Gone for a pod that has ended, or can't start. All of them are billed until they are terminated."""
+def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
+    """Raises Gone for a pod that has ended, can't start or is elsewhere. All of them are billed until they are
+    terminated."""
     name, status = f"The pod {pod['id']}", pod["status"]
     if status == "TERMINATED":
         raise Gone(f"{name} is terminated.")
     if status == "EXITED":
-        raise Gone(
-            f"{name} has stopped: its container has ended, somebody has stopped it, or the account has no credit.",
-            refused=ContainerFailed,
-        )
+        raise _stopped(pod, name, look_up)
+    if where := misplaced(pod):
+        raise Gone(where, refused=InsufficientCapacity)
     age = now - from_iso(str(pod["createdAt"]))
     if status == "RUNNING" and (runtime := pod.get("runtime")) is not None:
         if age >= READ_AFTER and runtime.get("uptime", YOUNG) < YOUNG:
-            _check_start(name, log())
+            _check_start(name, look_up.log())
         return Machine("running", hostname=str(pod["id"]))
     if status == "ERROR" or age >= READ_AFTER:
-        _check_log(name, log(), is_over=status == "ERROR" or age >= BROKEN_AFTER)
+        _check_log(name, look_up.log(), is_over=status == "ERROR" or age >= BROKEN_AFTER)
     if status == "ERROR":
         raise Gone(f"{name} couldn't be started on its host.", refused=InsufficientCapacity)
     return Machine("pending", hostname=str(pod["id"]))
 
 
-def _check_start(name: str, lines: Sequence[str]) -> None:
+def misplaced(pod: Body) -> str:
+    """Where it is, if it is elsewhere than requested; empty: it isn't, or has no place yet."""
+    region, place = bought(pod)[0], pod.get("dataCenterId")
+    if region in ("", COMMUNITY) or place in (None, "", region):
+        return ""
+    return f"Runpod placed the pod {pod['id']} in {place}, and {region} was requested."
+
+
+def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
+    """Raises it, too."""
+    if not pod.get("startedAt"):
+        _check_log(name, look_up.log(), is_over=True)
+    change = cleaned(look_up.change())
+    if BY_USER.search(change):
+        return Gone(f"Somebody has stopped the pod {pod['id']}: {change}", refused=ContainerFailed)
+    note = f" ({change})" if EXITED.match(change) else ""  # otherwise it is older
+    if bought(pod)[1]:
+        why = "a spot pod has to make way for higher bids and for pods on demand"
+        return Gone(f"Runpod has taken the pod {pod['id']} back{note}: {why}.", refused=InsufficientCapacity)
+    if not pod.get("startedAt"):
+        why = "its image may be too large for Runpod or missing, or its host is broken"
+        return Gone(f"{name} has stopped before its container was started{note}: {why}.", refused=ContainerFailed)
+    why = "its container has ended, or the account has no credit"
+    return Gone(f"{name} has stopped{note}: {why}.", refused=ContainerFailed)
+
+
+def _check_start(name: str, lines: Sequence[Line]) -> None:
     """Raises Gone if the agent couldn't be started: Runpod starts a container that ends again and again."""
-    for line in reversed(lines):
-        if found := STOPPED.match(line):
+    for text in (line.text for line in reversed(lines)):
+        if found := STOPPED.match(text):
             raise Gone(f"{name} can't run its job: {cleaned(found[1])}", refused=ContainerFailed)
+        _check_command(name, text)
 
 
-def _check_log(name: str, lines: Sequence[str], *, is_over: bool) -> None:
-    """Raises Gone if it says why the pod can't start."""
-    for line in reversed(lines):
-        if NO_IMAGE.search(line):
-            raise Gone(
-                f"The image of {name[0].lower()}{name[1:]} can't be pulled: {cleaned(line)}", refused=ContainerFailed
-            )
-        if is_over and RATE_LIMIT.search(line):
-            raise Gone(
-                f"The image of {name[0].lower()}{name[1:]} can't be pulled: {cleaned(line)}",
-                refused=InsufficientCapacity,
-            )
-        if NO_SHELL.search(line):
+def _check_command(name: str, text: str) -> None:
+    if COMMAND_AS_TEXT.search(text):
+        raise Gone(
+            f"{name} can't run its job: Runpod takes the JSON of its start command for the command itself, which this "
+            f"release doesn't expect: {cleaned(text)}",
+            refused=ContainerFailed,
+        )
+
+
+def _check_log(name: str, lines: Sequence[Line], *, is_over: bool) -> None:
+    """Raises Gone if it says why the pod can't start. What the container has written proves nothing."""
+    no_image = f"The image of {name[0].lower()}{name[1:]} can't be pulled"
+    for text in (line.text for line in reversed(lines) if not line.is_jobs):
+        _check_command(name, text)
+        if NO_IMAGE.search(text):
+            raise Gone(f"{no_image}: {cleaned(text)}", refused=ContainerFailed)
+        if is_over and RATE_LIMIT.search(text):
+            raise Gone(f"{no_image}: {cleaned(text)}", refused=InsufficientCapacity)
+        if NO_SHELL.search(text):
             raise Gone(
                 f"{name} can't run its job: the image has no shell (/bin/sh), or is made for another processor: "
-                f"{cleaned(line)}",
+                f"{cleaned(text)}",
                 refused=ContainerFailed,
             )
-        if is_over and BROKEN_HOST.search(line):
-            raise Gone(f"{name} can't be started on its host: {cleaned(line)}", refused=InsufficientCapacity)
+        if is_over and BROKEN_HOST.search(text):
+            raise Gone(f"{name} can't be started on its host: {cleaned(text)}", refused=InsufficientCapacity)

@@ -1,8 +1,12 @@
 """Network volumes. A pod mounts the one that it is created with, so nothing is attached afterwards, and a volume is
-detached when its pods have ended. They are billed with or without pods."""
+detached when its pods have ended. They are billed with or without pods.
+
+They have no tags. Whoever owns an existing one offers it to projects by its name: `data dstack-projects=main,other`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from chalicelib.backends.kit.owners import owned_volume
@@ -12,9 +16,11 @@ from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, InUse, NotYet, Unfit
 
+OFFER = re.compile(rf"(?:^|\s){OFFERED}=(\S+)")
 VOLUME = "volume"  # the kind of their handles
 SMALLEST, LARGEST = 10, 4096  # GB
 TERABYTE = 1000  # GB, from which on each costs less
@@ -82,11 +88,13 @@ class NetworkVolumes:
 
     def _disk(self, body: Body) -> ProviderDisk:
         users, size = self._users(str(body["id"])), int(body["size"])
+        offered = OFFER.search(str(body["name"]))
         price = PRICE * min(size, TERABYTE) + PRICE_BEYOND * max(0, size - TERABYTE)
         return ProviderDisk(
             handle=_handle(body["id"]),
             state="in_use" if users else "available",
             size_gib=size,
+            offered_to=tuple(filter(None, offered[1].split(","))) if offered else (),
             price=round(price, 2) if body["type"] == "STANDARD" else None,
             multi_attach=True,
             attached_to=tuple((each, Device(by_id=str(body["id"]))) for each in users),

@@ -106,15 +106,17 @@ class VolumeEffects:
         return self.here.backends.of(other.project_id, other.backend) is provider
 
     def _refuse_unoffered(self, volume: Volume, disk: ProviderDisk) -> None:
-        """Refuse a disk that isn't tagged for the project: credentials that can attach it aren't its owner's
-        consent."""
+        """Refuse a disk that isn't tagged for the project or, where there are no tags, named for it: credentials that
+        can attach it aren't its owner's consent."""
         project = nouns.find(self.here.store, Project, keys.project(volume.project_id))
         name = "" if project is None else project.name
         if name not in disk.offered_to:
-            raise Unfit(
-                f"Volume {volume.external_id} isn't offered to the project {name}: its owner has to set the tag "
-                f"{OFFERED}={name} on it, in the cloud (several names are separated by spaces)."
-            )
+            facts = self.here.backends.facts(volume.project_id).get(volume.backend)
+            if facts is None or facts.tags:
+                how = f"set the tag {OFFERED}={name} on it, in the cloud (several names are separated by spaces)"
+            else:
+                how = f"add {OFFERED}={name} to its name, in the cloud (several projects are separated by commas)"
+            raise Unfit(f"Volume {volume.external_id} isn't offered to the project {name}: its owner has to {how}.")
 
     def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
         """Refuse a disk that is a volume already: two volumes would be attached and deleted without regard to each

@@ -35,6 +35,10 @@ class Resource:
     def since(self, now: Micros) -> Micros:
         return next((at for at, _ in reversed(self._states) if at <= now), self.born)
 
+    def first(self, state: str, now: Micros) -> Micros | None:
+        """When it came to this state; None: it hasn't been in it."""
+        return next((at for at, to in self._states if at <= now and to == state), None)
+
 
 class Books:
     def __init__(self, now: Callable[[], Micros]) -> None:

@@ -3,7 +3,8 @@
 `rest.json` is made by `extract` from the document that it names. What that doesn't say is from Runpod's pages and from
 reports of those who use it: a request that contradicts itself and a lack of capacity are both a 400, an account
 without credit for an hour is a 402, a login that a pod uses can't be deleted, a list may come in pages, and a pod whose
-image can't be pulled, or whose host is broken, is about to start for ever; only its log tells.
+image can't be pulled, or whose host is broken, is about to start for ever; only its log tells. Data centers are a wish
+that may not be fulfilled. Spot pods are rented by GraphQL, whose refusals are a 200; REST shows them like all others.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 from chalicelib.domain.instants import SECOND, Micros, iso
 from tests.backends.fakes.books import GONE, Resource
-from tests.backends.fakes.schema import Api
-from tests.backends.fakes.script import Answer, Call, Script
+from tests.backends.fakes.schema import Api, Operation
+from tests.backends.fakes.script import Answer, Call, Cut, Script
 from tests.backends.fakes.server import Fake, Refusal, Request, Why, answers
+from tests.backends.runpod import graphql
 
 KEY = "rpa_0123456789ABCDEFGHIJ"
 CENTERS = ("EU-SE-1", "US-KS-2", "CA-MTL-3")
@@ -33,6 +35,7 @@ CPUS: Mapping[str, tuple[int, int, float, float, int]] = {
     "cpu3c": (2, 32, 2, 0.03, 200),
     "cpu5g": (2, 32, 4, 0.045, 15),
 }
+BID = 0.5  # the share of the price that a bid has to reach where nobody bids more
 CREDIT = "credit"  # the counter of what all pods cost in an hour, in ten thousandths of a dollar
 
 
@@ -59,17 +62,17 @@ class Runpod(Fake):
         self.start, self.run, self.end = 5 * SECOND, 20 * SECOND, 10 * SECOND
         self.short: set[str] = set()  # kinds whose next pods find no host that works
         self.graphql = True
+        self.bids: dict[tuple[str, str], float] = {}  # the lowest that are taken, by GPU and data center, or ""
+        self.elsewhere = ""  # the data center in which the next pods are placed, whatever is requested
 
     def answer(self, request: Request) -> Answer:
         if request.target != "/graphql":
             return super().answer(request)
         try:
             self.authenticate(request)
+            return self._by_graphql(request)
         except Refusal as refusal:
             return refusal.answer
-        if not self.graphql:
-            return _problem(410, "GraphQL has been retired").answer
-        return self._query(json.loads(request.body)["query"])
 
     def authenticate(self, request: Request) -> None:
         if request.headers.get("authorization") != f"Bearer {KEY}":
@@ -143,19 +146,84 @@ class Runpod(Fake):
         rest = {"region": "EUROPE", "networkVolumeTypes": ["STANDARD"], "compliance": [], "globalNetwork": False}
         return {"dataCenters": [{"id": each, "name": each, **rest} for each in CENTERS]}
 
-    def _query(self, query: str) -> Answer:
-        if "gpuTypes" not in query or "cpuFlavors" not in query or query.count("secureCloud: true") != 8:
-            return Answer(200, {"errors": [{"message": f"Cannot query {query}"}], "data": None})
-        kinds = [
-            {
-                "id": kind,
-                **{f"secure{n}": {"minVcpu": n * cpus, "minMemory": n * memory} for n in range(1, most + 1)},
-                **{f"community{n}": {"minVcpu": n * cpus - 1, "minMemory": n * memory} for n in range(1, most + 1)},
-            }
-            for kind, (_, _, _, most, cpus, memory) in GPUS.items()
-        ]
-        flavours = [{"id": kind, "diskLimitPerVcpu": disk} for kind, (*_, disk) in CPUS.items()]
-        return Answer(200, {"data": {"gpuTypes": kinds, "cpuFlavors": flavours}})
+    # --- the older API ------------------------------------------------------------------------------------------------
+
+    def _by_graphql(self, request: Request) -> Answer:
+        if not self.graphql:
+            raise _problem(410, "GraphQL has been retired")
+        body = json.loads(request.body)
+        try:
+            _, fields = graphql.read(body)
+        except graphql.Wrong as wrong:
+            raise Refusal(400, _errors(str(wrong), "GRAPHQL_VALIDATION_FAILED")) from wrong
+        operation, variables = Operation(fields[0].name, "POST", "/graphql"), body.get("variables") or {}
+        call = Call(operation, {}, variables, {}, fields[0].input, self.now())
+        self.calls.append(call)
+        if fault := self.script.fault(call, "before"):
+            return _as_sent(fault.becomes)
+        made = Answer(200, {"data": {each.key: self._resolved(each) for each in fields}})
+        fault = self.script.fault(call, "after")
+        return _as_sent(fault.becomes) if fault else made
+
+    def _resolved(self, field: graphql.Field) -> Any:
+        if field.name == "gpuTypes":
+            return [{each.key: self._of_gpu(kind, each) for each in field.fields} for kind in GPUS]
+        if field.name == "cpuFlavors":
+            return [{"id": kind, "diskLimitPerVcpu": disk} for kind, (*_, disk) in CPUS.items()]
+        if field.name == "myself":
+            pods = ({"id": each.id, "lastStatusChange": self._change(each)} for each in self.books.shown("vm"))
+            return {"pods": list(pods)}
+        return self._rent(field.input)
+
+    def _of_gpu(self, kind: str, field: graphql.Field) -> Any:
+        if field.name == "id":
+            return kind
+        _, secure, community, most, cpus, memory = GPUS[kind]
+        count, price = field.input["gpuCount"], secure if field.input["secureCloud"] else community
+        center = field.input.get("dataCenterId", "")
+        if count > most or not price or (center and self._left(kind, center) < count):
+            return dict.fromkeys([each.name for each in field.fields])
+        least = {
+            "minimumBidPrice": self.bid(kind, center, price),
+            "minVcpu": count * cpus - (not field.input["secureCloud"]),
+            "minMemory": count * memory,
+        }
+        return {each.name: least[each.name] for each in field.fields}
+
+    def bid(self, kind: str, center: str, price: float) -> float:
+        return self.bids.get((kind, center), round(price * BID, 4))
+
+    def _change(self, pod: Resource) -> str:
+        state = pod.state(self.now())
+        return (
+            str(pod.facts.get("change", "")) or f"{'Exited by Runpod' if state == 'EXITED' else 'Rented by User'}: now"
+        )
+
+    def _rent(self, body: Any) -> Any:
+        """In the words of the REST API, and as there but for the price and the refusals."""
+        center, bid = body.get("dataCenterId"), body["bidPerGpu"]
+        if bid < self.bid(body["gpuTypeId"], center or "", GPUS[body["gpuTypeId"]][1 if center else 2]):
+            raise Refusal(200, _errors("Your bid is lower than the minimum bid for this machine."))
+        mount = {"volumeId": body.get("networkVolumeId"), "path": body.get("volumeMountPath")}
+        same = {
+            "name": body["name"],
+            "image": body["imageName"],
+            "args": body["dockerArgs"],
+            "env": {each["key"]: each["value"] for each in body["env"]},
+            "ports": [each for each in body["ports"].split(",") if each],
+            "disk": body["containerDiskInGb"],
+            "gpu": {"id": body["gpuTypeId"], "count": body["gpuCount"]},
+            "cloud": body["cloudType"],
+            "dataCenterIds": [center] if center else [],
+            **({"mounts": {"network": [mount]}} if mount["volumeId"] else {}),
+            **({"registry": body["containerRegistryAuthId"]} if "containerRegistryAuthId" in body else {}),
+        }
+        if body.get("volumeInGb"):
+            same["mounts"] = {"persistent": {"size": body["volumeInGb"], "path": body["volumeMountPath"]}}
+        try:
+            return {"id": self._made(same, bid * body["gpuCount"], spot=True).id}
+        except Refusal as refusal:
+            raise Refusal(200, _errors(refusal.answer.body["detail"])) from refusal
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -169,28 +237,31 @@ class Runpod(Fake):
         login = body.get("registry")
         if login and self.books.find("registry", login) is None:
             raise _problem(404, f"registry {login} not found")
+        return Answer(201, self._pod(self._made(body)))
+
+    def _made(self, body: Any, price: float = 0.0, *, spot: bool = False) -> Resource:
         self._check_mounts(body)
-        kind, price = self._price(body)
+        kind, listed = self._price(body)
+        price = price or listed
         cost = round(price * 10_000)
         if self.books.over({CREDIT: cost}, self.script.limits):
             raise _problem(402, "your balance is too low for an hour of this pod")
         center = self._place(body, kind)
-        counts = {CREDIT: cost, stock(kind, center): int(body.get("gpu", {}).get("count", 1))}
         steps = [(0, "PROVISIONING"), (self.start, "STARTING"), (self.run, "RUNNING")]
         if kind in self.short:
             steps[1:] = [(self.start + self.run // 2, "ERROR")]
-        made = self.books.add(
+        return self.books.add(
             "vm",
             *steps,
             lag=self.script.lag,
-            counts=counts,
+            counts={CREDIT: cost, stock(kind, center): int(body.get("gpu", {}).get("count", 1))},
             request=body,
-            center=center,
+            center=self.elsewhere or center,
             cost=price,
             log=[],
             name=body["name"],
+            spot=spot,
         )
-        return Answer(201, self._pod(made))
 
     def _check_mounts(self, body: Any) -> None:
         for each in body.get("mounts", {}).get("network", ()):
@@ -247,12 +318,16 @@ class Runpod(Fake):
     def _logs(self, call: Call) -> Any:
         pod = self._found("vm", call.path["id"])
         lines = pod.facts["log"][-int(call.query.get("tail", 100)) :]
-        events = (json.dumps({"source": "system", "line": line, "ts": iso(self.now())}) for line in lines)
+        sources = ("container" if line.startswith("dstack:") else "system" for line in lines)
+        events = (
+            json.dumps({"source": source, "line": line, "ts": iso(self.now())})
+            for source, line in zip(sources, lines, strict=True)
+        )
         return Answer(200, "".join(f"data: {each}\n\n" for each in events), {"content-type": "text/event-stream"})
 
     def _pod(self, pod: Resource) -> Any:
         body, state = pod.facts["request"], pod.state(self.now())
-        running = state == "RUNNING"
+        running, started = state == "RUNNING", pod.first("RUNNING", self.now())
         size: dict[str, Any] = {"gpu": {"count": 1, **body["gpu"]}} if "gpu" in body else {}
         if "cpu" in body:
             size = {"cpu": {**body["cpu"], "memory": int(body["cpu"]["vcpuCount"] * CPUS[body["cpu"]["id"]][2])}}
@@ -277,7 +352,7 @@ class Runpod(Fake):
             "globalNetworking": {"enabled": False},
             "runtime": {"uptime": (self.now() - pod.since(self.now())) // SECOND, "ports": []} if running else None,
             "createdAt": iso(pod.born),
-            "startedAt": iso(pod.since(self.now())) if running else None,
+            "startedAt": None if started is None else iso(started),
             **size,
         }
 
@@ -337,6 +412,16 @@ def _volume(made: Resource) -> Any:
 
 def _mounted(pod: Resource) -> Iterator[str]:
     return (each["volumeId"] for each in pod.facts["request"].get("mounts", {}).get("network", ()))
+
+
+def _errors(message: str, code: str = "RUNPOD") -> Any:
+    return {"errors": [{"message": message, "path": ["it"], "extensions": {"code": code}}], "data": None}
+
+
+def _as_sent(becomes: Any) -> Answer:
+    if isinstance(becomes, Answer):
+        return becomes
+    raise Cut
 
 
 def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Refusal:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
+from chalicelib.backends.runpod.pods import BOUGHT
 from chalicelib.backends.spi import Backend, Container, ContainerMount, RegistryLogin
 from chalicelib.domain.container_script import HIDDEN
 from chalicelib.domain.instances import Handle
@@ -62,7 +63,8 @@ class RunpodProvider(ScriptedProvider):
         self.fake.short.add(self._kind(offer))
 
     def reclaim(self, handles: Sequence[Handle]) -> None:
-        raise NotImplementedError("no spot pods are bought")
+        """It gives no notice."""
+        self.machine(handles).goes(self.fake.now(), (0, "EXITED"))
 
     def strangers(self, backend: Backend, offer: Offer) -> set[str]:
         """Names are all that a pod bears."""
@@ -81,6 +83,8 @@ class RunpodProvider(ScriptedProvider):
 
     def price(self, offer: Offer) -> float:
         has, kind = offer.instance.resources, self._kind(offer)
+        if has.spot:
+            return self.fake.bid(kind, offer.region, GPUS[kind][1]) * len(has.gpus)
         return GPUS[kind][1] * len(has.gpus) if has.gpus else CPUS[kind][3] * has.cpus
 
     def user_data(self, handles: Sequence[Handle]) -> str:
@@ -105,7 +109,8 @@ class RunpodProvider(ScriptedProvider):
         network = body.get("mounts", {}).get("network", ())
         mounts = tuple(ContainerMount(Handle(kind="volume", id=each["volumeId"]), each["path"]) for each in network)
         env = dict(body["env"])
-        assert env.pop(HIDDEN) == "RUNPOD_API_KEY", "Runpod's own key is kept from agent and job"
+        hidden = {name: env.pop(name, None) for name in env.pop(HIDDEN).split()}
+        assert hidden.keys() == {"RUNPOD_API_KEY", BOUGHT}, "Runpod's own key is kept from agent and job"
         return Container(body["image"], (*args["entrypoint"], *args["cmd"]), env, login, mounts=mounts)
 
     def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:

@@ -19,11 +19,11 @@ from tests.backends.runpod.fake import Runpod
 from tests.backends.runpod.provider import client
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "runpod.md").read_text()
-BACKEND, FLEET, TASK, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+BACKEND, FLEET, TASK, SPOT, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 
 
 def test_its_configurations_are_accepted_and_find_what_they_name() -> None:
-    assert all(map(parse, (FLEET, TASK, VOLUME)))
+    assert all(map(parse, (FLEET, TASK, SPOT, VOLUME)))
     config: Any = parse_backend(BACKEND)
     clock = Clock()
     backend = RunpodBackend(config, client(Runpod(clock.now), clock), clock.now)

@@ -15,6 +15,7 @@ from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
 from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
@@ -42,6 +43,10 @@ class FakeConfig(RunpodBackendConfig):
     type: Literal["runpod-fake"] = Field(description="`runpod-fake`.")  # type: ignore[assignment]
 
 
+class FakeVolume(RunpodVolumeConfiguration):
+    backend: Literal["runpod-fake"] = Field(default="runpod-fake", description="`runpod-fake`.")  # type: ignore[assignment]
+
+
 class FakeBackend(RunpodBackend):
     facts = FACTS.with_(name="runpod-fake")
     accounts: ClassVar[list[Runpod]] = []
@@ -64,7 +69,7 @@ class Site(EmbeddedSite):
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
-    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")
+    row = Row(f"{__name__}:FakeConfig", volume=f"{__name__}:FakeVolume", backend=f"{__name__}:FakeBackend")
     with registered("runpod-fake", row):
         site = Site("runpod", tmp_path / "server")
         FakeBackend.accounts.append(Runpod(site.time.now))
@@ -122,3 +127,33 @@ def test_a_job_whose_image_cant_be_pulled_says_so_and_isnt_billed_for_long(stage
     run = stage.ask("runs/get", {"run_name": "work"})
     assert "manifest unknown" in str(run["jobs"][0]["job_submissions"][-1]), run
     stage.until("the end of its pod", lambda: not list(fake.books.existing()))
+
+
+@pytest.mark.slow
+def test_a_spot_pod_that_is_taken_back_before_its_job_runs_is_ended_and_another_is_rented(stage: Virtual) -> None:
+    """With an existing volume, which its owner has offered to the project."""
+    (fake,) = FakeBackend.accounts
+    theirs = fake.books.add("volume", (0, "there"), name="imagenet", size=50, dataCenter="US-KS-2")
+    volume = f"type: volume\nname: images\nbackend: runpod-fake\nregion: US-KS-2\nvolume_id: {theirs.id}\n"
+    applied(stage, "volume", volume)
+    stage.until("its refusal", lambda: stage.ask("volumes/get", {"name": "images"})["status"] == "failed")
+    refusal = stage.ask("volumes/get", {"name": "images"})["status_message"]
+    assert "add dstack-projects=main to its name" in refusal, refusal
+    done(stage, "delete", "-f", "volume.dstack.yml", "-y")
+    theirs.facts["name"] = "imagenet dstack-projects=main"
+    applied(stage, "volume", volume)
+    stage.until("its registration", lambda: stage.ask("volumes/get", {"name": "images"})["status"] == "active")
+    applied(stage, "fleet", f"{FLEET}spot_policy: auto\n")
+    retry = "retry: {on_events: [no-capacity, interruption], duration: 1h}\n"
+    spot = f"spot_policy: spot\n{retry}volumes: ['images:/images']\n"
+    plan = applied(stage, "task", TASK + spot)
+    assert "$2.69" in plan, plan
+    stage.until("its pod", lambda: bool(list(fake.books.existing("vm"))))
+    (first,) = fake.books.existing("vm")
+    assert first.facts["request"]["mounts"] == {"network": [{"volumeId": theirs.id, "path": "/images"}]}
+    stage.site.time.run(stage.site.time.at + MINUTE)
+    first.goes(fake.now(), (0, "EXITED"))
+    stage.until("its end", lambda: first not in fake.books.existing())
+    stage.until("another pod", lambda: bool(list(fake.books.existing("vm"))))
+    done(stage, "stop", "work", "-y")
+    stage.until("the end of all", lambda: list(fake.books.existing()) == [theirs])

@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.runpod.backend import RunpodBackend
-from chalicelib.backends.runpod.client import LISTEN, Client, _listened
+from chalicelib.backends.runpod.client import QUIET, Client, _listened
 from chalicelib.backends.runpod.errors import TABLE, failure_of
 from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
 from chalicelib.backends.runpod.states import STOPPED
@@ -261,10 +261,24 @@ def test_a_terminated_pod_uses_no_volume(
     assert not backend.describe_volume(volume).attached_to
 
 
-def test_a_volume_that_exists_cant_be_taken() -> None:
-    written = {"type": "volume", "backend": "runpod", "region": "US-KS-2", "volume_id": "abc"}
-    (problem,) = RunpodVolumeConfiguration.model_validate(written).not_built()
-    assert problem.path == "volume_id"
+@pytest.mark.parametrize(
+    ("name", "projects"),
+    [
+        ("imagenet dstack-projects=main", ("main",)),
+        ("dstack-projects=main,research of 2026", ("main", "research")),
+        ("dstack-projects=", ()),
+        ("not-dstack-projects=main", ()),
+        ("imagenet", ()),
+    ],
+)
+def test_a_volume_that_exists_is_offered_to_projects_by_its_name(
+    backend: RunpodBackend, fake: Runpod, name: str, projects: tuple[str, ...]
+) -> None:
+    """A network volume has no tags, and only who owns it can name it."""
+    made = fake.books.add("volume", (0, "there"), name=name, size=50, dataCenter="US-KS-2")
+    disk = backend.register_volume(made.id, "US-KS-2", "")
+    assert (disk.size_gib, disk.offered_to, disk.multi_attach) == (50, projects, True)
+    assert not list(RunpodVolumeConfiguration(name="data", region="US-KS-2", volume_id=made.id).not_built())
 
 
 def test_a_volume_that_a_pod_took_meanwhile_is_in_use(
@@ -276,6 +290,29 @@ def test_a_volume_that_a_pod_took_meanwhile_is_in_use(
         fake.script.faults.append(Fault("deleteNetworkVolume", Answer(status, {"title": "", "detail": text})))
         with pytest.raises(InUse):
             backend.delete_volume(made)
+
+
+@pytest.mark.parametrize("known_at_once", [True, False])
+def test_a_pod_that_is_placed_elsewhere_isnt_what_was_bought(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock, known_at_once: bool
+) -> None:
+    """Data centers are a wish to Runpod: its region in a plan would be wrong, and so would what may not leave it."""
+    request, fake.elsewhere = replace(request_one, offer=request_one.offer.with_(region="US-KS-2")), "EU-SE-1"
+    if known_at_once:
+        fake.script.faults.append(Fault("createPod", lambda body: {**body, "dataCenterId": "EU-SE-1"}))
+    making = backend.create(request)
+    made = [next(making)]
+    if known_at_once:
+        with pytest.raises(InsufficientCapacity, match="in EU-SE-1, and US-KS-2 was requested"):
+            next(making)
+    assert next(making, None) is None and backend.describe(made).state == "pending", "it has no place yet"
+    for seconds in (10, 30):
+        clock.passes(seconds)
+        with pytest.raises(Gone, match="in EU-SE-1, and US-KS-2 was requested") as gone:
+            backend.describe(made)
+        assert gone.value.refused is InsufficientCapacity
+    for region, found in (("US-KS-2", made), ("EU-SE-1", [])):
+        assert [each.handle for each in backend.list_owned(request.instance_id, region)] == found
 
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------
@@ -347,6 +384,33 @@ def test_one_call_reads_few_logs(
     given_up = [[isinstance(each, Gone) for each in backend.describe_several(made)] for _ in range(2)]
     assert given_up == [[True, True, True, False, False], [True] * 5]
     assert len(fake.calls_of("getPodLogs")) == 5
+
+
+def test_what_a_job_writes_isnt_why_its_pod_couldnt_start(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    made = list(backend.create(request_one))
+    (pod,) = fake.books.existing("vm")
+    pod.goes(clock.now(), (0, "STARTING"))
+    pod.facts["log"].append("dstack: not the system's: manifest unknown")
+    clock.passes(300)
+    assert backend.describe(made).state == "pending" and fake.calls_of("getPodLogs")
+
+
+def test_a_start_command_that_isnt_taken_for_json_says_so(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    """Its form is documented for templates and for the older API; the published document only says that it's text."""
+    made = list(backend.create(request_one))
+    (pod,) = fake.books.existing("vm")
+    args = pod.facts["request"]["args"]
+    assert set(json.loads(args)) == {"entrypoint", "cmd"}
+    pod.goes(clock.now(), (0, "STARTING"))
+    pod.facts["log"].append(f"OCI runtime create failed: exec: {json.dumps(args)[:60]}: no such file or directory")
+    clock.passes(60)
+    with pytest.raises(Gone, match="takes the JSON of its start command") as gone:
+        backend.describe(made)
+    assert gone.value.refused is ContainerFailed
 
 
 def test_a_container_that_is_started_again_and_again_is_given_up_with_what_it_lacks(
@@ -485,16 +549,17 @@ def test_an_account_calls_no_more_often_than_it_may(fake: Runpod, clock: Clock) 
     assert early and len(fake.calls) == 200 - early, "none of them was refused by Runpod"
 
 
-def test_a_log_that_never_ends_is_read_as_far_as_it_is() -> None:
-    go_on = threading.Event()
+def test_a_log_that_begins_late_and_never_ends_is_read_as_far_as_it_is() -> None:
+    begin, go_on = threading.Event(), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
+            begin.wait(20)
             self.wfile.write(b'data: {"source": "system", "line": "manifest unknown"}\n\n')
             self.wfile.flush()
-            go_on.wait(20)
+            go_on.wait(50)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nobody reads it."""
@@ -502,7 +567,8 @@ def test_a_log_that_never_ends_is_read_as_far_as_it_is() -> None:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.handle_request, daemon=True)
         thread.start()
-        found = _listened(RestCall("GET", f"http://127.0.0.1:{server.server_port}", "/"), LISTEN / 10)
+        threading.Timer(2 * QUIET, begin.set).start()
+        found = _listened(RestCall("GET", f"http://127.0.0.1:{server.server_port}", "/"), 60.0)
         go_on.set()
         thread.join()
     assert found.status == 200 and b"manifest unknown" in found.body
