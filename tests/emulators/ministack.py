@@ -8,6 +8,7 @@ its process group. An environment that can't be made is a skip with the reason (
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -69,6 +70,16 @@ class Emulator:
             os.killpg(self.process.pid, signal.SIGKILL)  # its children, if it left any
         self.process.wait()
         shutil.rmtree(self.state, ignore_errors=True)
+
+
+@functools.cache
+def share_descriptions() -> None:
+    """Has all sessions of this process read only once what botocore knows of each service: half a second of CPU."""
+    import botocore
+    from botocore.loaders import create_loader
+
+    loader = create_loader()
+    botocore.register_initializer(lambda session: session.register_component("data_loader", loader))
 
 
 def install() -> None:
@@ -141,6 +152,7 @@ def _started(environment: Mapping[str, str]) -> Emulator:
 @contextlib.contextmanager
 def running(environment: Mapping[str, str] | None = None) -> Iterator[Emulator]:
     """For a session-scoped fixture: an emulator, or a skip that says why not."""
+    share_descriptions()
     try:
         emulator = start(environment)
     except Unavailable as reason:

@@ -105,7 +105,7 @@ class Driver:
     def run(self, job: dict[str, Any]) -> int:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.write(json.dumps({"stays": False, "more": False, **job}) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         assert answer, "the client's process has ended"
@@ -129,8 +129,9 @@ class Client:
         self.kind, self.recorder, self.far, self.home = kind, recorder, far, home
         self.driver = Driver(kind, environment(self.home, "none"))
 
-    def run(self, case: Case, folder: Path, *, stays: bool = False) -> Sent:
-        """The case in `folder`, which `lay_out` has filled; as a child of the process, unless it `stays`."""
+    def run(self, case: Case, folder: Path, *, stays: bool = False, more: bool = False) -> Sent:
+        """The case in `folder`, which `lay_out` has filled; in a copy of the process, which runs the next one too if
+        there are `more`, unless it `stays`."""
         token = f"{self.kind}-{case.name}"
         path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"} if case.git else {}
         variables = {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()}
@@ -143,6 +144,7 @@ class Client:
             "output": str(folder / f"{self.kind}.txt"),
             "input": str(folder / "work" / case.path) if case.given == "-" else None,
             "stays": stays,
+            "more": more,
         }
         self.recorder.expect(token, case)
         status = self.driver.run(job)

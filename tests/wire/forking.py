@@ -1,13 +1,13 @@
-"""Runs command lines of a client fast: its modules are imported once, every command line gets a child of its own.
+"""Runs command lines of a client fast: its modules are imported once, command lines run in copies of that process.
 
     python forking.py peer PATH-OF-THE-CONSOLE-SCRIPT
     python forking.py ours PATH-OF-THE-REPOSITORY
 
-Standard input brings one job a line, `{"argv", "cwd", "env", "output", "input"}`; standard output answers each with
-`{"status"}`, negative for a signal. A child tells which modules it had to import, and the parent imports them too, so
-that the next child finds them there. A job with `"stays": true` runs in the parent itself: what a command line builds
-once (models, parsers, patterns) is then there for every child. Standard library only: it runs in the environment of
-whichever client it drives.
+Standard input brings one job a line, `{"argv", "cwd", "env", "output", "input", "stays", "more"}`; standard output
+answers each with `{"status"}`, negative for a signal. A copy runs its job and, as long as these have `"more": true`,
+those that follow. It tells which modules it had to import, and the parent imports them too, so that the next copy finds
+them there. A job with `"stays": true` runs in the parent itself: what a command line builds once (models, parsers,
+patterns) is then there for every copy. Standard library only: it runs in the environment of whichever client it drives.
 """
 
 import gc
@@ -60,8 +60,8 @@ def command(main, job):
     return 0
 
 
-def stay(main, job):
-    """Runs it in the parent, which afterwards is as before but for its memory."""
+def staying(main, job):
+    """Runs it in this process, which afterwards is as before but for its memory."""
     descriptors, environment = [os.dup(each) for each in (0, 1, 2)], dict(os.environ)
     status = command(main, job)
     for number, kept in enumerate(descriptors):
@@ -74,22 +74,27 @@ def stay(main, job):
         if thread is not threading.main_thread():
             thread.join(SECONDS)  # a progress display's thread is stopped by then, but on a busy machine not yet gone
     assert threading.active_count() == 1, "a child would lack this thread, and wait for what it holds"
-    gc.collect()
     return status
 
 
 def child(main, job, write_end):
-    """What the forked process does; it never comes back."""
-    signal.alarm(SECONDS)
+    """What the forked process does with this job and those that follow; it never comes back."""
     before, status = set(sys.modules), 1
     try:
+        while job["more"]:
+            signal.alarm(SECONDS)
+            answer(staying(main, job))
+            job = json.loads(jobs.readline())
+        signal.alarm(SECONDS)
         status = command(main, job)
     finally:
         os.write(write_end, json.dumps(sorted(set(sys.modules) - before)).encode())
         os._exit(status)
 
 
-def run(main, job):
+def forked(main, job):
+    """The status of the last job that the child was given."""
+    gc.collect()
     gc.freeze()  # a collection in the child would copy all of the parent's pages
     read_end, write_end = os.pipe()
     pid = os.fork()
@@ -108,11 +113,15 @@ def run(main, job):
     return os.waitstatus_to_exitcode(status)
 
 
+def answer(status):
+    answers.write(json.dumps({"status": status}) + "\n")
+    answers.flush()
+
+
 if __name__ == "__main__":
     entry = entry_point(sys.argv[1], sys.argv[2])
     answers, jobs = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
     os.dup2(2, 1)
-    for line in jobs:
+    while line := jobs.readline():
         job = json.loads(line)
-        answers.write(json.dumps({"status": (stay if job.get("stays") else run)(entry, job)}) + "\n")
-        answers.flush()
+        answer((staying if job["stays"] else forked)(entry, job))

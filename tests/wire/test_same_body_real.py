@@ -21,6 +21,7 @@ from tests.wire.recorder import Recorder
 PLACE = re.compile(r"^\S+\.ya?ml:\d+:\d+: ", re.MULTILINE)
 PROVEN = {one.case(number).name: one for number, one in enumerate(DIFFERENCES, start=1)}
 CASES = {case.name: case for case in corpus()}
+BATCH = 20  # cases
 CASES |= {name: one.case(number) for number, (name, one) in enumerate(PROVEN.items(), start=1)}
 
 
@@ -34,8 +35,11 @@ class Both:
 
 def played(cases: list[Case], folder: Path) -> dict[str, Both]:
     """Every case through both clients. One of each theme goes first and once more: what the clients build for it stays
-    for all the others."""
+    for all the others. Those that are only a file and flags share a process with some others."""
     first = {case.name.rpartition("-")[0]: case for case in reversed(cases)}
+    plain = [case for case in cases if not (case.git or case.env or case.files)]
+    batches = [plain[start : start + BATCH] for start in range(0, len(plain), BATCH)]
+    batches += [[case] for case in cases if case not in plain]
     done = {}
     with (
         Recorder() as recorder,
@@ -43,11 +47,20 @@ def played(cases: list[Case], folder: Path) -> dict[str, Both]:
         client("peer", recorder, far, folder / "home") as peer,
         client("ours", recorder, far, folder / "home") as ours,
     ):
-        for case, stays in [*((case, True) for case in first.values()), *((case, False) for case in cases)]:
+
+        def play(case: Case, *, stays: bool = False, more: bool = False) -> None:
             place = folder / case.name
             shutil.rmtree(place, ignore_errors=True)
             lay_out(case, place, recorder.url)
-            done[case.name] = Both(peer.run(case, place, stays=stays), ours.run(case, place, stays=stays))
+            sent = (each.run(case, place, stays=stays, more=more) for each in (peer, ours))
+            done[case.name] = Both(*sent)
+
+        for case in first.values():
+            play(case, stays=True)
+        for *others, last in batches:
+            for case in others:
+                play(case, more=True)
+            play(last)
     return done
 
 
