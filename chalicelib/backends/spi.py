@@ -54,6 +54,17 @@ class ContainerMount:
 
 
 @dataclass(frozen=True)
+class GangMember:
+    """One of several containers for the nodes of one task. They are created by a call each, in any order, and none
+    runs, or takes what others need, before all of them are created: the last call starts them all, if they fit at
+    once, and else raises InsufficientCapacity. They reach each other at their internal addresses."""
+
+    token: str  # the same for all of them, and for no others
+    rank: int  # from 0
+    nodes: int  # how many they are
+
+
+@dataclass(frozen=True)
 class Container:
     """A container that is bought in place of a machine (`offer.is_container`), for one job. Its first process is the
     agent, which gets the job's commands, environment, secrets and files from the control plane as on any machine.
@@ -68,6 +79,7 @@ class Container:
     privileged: bool = False
     shm_mib: int = 0  # shared memory; 0: the provider's default
     mounts: tuple[ContainerMount, ...] = ()
+    gang: GangMember | None = None
 
 
 @dataclass(frozen=True)
@@ -150,10 +162,11 @@ class CreateResult:
 class CreatesSeveral(Protocol):
     """For a backend whose `facts.batch` is how many machines one call creates.
 
-    Each machine has its own request, and gets the same token, name and tags as from a single `create`. So `create`
-    adopts what this call created, and a call whose response was lost is repeated machine by machine. All machines may
-    exist before the first is yielded. A machine's error is yielded after whatever was created of it; a machine without
-    an error is complete when the last result is yielded. An exception applies to every machine without its own error.
+    Each machine, or container, has its own request, and gets the same token, name and tags as from a single `create`.
+    So `create` adopts what this call created, and a call whose response was lost is repeated machine by machine. All
+    machines may exist before the first is yielded. A machine's error is yielded after whatever was created of it; a
+    machine without an error is complete when the last result is yielded. An exception applies to every machine without
+    its own error.
     """
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]: ...

@@ -16,6 +16,7 @@ class OfferRequest(Value):
     regions: tuple[str, ...] | None = None
     zones: tuple[str, ...] | None = None
     instance_types: tuple[str, ...] | None = None
+    nodes: int = 1  # how many of an offer are needed at once, which must reach each other
 
     @property
     def key(self) -> str:

@@ -42,6 +42,7 @@ from chalicelib.domain.offers import Availability, Offer, Resources
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
+NEVER: Micros = 1 << 60  # of a container that waits for the others of its gang
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
 FACTS = BackendFacts(
@@ -160,7 +161,8 @@ class FakeCloud:
             if machine is None:
                 self._join(request)
                 machine = self._make("vm", request)
-            self._start(machine)
+            for each in self._gang(machine):
+                self._start(each)
         self._maybe_fail("create", "after", **place)
         yield _handle(machine)
         for mount in request.container.mounts if request.container else ():
@@ -467,7 +469,7 @@ class FakeCloud:
             "ip": f"127.{64 + (number >> 16 & 63)}.{number >> 8 & 255}.{number & 255}",
             "made_at": now,
             "visible_at": now + script.lag,
-            "running_at": now + script.boot,
+            "running_at": NEVER if request.container and request.container.gang else now + script.boot,
             "ends_at": now + script.boot + MINUTE if short else None,
             "interrupted_at": None,
             "short": short,
@@ -479,10 +481,23 @@ class FakeCloud:
 
     def _start(self, machine: Body) -> None:
         """Starts the machine. This happens after it is saved, so that a repeated create repairs a crash in between."""
+        if machine["running_at"] == NEVER:
+            machine = {**machine, "running_at": self._now() + self._script().boot}
+            self._store.put(machine["id"], machine)
         if machine["started"] or not machine["comes_up"]:
             return
         self._launch(machine)
         self._store.put(machine["id"], {**machine, "started": True})
+
+    def _gang(self, machine: Body) -> list[Body]:
+        """All containers that start together with this one: itself, or its gang; none until that is complete."""
+        gang = (machine.get("container") or {}).get("gang")
+        if not gang:
+            return [machine]
+        there = [each for each in self.machines() if each["ends_at"] is None]
+        of_gangs = [(each["container"]["gang"], each) for each in there if (each["container"] or {}).get("gang")]
+        found = {own["rank"]: each for own, each in of_gangs if own["token"] == gang["token"]}
+        return list(found.values()) if len(found) == gang["nodes"] else []
 
     def _launch(self, machine: Body) -> None:
         delay = max(0, machine["running_at"] - self._now())
@@ -502,7 +517,8 @@ def _contained(container: Container) -> Body:
     """As JSON."""
     mounts = [[mount.volume.id, mount.path, mount.read_only] for mount in container.mounts]
     login = container.login and [container.login.username, container.login.password]
-    return {**vars(container), "env": dict(container.env), "login": login, "mounts": mounts}
+    gang = container.gang and vars(container.gang)
+    return {**vars(container), "env": dict(container.env), "login": login, "mounts": mounts, "gang": gang}
 
 
 def _handle(body: Body) -> Handle:

@@ -16,9 +16,10 @@ from typing import Any
 
 import orjson
 
-from chalicelib.backends.spi import Container, ContainerMount, RegistryLogin
+from chalicelib.backends.spi import Container, ContainerMount, GangMember, RegistryLogin
 from chalicelib.configuration.interpolation import secrets_in
 from chalicelib.domain import container_script, keys
+from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, Mounted
@@ -31,6 +32,7 @@ from chalicelib.engine.job_secrets import MissingSecrets, filled, registry_login
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug, Conflict, ContainerFailed
 from chalicelib.planning.matching.isolation import text_of
+from chalicelib.planning.volumes.attachments import held_early, mounted
 from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
 
@@ -52,7 +54,7 @@ class Containers:
         if job is None or job.finished:
             return None
         spec = self._read.job_spec(job)
-        mounts = self._mounts(job)
+        mounts = self._mounts(instance, job, spec)
         found = self._requested(instance, job, spec)
         if found is not None and spec.runs_entry_point and not found.image_command:
             found = self._with_image_command(found, spec)
@@ -68,6 +70,7 @@ class Containers:
             privileged=spec.privileged,
             shm_mib=0 if shm is None else math.ceil(shm * 1024),  # the agent refuses less than the job wants
             mounts=mounts,
+            gang=self._gang(found, spec),
         )
 
     def _job(self, instance: Instance) -> Job | None:
@@ -76,6 +79,12 @@ class Containers:
             return None
         key = keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num)
         return nouns.find(self.here.store, Job, key)
+
+    def _gang(self, instance: Instance, spec: JobSpec) -> GangMember | None:
+        if not instance.gang:
+            return None
+        token = derive(f"{self.here.install_id}/{instance.project_id}/{instance.gang}", "gang")
+        return GangMember(token, spec.job_num, spec.jobs_per_replica)
 
     # --- what may change between requests -----------------------------------------------------------------------------
 
@@ -129,10 +138,19 @@ class Containers:
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
-    def _mounts(self, job: Job) -> tuple[ContainerMount, ...]:
-        wanted = () if job.assignment is None else job.assignment.volumes
+    def _mounts(self, instance: Instance, job: Job, spec: JobSpec) -> tuple[ContainerMount, ...]:
+        wanted = self._of_gang(instance, job, spec) if job.assignment is None else job.assignment.volumes
         found = nouns.find_many(self.here.store, Volume, [keys.volume(each.id) for each in wanted]) if wanted else []
         return tuple(_mount(each, volume) for each, volume in zip(wanted, found, strict=True))
+
+    def _of_gang(self, instance: Instance, job: Job, spec: JobSpec) -> tuple[Mounted, ...]:
+        """The volumes that one of several nodes has with its place, before it is assigned to that."""
+        disks = [keys.volume(each) for each in instance.disks]
+        found = [each for each in nouns.find_many(self.here.store, Volume, disks) if each is not None] if disks else []
+        chosen = held_early(spec.volumes, found, job.id, instance.id)
+        if chosen is None:
+            raise ContainerFailed(f"A disk that {job.name} was to have on {instance.name} is gone.")
+        return mounted(spec.volumes, chosen)
 
 
 def _mount(wanted: Mounted, volume: Volume | None) -> ContainerMount:

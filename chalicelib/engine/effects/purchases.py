@@ -102,8 +102,7 @@ class Purchases:
         machines are searched for later."""
         found = [(each, self._find(each)) for each in effect.each()]
         backend = self.here.backends.of(effect.project_id, effect.backend, now=True)
-        containers = any(instance is not None and instance.offer.is_container for _, instance in found)
-        if containers or not isinstance(backend, CreatesSeveral):
+        if not isinstance(backend, CreatesSeveral):
             outcomes = (self.create(each) for each, _ in found)
             return [outcome for outcome in outcomes if outcome is not None]
         wanted = {
@@ -111,9 +110,10 @@ class Purchases:
             for each, instance in found
             if instance is not None and self.may_begin(instance, each, backend)
         }
-        refused: dict[str, BackendError] = {}
+        containers, refused = self._with_containers(wanted)
+        making = {token: each for token, each in wanted.items() if token not in refused}
         try:
-            if wanted and not self._make(wanted, refused, backend, backend):
+            if making and not self._make(making, containers, refused, backend, backend):
                 wanted = {token: wanted[token] for token in refused}
         except BackendError as error:
             refused = {token: refused.get(token, error) for token in wanted}
@@ -124,9 +124,31 @@ class Purchases:
             for token, (each, instance) in wanted.items()
         ]
 
+    def _with_containers(
+        self, wanted: dict[str, tuple[Create, Instance]]
+    ) -> tuple[dict[str, Container], dict[str, BackendError]]:
+        """The containers among those wanted, and what is wrong with some. Those that can't be requested now are no
+        longer wanted, and the others are as they are stored now."""
+        containers: dict[str, Container] = {}
+        refused: dict[str, BackendError] = {}
+        for token, (each, instance) in list(wanted.items()):
+            if not instance.offer.is_container:
+                continue
+            try:
+                found = self._containers.container_of(instance)
+            except BackendError as error:
+                refused[token] = error
+                continue
+            if found is None:
+                del wanted[token]
+            else:
+                wanted[token], containers[token] = (each, found[0]), found[1]
+        return containers, refused
+
     def _make(
         self,
         wanted: dict[str, tuple[Create, Instance]],
+        containers: Mapping[str, Container],
         refused: dict[str, BackendError],
         backend: Backend,
         several: CreatesSeveral,
@@ -137,7 +159,10 @@ class Purchases:
         for _, instance in wanted.values():
             if instance.placement_group not in groups:
                 groups[instance.placement_group] = of_machine(self.here, instance, backend)
-        requests = [self.request(each, groups[each.placement_group]) for _, each in wanted.values()]
+        requests = [
+            self.request(each, groups[each.placement_group], containers.get(token))
+            for token, (_, each) in wanted.items()
+        ]
         with translated(f"{len(requests)} machines"):
             making = several.create_several(requests)
         effect, last = next(iter(wanted.values()))

@@ -26,8 +26,10 @@ def capable(facts: Mapping[str, BackendFacts]) -> frozenset[str]:
 
 
 def first_of(instances: Iterable[Instance]) -> Instance | None:
-    """The machine that determines where a cluster is: the first accepted one, or else the first ordered."""
-    staying = (each for each in instances if each.bought and each.status not in _LEAVING)
+    """The machine that determines where a cluster is: the first accepted one, or else the first ordered. Containers end
+    with their job, so they are only beside those of the same job."""
+    machines = (each for each in instances if each.bought and not each.offer.is_container)
+    staying = (each for each in machines if each.status not in _LEAVING)
     return min(staying, key=lambda each: (each.status is InstanceStatus.pending, not each.zone, each.num), default=None)
 
 

@@ -15,13 +15,13 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.volumes.mounts import named_volumes
 
 PRIVILEGED, USER, SHM_SIZE, VOLUMES = "privileged", "user", "shm_size", "volumes"
-GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES})
+MULTINODE = "multinode"  # those of one region reach each other, and several are created together
+GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE})
 
 # Each need, why a container doesn't meet it, and what would help.
 _REFUSALS = {
     "job": Misfit("it is created for a job, and can't wait for one", "set the fleet's `nodes` to begin with 0"),
     "blocks": Misfit("it can't be split into blocks", "use a fleet without `blocks`"),
-    "nodes": Misfit("a task on several nodes needs machines", "run it on one node, or add a backend with machines"),
     "network": Misfit(
         "replicas that reach each other need machines in one network", "add a backend with machines that have one"
     ),
@@ -30,18 +30,22 @@ _REFUSALS = {
     USER: Misfit("it can't run as another user than the image's own", "remove `user`"),
     SHM_SIZE: Misfit("the size of its shared memory is fixed", "remove `resources.shm_size`"),
     VOLUMES: Misfit("no volume can be mounted in it", "remove `volumes`"),
+    MULTINODE: Misfit(
+        "it doesn't reach others, as the nodes of a task do",
+        "run it on one node, or add a backend whose machines or containers reach each other",
+    ),
 }
 
 
 def needs_of_job(job: JobSpec) -> frozenset[str]:
     needs = {
-        "nodes": job.jobs_per_replica > 1,
         "network": job.networked,
         "docker": job.docker,
         PRIVILEGED: job.privileged and not job.docker,
         USER: job.user is not None,
         SHM_SIZE: job.requirements.resources.shm_size is not None,
         VOLUMES: bool(named_volumes(job.volumes)),
+        MULTINODE: job.jobs_per_replica > 1,
     }
     return frozenset([need for need, applies in needs.items() if applies])
 
@@ -51,7 +55,7 @@ def needs_of_fleet(blocks: Blocks) -> frozenset[str]:
 
 
 def without_job(query: Query) -> Query:
-    """The query, for what is bought before a job needs it."""
+    """The query, for what is there before the job needs it, or may outlive it."""
     return query._replace(container=query.container | {"job"})
 
 

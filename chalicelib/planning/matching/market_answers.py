@@ -9,6 +9,7 @@ from chalicelib.domain.instants import Micros, spoken
 from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.planning.kernel.plan import Note
+from chalicelib.planning.matching.containers import MULTINODE
 from chalicelib.planning.matching.machine_index import Query
 
 QueryKey = tuple[str, str]  # a backend, and the key of a request
@@ -16,10 +17,11 @@ Answers = Mapping[QueryKey, MarketAnswer]
 
 
 def requests_of(query: Query, facts: Mapping[str, BackendFacts]) -> Iterable[tuple[str, OfferRequest]]:
-    """What to ask each market that the query takes. Machines of a market are no clusters."""
+    """What to ask each market that the query takes. Its machines are no clusters; its containers may be."""
     for name, each in sorted(facts.items()):
         taken = query.backends is None or name.lower() in query.backends
-        if each.live_offers and taken and query.nodes < 2 and query.reservation is None:
+        enough = each.multinode and query.nodes > 1 if MULTINODE in query.container else query.nodes < 2
+        if each.live_offers and taken and enough and query.reservation is None:
             yield (
                 name,
                 OfferRequest(
@@ -29,6 +31,7 @@ def requests_of(query: Query, facts: Mapping[str, BackendFacts]) -> Iterable[tup
                     regions=_ordered(query.regions),
                     zones=_ordered(query.zones),
                     instance_types=_ordered(query.instance_types),
+                    nodes=max(1, query.nodes),
                 ),
             )
 

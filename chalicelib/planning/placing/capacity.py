@@ -43,6 +43,7 @@ class Capacity:
         self.volumes = dict(volumes or {})  # by name
         machines = (instance for pool in self.pools for instance in pool.view.instances)
         self.listings = {each.offer.key: True for each in machines if each.offer.terms.listing}  # of markets, bought
+        self._begun: dict[str, bool] = {}  # fleets with a machine bought in this pass
         self._live = frozenset(name.lower() for name, each in (facts or {}).items() if each.live_offers)
         self.held: dict[str, str] = {}  # fleet → the run for which some of its machines are held back
         self._candidates: dict[JobRequirements, Candidates] = {}
@@ -61,7 +62,7 @@ class Capacity:
             return False
         first = first_of(pool.view.instances)
         if first is None:
-            return self.count[pool.view.fleet.id] > len(pool.view.instances)
+            return pool.view.fleet.id in self._begun
         return first.status is InstanceStatus.pending
 
     def sold_on_request(self, query: Query) -> bool:
@@ -107,6 +108,8 @@ class Capacity:
         self._journal.put(self.count, fleet.id, self.count[fleet.id] + 1)
         if instance.offer.terms.listing:
             self._journal.put(self.listings, instance.offer.key, True)
+        if not instance.offer.is_container:
+            self._journal.put(self._begun, fleet.id, True)
         left = _free_blocks(instance)
         if left:
             pool = next(pool for pool in self.pools if pool.view.fleet.id == fleet.id)

@@ -37,8 +37,10 @@ from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows
 from chalicelib.planning.placing.gang_needs import Needs, complete, is_gang, no_cluster
 from chalicelib.planning.placing.gang_purchases import Ordered, Retreat, order, retreat
 from chalicelib.planning.placing.gang_workflow import begin_start
+from chalicelib.planning.placing.markets import Markets
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import Unplaceable, Waiting, unplaceable
+from chalicelib.planning.placing.questions import Question
 from chalicelib.planning.placing.quotas import Allowance, needed
 from chalicelib.planning.placing.shortages import too_few_hosts, too_few_machines
 from chalicelib.planning.volumes.attachments import claim_volumes
@@ -71,8 +73,9 @@ class GangPlacer:
         ahead: Sequence[Sequence[QueuedJob]],
         todo: Sequence[Sequence[QueuedJob]],
         allowance: Allowance,
+        markets: Markets,
     ) -> None:
-        self.capacity, self.now, self.facts, self._allowance = capacity, now, facts, allowance
+        self.capacity, self.now, self.facts, self._allowance, self._markets = capacity, now, facts, allowance, markets
         self._gangs = gangs
         self._preempted: set[str] = set()
         self._order = {unit[0].job.id: at for at, unit in enumerate(todo)}
@@ -114,7 +117,11 @@ class GangPlacer:
         found, preempted = self._seek(needs, gang)
         if isinstance(found, FoundCluster):
             return self._all_claims(needs, found.machines, gang, preempted)
+        question = Question(self.capacity, self._allowance, self._markets, needs.unit)
         more = order(self.capacity, needs, gang.places if gang is not None else ())
+        places = more.places if isinstance(more, Ordered) else ()
+        if wait := question.first(places if isinstance(more, Ordered | Retreat) else more or found):
+            return Unplaced(lead, wait)
         if isinstance(more, Ordered):
             return self._all_claims(needs, more.places, gang, ())
         if isinstance(more, Retreat):
@@ -195,6 +202,7 @@ class GangPlacer:
         preempted: Sequence[Gang],
     ) -> Iterator[Step]:
         first, lead, nodes = needs.first, needs.lead, len(needs.unit)
+        attempt = 0 if gang is None else gang.attempt + (gang.status is GangStatus.undone)
         size = CHUNK_WITH_DISKS if any(shares) else CHUNK
         for start in range(0, max(1, len(found)), size):
             chunk, draft = found[start : start + size], Draft(self.now)
@@ -202,7 +210,7 @@ class GangPlacer:
                 draft.move(GANG, rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
                 draft.wake(rival.unit)
             held = [
-                self._claimed(draft, needs.unit[first + number], place, shares[number], preempted)
+                self._claimed(draft, needs.unit[first + number], place, shares[number], preempted, attempt)
                 for number, place in enumerate(chunk, start)
             ]
             arrival_deadline = max((each.deadline or 0 for each in held), default=0)
@@ -218,12 +226,14 @@ class GangPlacer:
         place: Instance | Purchase,
         share: Sequence[Volume],
         preempted: Sequence[Gang],
+        attempt: int,
     ) -> Instance:
         if isinstance(place, Instance):
             instance = _claim(draft, self.capacity, item, without(place, *preempted))
         else:
             facts = self.facts.get(place.offer.backend) or BackendFacts(name=place.offer.backend)
-            instance = order_for(draft, self.capacity, facts, item, place)
+            group = f"{gang_id(item.job)}/{attempt}" if place.offer.is_container else ""
+            instance = order_for(draft, self.capacity, facts, item, place, group)
         if share:
             latest = [self.capacity.volumes[volume.name] for volume in share]
             taken, instance = claim_volumes(draft, latest, item.job, instance, early=True)

@@ -4,13 +4,16 @@ The first machine determines the place (`colocation`). Once its provider has acc
 bought there, in the commits that seal the gang. The gang holds them from their purchase on, and waits for their
 addresses. A refused purchase undoes the gang, which tries again with its other machines and the next offer there.
 
+Containers end with their job, so they are no cluster that it could extend: all of a gang's are bought at once, beside
+each other, and an undone gang tries again with new ones.
+
 If no fitting offer is left there, the whole gang moves: its machines are released, and the next first machine is bought
 where every node has an offer that hasn't failed yet. An offer fails only once for a submission, so this ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from chalicelib.domain.instances import Instance
@@ -20,15 +23,17 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.bitmaps import first_of as first_row
 from chalicelib.planning.matching.colocation import first_of, is_cluster, place_of
+from chalicelib.planning.matching.containers import without_job
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.pools import COMING, READY, Pool
+from chalicelib.planning.matching.requirements import JobRequirements
 from chalicelib.planning.placing.buying import MOST_TRIED, Purchase, in_zones, may_grow, tried_by
 from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.clusters import Cluster, clusters, fitting_rows, may_use
 from chalicelib.planning.placing.gang_needs import Needs
 from chalicelib.planning.placing.options import Waiting
 
-OFFERS_READ = 200  # for the first machine
+OFFERS_READ = 200  # at most
 
 
 @dataclass(frozen=True)
@@ -96,31 +101,53 @@ class _Order:
     # --- a new cluster -----------------------------------------------------------------------------------------------
 
     def _start_cluster(self) -> Ordered | Waiting | None:
-        """Order the first machine, at a place with an offer for every node."""
+        """Order the first machine, at a place with an offer for every node, or a container for every node."""
         nodes, name = len(self.needs.unit), self.view.fleet.name
         if not self._size_allowed(nodes):
             return None
-        if not self._has_room(nodes):
+        if not self._has_room(len(self.needs.nodes)):
             return Waiting(name, f"for room in fleet `{name}` for {nodes} machines")
-        buy = self._first_machine()
-        return None if buy is None else Ordered((buy,))
-
-    def _first_machine(self) -> Purchase | None:
         orders = {requirements: self.capacity.candidates(requirements).order(self.at) for requirements in self.groups}
-        first = orders[next(iter(self.groups))]
-        for offer, _, total in self.capacity.book.machines(first, OFFERS_READ) if first else ():
-            usable = offer.availability.usable and offer.key not in self.tried
-            if usable and all(query and self._sold(query, offer) for query in orders.values()):
-                assert first is not None
-                return Purchase(self.view, in_zones(offer, first), total, total)
+        queries = {requirements: query for requirements, query in orders.items() if query is not None}
+        return self._cheapest(queries) if queries.keys() == orders.keys() else None
+
+    def _cheapest(self, queries: Mapping[JobRequirements, Query]) -> Ordered | None:
+        first = queries[next(iter(self.groups))]
+        beside = next((self.capacity.instances[place].offer for place in self.held), None)
+        for buy in self._purchases(first):
+            if beside is not None and (not buy.offer.is_container or _place(buy.offer) != _place(beside)):
+                continue
+            if buy.offer.is_container:
+                if found := self._containers(buy.offer, queries):
+                    return Ordered(found)
+            elif all(self._sold(query, buy.offer) for query in queries.values()):
+                return Ordered((buy,))
         return None
 
     def _sold(self, query: Query, beside: Offer) -> bool:
-        there = query._replace(backends=frozenset([beside.backend.lower()]), regions=frozenset([beside.region.lower()]))
-        return query.takes_place(beside.backend, beside.region, None) and self._best(there) is not None
+        return query.takes_place(beside.backend, beside.region, None) and self._best(_there(query, beside)) is not None
 
     def _best(self, query: Query) -> tuple[Offer, int, int] | None:
-        return self.capacity.book.best(query, self.tried)
+        """The best machine."""
+        return self.capacity.book.best(without_job(query), self.tried)
+
+    def _containers(self, beside: Offer, queries: Mapping[JobRequirements, Query]) -> tuple[Purchase, ...] | None:
+        """A container for each node, in one place; None: not for every one."""
+        found: dict[int, Purchase] = {}
+        for requirements, ranks in self.groups.items():
+            query = queries[requirements]
+            sold = self._purchases(_there(query, beside)) if query.takes_place(*_place(beside), None) else iter(())
+            buy = next((each for each in sold if each.offer.is_container), None)
+            if buy is None:
+                return None
+            found |= dict.fromkeys(ranks, buy)
+        return tuple(found[rank] for rank in sorted(found))
+
+    def _purchases(self, query: Query) -> Iterator[Purchase]:
+        """Those that are possible, the cheapest first."""
+        for offer, _, total in self.capacity.book.machines(query, OFFERS_READ):
+            if offer.availability.usable and offer.key not in self.tried:
+                yield Purchase(self.view, in_zones(offer, query), total, total)
 
     # --- an existing cluster -----------------------------------------------------------------------------------------
 
@@ -187,6 +214,15 @@ class _Order:
     def _has_room(self, more: int) -> bool:
         room = self.capacity.room(self.pool)
         return room is None or more <= room
+
+
+def _place(offer: Offer) -> tuple[str, str]:
+    return offer.backend, offer.region
+
+
+def _there(query: Query, beside: Offer) -> Query:
+    """The query in one place."""
+    return query._replace(backends=frozenset([beside.backend.lower()]), regions=frozenset([beside.region.lower()]))
 
 
 def retreat(draft: Draft, needs: Needs, back: Retreat, capacity: Capacity) -> None:

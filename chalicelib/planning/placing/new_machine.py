@@ -20,14 +20,16 @@ from chalicelib.planning.placing.claims import claim_of
 from chalicelib.planning.placing.placement_groups import in_group
 
 
-def order_for(draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase) -> Instance:
-    """Order a machine with the job's claim on it."""
+def order_for(
+    draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase, gang: str = ""
+) -> Instance:
+    """Order a machine with the job's claim on it. `gang`: the attempt that a container is bought for."""
     fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
     idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
     ordered = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
-    fleet, instance = in_group(fleet, buy.view.spec, ordered.with_(tags=tags, for_run=True), facts)
+    fleet, instance = in_group(fleet, buy.view.spec, ordered.with_(tags=tags, for_run=True, gang=gang), facts)
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)

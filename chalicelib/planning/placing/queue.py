@@ -31,9 +31,10 @@ from chalicelib.planning.placing.capacity import Capacity
 from chalicelib.planning.placing.claims import assignment_to, claim_of
 from chalicelib.planning.placing.gang_needs import is_gang
 from chalicelib.planning.placing.gang_placement import GangPlacer
-from chalicelib.planning.placing.markets import ASK_AGAIN_EVERY, CHECK_ANSWER_EVERY, Markets, Unanswered, least
+from chalicelib.planning.placing.markets import Markets
 from chalicelib.planning.placing.new_machine import order_for
 from chalicelib.planning.placing.options import FreePlace, Waiting
+from chalicelib.planning.placing.questions import Question
 from chalicelib.planning.placing.quotas import Allowance, Amounts, gpus_of
 from chalicelib.planning.placing.run_progress import follow
 from chalicelib.planning.placing.snapshot import QueueSnapshot
@@ -48,7 +49,7 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     capacity = Capacity(snapshot.fleets, book, snapshot.facts, snapshot.volumes)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
     allowance = Allowance(snapshot.usage)
-    gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
+    gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance, markets)
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
@@ -94,42 +95,21 @@ def _place_unit(
     snapshot: QueueSnapshot, capacity: Capacity, allowance: Allowance, markets: Markets, unit: list[QueuedJob]
 ) -> tuple[Step, ...] | Unplaced:
     draft, mark, lead = Draft(snapshot.now), capacity.mark(), unit[0]
-    unanswered, no_quota = _to_ask(capacity, allowance, markets, unit)
+    question = Question(capacity, allowance, markets, unit)
     answer = place_together(capacity, unit, partial(place, draft, capacity, snapshot.facts))
-    if not isinstance(answer, Unplaced):
-        unanswered = unanswered if any(isinstance(where, Purchase) for where in answer) else None
-    elif isinstance(answer.reason, Waiting):
-        unanswered = unanswered if no_quota else markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY)
-    elif unanswered is None and no_quota:
-        return Unplaced(lead, Waiting("", no_quota))
-    elif unanswered is None:
-        unanswered = markets.unanswered(capacity, unit, retry=True)
-    if unanswered is not None:
+    wait = question.first(answer.reason if isinstance(answer, Unplaced) else answer)
+    if wait is not None:
         capacity.roll_back(mark)
-        return Unplaced(lead, Waiting("", unanswered.message, CHECK_ANSWER_EVERY, unanswered))
+        return Unplaced(lead, wait)
     if isinstance(answer, Unplaced):
         return answer
     need = Amounts(sum(map(_gpus, answer)), len(unit))
-    if wait := allowance.refuses(lead.run, need):
+    if lacking := allowance.refuses(lead.run, need):
         capacity.roll_back(mark)
-        return Unplaced(lead, Waiting("", wait))
+        return Unplaced(lead, Waiting("", lacking))
     allowance.takes(lead.run, need)
     allowance.sign(draft)
     return (draft.step(),)
-
-
-def _to_ask(
-    capacity: Capacity, allowance: Allowance, markets: Markets, unit: list[QueuedJob]
-) -> tuple[Unanswered | None, str]:
-    """What to ask before the unit buys, and the quota that it would have to wait for, whatever the silent markets
-    said: then none is asked, or seldom."""
-    if allowance.limited and markets.silent(capacity, unit):
-        run = unit[0].run
-        if wait := allowance.refuses(run, least(unit)):
-            return None, wait
-        if wait := allowance.refuses(run, markets.expected(capacity, unit)):
-            return markets.unanswered(capacity, unit, again=ASK_AGAIN_EVERY), wait
-    return markets.unanswered(capacity, unit), ""
 
 
 def _fleet_of(steps: tuple[Step, ...]) -> str:

@@ -312,10 +312,10 @@ def too_many(query: Query, book: OfferBook) -> Misfit | None:
     found = book.match(query._replace(nodes=0), 1)[0]
     if not found:
         return None
-    limit = found[0].terms.cluster
-    assert limit is not None, "without a limit it would have matched"
-    text = f"{found[0].instance.name} can't have {query.nodes} machines in one cluster: {limit.why}"
-    return Misfit(text, limit.hint)
+    limit, name = found[0].terms.cluster, found[0].instance.name
+    if limit is None:
+        return Misfit(f"{name} is one machine, and {query.nodes} are needed together", "add a backend with clusters")
+    return Misfit(f"{name} can't have {query.nodes} machines in one cluster: {limit.why}", limit.hint)
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

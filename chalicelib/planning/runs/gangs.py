@@ -28,9 +28,7 @@ from chalicelib.planning.placing.claims import assignment_to
 from chalicelib.planning.placing.gang_placement import CHUNK, CHUNK_WITH_DISKS, of_gang
 from chalicelib.planning.runs.endings import end, finish_if_gone
 from chalicelib.planning.runs.run_pass import RunPass
-from chalicelib.planning.volumes.attachments import attached_for, claim_volumes, give_up_early, mounted
-from chalicelib.planning.volumes.mounts import named_volumes
-from chalicelib.planning.volumes.sites import choose, site_of
+from chalicelib.planning.volumes.attachments import claim_volumes, give_up_early, held_early, mounted
 
 _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
 _STARTED = (JobStatus.running, JobStatus.terminating)
@@ -158,15 +156,11 @@ def _volumes(this: RunPass, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[V
     """The volumes that each node got with its place, by job id; None: one of them is gone."""
     found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
-        names = named_volumes(this.starting[job.slot].volumes)
-        if not names:
-            continue
-        own = [volume for volume in this.snapshot.named.values() if attached_for(volume, job.id, place)]
-        by_mount = [[volume for volume in own if volume.name in each] for each in names]
-        chosen = choose(by_mount, site_of(own[0])) if own else None
+        chosen = held_early(this.starting[job.slot].volumes, this.snapshot.named.values(), job.id, place)
         if chosen is None:
             return None
-        found[job.id] = chosen
+        if chosen:
+            found[job.id] = chosen
     return found
 
 

@@ -9,7 +9,7 @@ provider has shown it detached from all others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import meaning
 from chalicelib.planning.kernel.plan import Effect, Failed, Outcome
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.sites import choose, site_of
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 
 _THERE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
@@ -71,6 +73,18 @@ class DiskNotMoved(Failed):
 def mounted(mounts: Sequence[MountPoint], chosen: Sequence[Volume]) -> tuple[Mounted, ...]:
     paths = [mount.path for mount in mounts if isinstance(mount, VolumeMountPoint)]
     return tuple(Mounted(id=v.id, name=v.name, path=path) for v, path in zip(chosen, paths, strict=True))
+
+
+def held_early(
+    mounts: Sequence[MountPoint], volumes: Iterable[Volume], job_id: str, instance_id: str
+) -> list[Volume] | None:
+    """The volumes that one of several nodes got with its place, in the order of its mounts; None: one of them is
+    gone."""
+    names = named_volumes(mounts)
+    own = [volume for volume in volumes if attached_for(volume, job_id, instance_id)] if names else []
+    if not own:
+        return None if names else []
+    return choose([[volume for volume in own if volume.name in each] for each in names], site_of(own[0]))
 
 
 def claim_volumes(
