@@ -138,8 +138,8 @@ bench-peer: $(VENV)/.dev .venvs/peer_server/.installed ## dstack 0.22.5 beside t
 cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month; RECORD=1 records what each thing uses
 	@$(BIN)/python -m tests.bench.cost $(if $(RECORD),--record)
 
-sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) --coverage --planted
+sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most; GANGS=1: of gangs in containers
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(GANGS),--gangs,--coverage --planted)
 
 fuzz: $(VENV)/.dev ## hostile calls by several tenants at once, and half as many requests through each door; CALLS=200000 SEED=1
 	@$(BIN)/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)

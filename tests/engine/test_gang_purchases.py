@@ -47,7 +47,7 @@ class World(Engine):
         plan = Script(boot=2 * SECOND, end=0, **script)
         box: list[World] = []
         cloud = cloud_of(lambda: box[0].at, script=plan)
-        world = cls.in_memory(backends=Accounts([Account.of(cloud)]), catalog=Books(FakeCloud(lambda: 0).offers()))
+        world = cls.in_memory(backends=Accounts([Account.of(cloud)]), catalog=Books(cloud_of(lambda: 0).offers()))
         box.append(world)
         world.cloud, world.script, world.bought = cloud, plan, []
         world.fleet("cloud", nodes=nodes, placement="cluster")

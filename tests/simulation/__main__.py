@@ -1,8 +1,9 @@
-"""`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage] [--jobs J]`: play histories.
+"""`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage] [--jobs J]
+[--gangs]`: play histories.
 
 Prints one line per failing seed, `repro: python -m tests.simulation --seed K`, and exits with status 1. With one seed
 it prints the whole history from the plane's own events. Histories don't touch each other, so each processor plays its
-share of them.
+share of them. With `--gangs` they are about tasks on several nodes in containers, and little else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ENOUGH = 90.0  # percent of those lines
 
 def play_all(pool: ProcessPoolExecutor, shares: Sequence[Sequence[int]], given: argparse.Namespace) -> Played:
     began, until = time.perf_counter(), None if given.seconds is None else time.time() + given.seconds
-    parts = list(pool.map(play_counted, shares, repeat(until), repeat(given.coverage)))
+    parts = list(pool.map(play_counted, shares, repeat(until), repeat(given.coverage), repeat(given.gangs)))
     played = Played()
     for part in parts:
         played.add(part)
@@ -49,13 +50,14 @@ def shortest(met: dict[int, set[str]], times: int) -> list[int]:
     return sorted(chosen)
 
 
-def play_one(seed: int) -> bool:
+def play_one(seed: int, gangs: bool) -> bool:
     """One history with its log of events; False if it goes wrong."""
     from chalicelib.store.history import events_in
     from tests.simulation.history import History
+    from tests.simulation.workers import stories
     from tests.simulation.world import START, Violation
 
-    history = History(seed)
+    history = History(seed, stories=stories(gangs))
     wrong = None
     try:
         history.play()
@@ -119,9 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--choose", type=int, metavar="N", help="name few seeds in which everything happens N times")
     parser.add_argument("--coverage", action="store_true", help="lines of the product that the histories reach")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many play at once")
+    parser.add_argument("--gangs", action="store_true", help="only tasks on several nodes in containers")
     given = parser.parse_args(arguments)
     if given.seed is not None:
-        return 0 if play_one(given.seed) else 1
+        return 0 if play_one(given.seed, given.gangs) else 1
     seeds = range(given.start, given.start + given.seeds)
     shares = [seeds[first :: given.jobs] for first in range(given.jobs)]
     with ProcessPoolExecutor(given.jobs, get_context("spawn"), quiet) as pool:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.accounts import Account
-from chalicelib.backends.spi import Backend, Owned
+from chalicelib.backends.spi import Backend, Container, Owned
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
@@ -51,7 +51,7 @@ from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from chalicelib.store import nouns
 from chalicelib.usecases.agents import calls
-from tests.simulation import containers
+from tests.simulation import container_gangs, containers
 from tests.simulation.history import always, play
 from tests.simulation.plane import INSTALL, Parts
 from tests.simulation.stories import (
@@ -386,6 +386,24 @@ class _Refilling(Purchases):
         return super().create(effect)
 
 
+class _OneByOne(Purchases):
+    """Requests each container of a gang as if there were no others."""
+
+    def request(self, instance: Instance, group: Handle | None = None, container: Container | None = None) -> Any:
+        if container is not None and container.gang is not None:
+            container = replace(container, gang=replace(container.gang, nodes=1))
+        return super().request(instance, group, container)
+
+
+class _SameGang(Purchases):
+    """Takes all attempts of a gang for one."""
+
+    def request(self, instance: Instance, group: Handle | None = None, container: Container | None = None) -> Any:
+        if container is not None and container.gang is not None:
+            container = replace(container, gang=replace(container.gang, token=instance.gang.partition("/")[0]))
+        return super().request(instance, group, container)
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -453,6 +471,18 @@ PLANTED: dict[str, Planted] = {
         containers.SAME_REQUEST,
         known=14,
         stories=containers.STORIES_WITH_CONTAINERS,
+    ),
+    "starts containers one by one": Planted(
+        Parts(families=_buying_with(_OneByOne)),
+        container_gangs.START_TOGETHER,
+        known=1,
+        stories=container_gangs.CONTAINER_GANGS,
+    ),
+    "mixes a gang's attempts": Planted(
+        Parts(families=_buying_with(_SameGang)),
+        container_gangs.NEW_ONES,
+        known=1,
+        stories=container_gangs.CONTAINER_GANGS,
     ),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }

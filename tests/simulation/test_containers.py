@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.simulation.container_gangs import CONTAINER_GANGS
 from tests.simulation.containers import STORIES_WITH_CONTAINERS
 from tests.simulation.history import History
 
@@ -22,3 +23,9 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("seed", range(8))
 def test_jobs_and_their_containers_end_well(seed: int) -> None:
     History(seed, stories=STORIES_WITH_CONTAINERS).play()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gangs_of_eight_get_all_their_containers_or_none(seed: int) -> None:
+    """`make sim GANGS=1 SEEDS=500` plays many."""
+    History(seed, stories=CONTAINER_GANGS).play()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the product is imported once its lines are counted
     from coverage import Coverage
 
     from tests.simulation.planted import Found
+    from tests.simulation.stories import Story
 
 ROOT = Path(__file__).parents[2]
 COVERED: tuple[str, ...] = ("chalicelib/engine", "chalicelib/planning")
@@ -73,15 +74,22 @@ def counted(wanted: bool) -> Iterator[list[bytes]]:
     reached.append(lines.get_data().dumps())
 
 
-def play_counted(seeds: Sequence[int], until: float | None, coverage: bool) -> Played:
+def stories(gangs: bool) -> Sequence[type[Story]]:
+    from tests.simulation.container_gangs import CONTAINER_GANGS
+    from tests.simulation.stories import STORIES
+
+    return CONTAINER_GANGS if gangs else STORIES
+
+
+def play_counted(seeds: Sequence[int], until: float | None, coverage: bool, gangs: bool) -> Played:
     """One process's share, until this time."""
     with counted(coverage) as reached:
-        played = play_some(seeds, until)
+        played = play_some(seeds, until, gangs)
     played.lines += reached
     return played
 
 
-def play_some(seeds: Sequence[int], until: float | None) -> Played:
+def play_some(seeds: Sequence[int], until: float | None, gangs: bool) -> Played:
     """Prints each failing seed when it is found."""
     from tests.simulation.history import play
     from tests.simulation.world import Violation
@@ -91,10 +99,11 @@ def play_some(seeds: Sequence[int], until: float | None) -> Played:
         if until is not None and time.time() >= until:
             break
         try:
-            result = play(seed)
+            result = play(seed, stories=stories(gangs))
         except Violation as violation:
             played.bad.append(seed)
-            print(f"seed {seed}: {violation}\nrepro: python -m tests.simulation --seed {seed}", flush=True)
+            again = f"--seed {seed}{' --gangs' if gangs else ''}"
+            print(f"seed {seed}: {violation}\nrepro: python -m tests.simulation {again}", flush=True)
             continue
         played.happened.update(result.happened)
         played.ends.update(result.runs)

@@ -494,7 +494,7 @@ class FakeCloud:
         gang = (machine.get("container") or {}).get("gang")
         if not gang:
             return [machine]
-        there = [each for each in self.machines() if each["ends_at"] is None]
+        there = [each for each in self.machines() if each["ends_at"] is None or each["short"]]
         of_gangs = [(each["container"]["gang"], each) for each in there if (each["container"] or {}).get("gang")]
         found = {own["rank"]: each for own, each in of_gangs if own["token"] == gang["token"]}
         return list(found.values()) if len(found) == gang["nodes"] else []

@@ -36,6 +36,7 @@ class Gangs(Story):
     likely = 0.3
     fleet = FLEET
     prefix = "gang"
+    sizes = (2, 3, 3, 4, 5)
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -79,7 +80,7 @@ class Gangs(Story):
     def _submit(self, name: str) -> None:
         rng, project, at = self.rng, self.scene.projects[0], self.world.now()
         chosen: dict[str, Any] = {
-            "nodes": rng.choice((2, 3, 3, 4, 5)),
+            "nodes": rng.choice(self.sizes),
             "fleets": [self.fleet],
             "resources": {"cpu": "1..", "memory": "1GB.."},
             "startup_order": rng.choice(("any", "master-first", "workers-first")),
