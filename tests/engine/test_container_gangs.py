@@ -92,7 +92,7 @@ def test_one_that_has_no_room_when_it_should_start_ends_the_attempt_of_all() -> 
         world.woken.extend([f"run/{run.id}", *(f"instance/{each.id}" for each in world.machines)])
         return jobs_of(world, run)[0].finished
 
-    world.until(over, seconds=10)
+    world.until(over, seconds=10, absent=frozenset({"cloud-0"}))
     world.until(lambda: not world.cloud.resources())
     assert "no sim.2cpu was left" in jobs_of(world, run)[0].message
 

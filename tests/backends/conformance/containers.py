@@ -15,8 +15,8 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import ContainerFailed, Gone
 from tests.backends.conformance.provider import LetPass, Provider
-from tests.backends.conformance.requests import BOOT_TOKEN, request_for
-from tests.backends.conformance.suite import ENOUGH, Suite
+from tests.backends.conformance.requests import BOOT_TOKEN, member_for, request_for
+from tests.backends.conformance.suite import ENOUGH, Suite, cut_short
 from tests.harness.conformance import needs
 
 USER, PASSWORD = "team", "pa55-of-the-registry"
@@ -88,6 +88,33 @@ class ContainerConformance(Suite):
             pytest.fail("nobody hears that the container has ended")
         assert {owned.handle.id for owned in backend.list_owned(contained.instance_id)} == provider.existing()
         end(handles)
+        assert provider.existing() == set()
+
+    @needs("containers", "multinode")
+    def test_the_containers_of_a_gang_start_once_the_last_is_created(
+        self,
+        backend: Backend,
+        offers: Sequence[Offer],
+        provider: Provider,
+        let_time_pass: LetPass,
+        run: Callable[[Sequence[Handle]], Machine],
+        end: Callable[[Sequence[Handle]], None],
+    ) -> None:
+        """However often its creation is cut short, and whatever other gangs there are. They have addresses then."""
+        offer = next(each for each in offers if "multinode" in each.terms.grants)
+        first, second, last = (member_for(offer, "train", rank) for rank in range(3))
+        other = member_for(offer, "other", 2)
+        made = [list(backend.create(each)) for each in (other, first, second)]
+        cut_short(backend, last, 1)
+        let_time_pass(120.0)
+        assert [backend.describe(handles).state for handles in made] == ["pending"] * 3, "one is still missing"
+        assert list(backend.create(first)) == made[1]
+        made.append(list(backend.create(last)))
+        assert all({run(handles).internal_ip for handles in made[1:]})
+        assert len({run(handles).internal_ip for handles in made[1:]}) == 3
+        assert backend.describe(made[0]).state == "pending"
+        for handles in made:
+            end(handles)
         assert provider.existing() == set()
 
     @needs("containers")

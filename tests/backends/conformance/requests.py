@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chalicelib.backends.spi import Container, CreateRequest, GroupRequest, VolumeRequest
+from chalicelib.backends.spi import Container, CreateRequest, GangMember, GroupRequest, VolumeRequest
 from chalicelib.domain import container_script
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
@@ -34,6 +34,14 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
         disk_mib=offer.instance.resources.disk.size_mib,
         zones=offer.availability_zones,
     )
+
+
+def member_for(offer: Offer, gang: str, rank: int, nodes: int = 3) -> CreateRequest:
+    """One of several containers that start together."""
+    request = request_for(offer, f"{gang}-{rank}")
+    assert request.container is not None
+    member = GangMember(derive("conformance", "gang", gang), rank, nodes)
+    return replace(request, container=replace(request.container, gang=member))
 
 
 def group_request_for(offer: Offer, name: str = "one") -> GroupRequest:

@@ -58,6 +58,21 @@ class RemembersTheLastLogin(OtherContainers):
         return replace(container, login=self.last)
 
 
+TOGETHER = "the_containers_of_a_gang_start_once_the_last_is_created"
+
+
+@noticed_by(TOGETHER)
+class StartsEachOfAGangAlone(OtherContainers):
+    def changed(self, container: Container) -> Container:
+        return replace(container, gang=container.gang and replace(container.gang, nodes=1))
+
+
+@noticed_by(TOGETHER)
+class TakesAllForOneGang(OtherContainers):
+    def changed(self, container: Container) -> Container:
+        return replace(container, gang=container.gang and replace(container.gang, token="one"))
+
+
 ENDED = "a_container_that_has_ended_says_why_and_is_there_until_it_is_terminated"
 
 

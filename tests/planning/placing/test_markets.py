@@ -10,7 +10,8 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Attempt, Job, JobStatus, MarketQuery
 from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
-from chalicelib.domain.offers import Offer, OfferTerms
+from chalicelib.domain.offers import CONTAINER, ClusterLimit, Offer, OfferTerms
+from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
@@ -21,6 +22,7 @@ from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.quotas import QuotaUsage
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.planning.placing.test_quotas import quota
+from tests.planning.situations.gangs import nodes
 from tests.world import nouns as b
 
 BAZAAR = BackendFacts(name="bazaar", live_offers=True, offers_last=MINUTE)
@@ -291,3 +293,40 @@ def test_a_full_fleet_waits_for_room_before_anybody_is_asked() -> None:
     full = Day([b.queued("train", spec)], fleet=b.view(b.fleet("cloud"), small, nodes="0..1")).check()
     assert not full.calls
     assert full.job().message == "waiting for room in fleet `cloud` (1 of 1 nodes)"
+
+
+def several(answer: MarketAnswer | None = None, *, multinode: bool = True) -> Plan:
+    """A pass over a task on three nodes, whose market has given this answer."""
+    (lead, *others), facts = nodes("train", 3), {**FACTS, "bazaar": BAZAAR.with_(multinode=multinode)}
+    answers = {}
+    if answer is not None:
+        (asked,) = [effect for step in several().steps for effect in step.effects if isinstance(effect, AskMarket)]
+        key = OfferRequest.model_validate_json(asked.request).key
+        query = MarketQuery(backend="bazaar", key=key, at=b.NOW, until=b.NOW + ANSWER_WITHIN)
+        lead, answers = replace(lead, job=lead.job.with_(markets=(query,))), {("bazaar", key): answer}
+    fleet, book = b.view(b.fleet("cloud"), nodes="0..9", placement="cluster"), OfferBook((), b.NOW, live=["bazaar"])
+    return decide_queue(QueueSnapshot(b.NOW, b.PROJECT, (lead, *others), (fleet,), book, facts, answers=answers))
+
+
+def test_a_task_on_several_nodes_asks_for_all_at_once_and_buys_containers_that_reach_each_other() -> None:
+    (step,) = several().steps
+    (effect,) = step.effects
+    assert isinstance(effect, AskMarket) and OfferRequest.model_validate_json(effect.request).nodes == 3
+    alone, beside = (
+        b.offer("pod", price, backend="bazaar", instance_runtime=CONTAINER, terms=OfferTerms(grants=grants))
+        for price, grants in ((1.0, ()), (2.0, ("multinode",)))
+    )
+    plan = several(MarketAnswer(b.NOW, (listing("one", 0.5), alone.with_(region="other"), beside)))
+    bought = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
+    assert [each.offer for each in bought] == [beside] * 3 and len({each.gang for each in bought}) == 1
+
+
+def test_where_a_market_has_nothing_for_several_nodes_the_reason_is_named() -> None:
+    (note,) = several(MarketAnswer(b.NOW, (listing("one", 0.5),))).notes
+    assert "stall is one machine, and 3 are needed together" in note.text
+    few = OfferTerms(grants=("multinode",), cluster=ClusterLimit(most=2, why="2 fit now", hint="ask for fewer"))
+    pod = b.offer("pod", backend="bazaar", instance_runtime=CONTAINER, terms=few)
+    (note,) = several(MarketAnswer(b.NOW, (pod,))).notes
+    assert "pod can't have 3 machines in one cluster: 2 fit now" in note.text and note.hint == "ask for fewer"
+    plan = several(multinode=False)
+    assert not [effect for step in plan.steps for effect in step.effects], "its machines reach no others"
