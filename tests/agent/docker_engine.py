@@ -92,7 +92,7 @@ class Engine:
     events: list[dict[str, Any]] = field(default_factory=list)  # those of being killed
     everywhere: tuple[str, ...] = ("/bin/sh", "/bin/bash")  # programs that all images have
 
-    def asked(self, start: str = "") -> list[str]:
+    def calls(self, start: str = "") -> list[str]:
         return [str(request) for request in self.requests if str(request).startswith(start)]
 
     def request(self, start: str) -> Request:

@@ -33,7 +33,7 @@ class Plane:
 
             def do_POST(self) -> None:
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                plane.asked.append((self.client_address[1], self.command, self.path, dict(self.headers), data))
+                plane.calls.append((self.client_address[1], self.command, self.path, dict(self.headers), data))
                 answer = plane.answers.pop(0) if plane.answers else Answer()
                 if answer.status == 0:
                     self.close_connection = True
@@ -48,7 +48,7 @@ class Plane:
 
             do_GET = do_POST
 
-        self.asked: list[tuple[int, str, str, dict[str, str], bytes]] = []
+        self.calls: list[tuple[int, str, str, dict[str, str], bytes]] = []
         self.answers: list[Answer] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -66,4 +66,4 @@ class Plane:
 
     @property
     def connections(self) -> int:
-        return len({port for port, *_ in self.asked})
+        return len({port for port, *_ in self.calls})

@@ -16,8 +16,8 @@ from cli.connection.streams import GUID
 class Far:
     """One connection of a client, after the handshake."""
 
-    def __init__(self, connection: socket.socket, asked: str) -> None:
-        self.connection, self.requests = connection, asked
+    def __init__(self, connection: socket.socket, requests: str) -> None:
+        self.connection, self.requests = connection, requests
         self.file = connection.makefile("rb")
 
     def frame(self, payload: bytes, kind: int = 2, *, final: bool = True) -> bytes:

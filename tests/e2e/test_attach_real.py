@@ -67,15 +67,15 @@ class Client:
             )
 
     @property
-    def said(self) -> str:
+    def shown(self) -> str:
         return self.file.read_text()
 
     def wait_for(self, text: str, times: int = 1) -> None:
         def seen() -> bool:
-            assert self.process.poll() is None or self.said.count(text) >= times, self.said
-            return self.said.count(text) >= times
+            assert self.process.poll() is None or self.shown.count(text) >= times, self.shown
+            return self.shown.count(text) >= times
 
-        until(f"{text!r} in:\n{self.said}", seen)
+        until(f"{text!r} in:\n{self.shown}", seen)
 
     def detach(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -154,8 +154,8 @@ def test_a_run_is_logged_in_to_and_its_ports_are_here(server: Server, tmp_path: 
     with client(server, tmp_path, "attach", name, "--logs", program=program) as one:
         one.wait_for(f"ssh {name}\n")
         one.wait_for("listening")
-        assert ("directly" if program is DSTACK else "through the server") in one.said
-        assert f"localhost:{local} → port {port} of the job" in one.said
+        assert ("directly" if program is DSTACK else "through the server") in one.shown
+        assert f"localhost:{local} → port {port} of the job" in one.shown
         assert hello_at(local) == "hello from the job"
         assert ssh(server, name, "echo $DSTACK_RUN_NAME; exit") == f"{name}\n"
 
@@ -164,9 +164,9 @@ def test_a_run_is_logged_in_to_and_its_ports_are_here(server: Server, tmp_path: 
         one.wait_for("attaching again")
         one.wait_for("Attached to", times=2)
         assert hello_at(local) == "hello from the job"
-        assert one.said.count("listening") == 1, "the log goes on without repeating itself"
+        assert one.shown.count("listening") == 1, "the log goes on without repeating itself"
 
-        assert one.detach() == 0 and "Detached" in one.said
+        assert one.detach() == 0 and "Detached" in one.shown
     assert list((server.home / ".dstack" / "ssh" / "runs").iterdir()) == []
     with pytest.raises(ConnectionRefusedError):
         hello_at(local)
@@ -183,8 +183,8 @@ def test_an_attached_apply_shows_lines_as_they_come_and_ends_with_the_run(server
         assert hello_at(local) == "hello from the job"
         until("the port to be told as in use", lambda: refused(server, tmp_path, local))
         server.cli("stop", "watched", "-y", "-x")
-        assert one.process.wait(PATIENCE) == 1 and "watched terminated" in one.said
-    assert one.said.count("listening") == 1
+        assert one.process.wait(PATIENCE) == 1 and "watched terminated" in one.shown
+    assert one.shown.count("listening") == 1
 
 
 def refused(server: Server, folder: Path, port: int) -> bool:
@@ -199,11 +199,11 @@ def test_a_dev_environment_is_worked_in_until_it_is_stopped(server: Server, tmp_
     with client(server, tmp_path, "apply", "-y") as one:
         one.wait_for("Open it in VS Code:")
         one.wait_for("ssh work\n")
-        link = re.search(r"vscode://vscode-remote/ssh-remote\+work(/\S+)", one.said)
+        link = re.search(r"vscode://vscode-remote/ssh-remote\+work(/\S+)", one.shown)
         assert link and ssh(server, "work", f"cat {link[1]}/note") == "prepared\n"
         assert one.detach() == 0
     with client(server, tmp_path, "attach", "work") as one:
         one.wait_for("vscode://vscode-remote/ssh-remote+work/")
         server.cli("stop", "work", "-y")
         assert one.process.wait(PATIENCE) == 1, "a stopped run is no success"
-    assert "work terminated" in one.said
+    assert "work terminated" in one.shown

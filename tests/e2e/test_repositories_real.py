@@ -73,7 +73,7 @@ def users(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         return
     with genuine.running(server, tmp_path_factory.mktemp("peer") / "home") as peer:
 
-        def theirs(*words: str, cwd: Path, expect: int = 0) -> str:
+        def genuine_cli(*words: str, cwd: Path, expect: int = 0) -> str:
             done = subprocess.run(
                 [str(genuine.VENV / "bin" / "dstack"), *words],
                 cwd=cwd,
@@ -86,7 +86,7 @@ def users(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             assert done.returncode == expect, done.stdout
             return done.stdout
 
-        yield {**found, "genuine": theirs}
+        yield {**found, "genuine": genuine_cli}
 
 
 @pytest.fixture(params=["ours", "genuine"])
@@ -118,11 +118,11 @@ def apply(dstack: Dstack, folder: Path, name: str, repo: str, *flags: str) -> st
 
 
 def ended(server: Server, name: str) -> dict[str, Any]:
-    def look() -> Any:
+    def run_now() -> Any:
         run = server.call("/api/project/main/runs/get", {"run_name": name})
         return run if run["status"] in ("done", "failed", "terminated") else None
 
-    return dict(until(f"{name} to end", look))
+    return dict(until(f"{name} to end", run_now))
 
 
 def log_of(server: Server, name: str, folder: Path) -> list[str]:
@@ -194,5 +194,5 @@ def test_apply_shows_the_reason_to_whoever_stays(server: Server, users: dict[str
     name = "occupied"
     text = TASK.format(name=name, repo="'.:/etc'")
     (work / "run.dstack.yml").write_text(text)
-    told = users["ours"]("apply", "-y", "-f", "run.dstack.yml", cwd=work, expect=1)
-    assert "repository: /etc exists and isn't empty" in told
+    shown = users["ours"]("apply", "-y", "-f", "run.dstack.yml", cwd=work, expect=1)
+    assert "repository: /etc exists and isn't empty" in shown

@@ -43,10 +43,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def apply(server: Server, name: str, **fields: Any) -> str:
-    said = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
-    said["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+    configuration = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
+    configuration["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
     path = server.home / f"{name}.dstack.yml"
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(configuration))
     return server.cli("apply", "-y", "-d", "-f", str(path))
 
 
@@ -135,7 +135,7 @@ def test_kill_9_of_the_server_in_the_middle_of_requests_stops_no_replica(server:
 
     before = until("all three", lambda: len(found := pids()) == 3 and found)
     with ThreadPoolExecutor(2) as threads:
-        asking = [threads.submit(calls) for _ in range(2)]
+        clients = [threads.submit(calls) for _ in range(2)]
         try:
             server.kill()
             server.start()
@@ -145,7 +145,7 @@ def test_kill_9_of_the_server_in_the_middle_of_requests_stops_no_replica(server:
             wait_for(server, "after", "done")  # agents and planner are at work again
         finally:
             over.set()
-        for each in asking:
+        for each in clients:
             each.result()
     assert pids() == before
     server.cli("stop", "ranged", "-y")

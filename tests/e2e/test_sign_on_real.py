@@ -27,8 +27,8 @@ BROWSER = f"{sys.executable} {HERE / 'browser.py'} %s"
 
 def guides(issuer: str) -> dict[str, Any]:
     """What the guide shows, with this provider."""
-    (shown,) = re.findall(r"```yaml config.yml\n(.*?)```", SIGN_ON.read_text(), re.DOTALL)
-    (found,) = yaml.safe_load(shown)["sign_on"]
+    (example,) = re.findall(r"```yaml config.yml\n(.*?)```", SIGN_ON.read_text(), re.DOTALL)
+    (found,) = yaml.safe_load(example)["sign_on"]
     return {**found, "name": "guide", "issuer": issuer}
 
 
@@ -109,8 +109,8 @@ def person(server: Server, tmp_path: Path) -> Person:
 
 def begun(server: Server, provider: str, login: str) -> dict[str, str]:
     """What the provider sends the browser back with."""
-    asked = {"local_port": 10_999, "base_url": None}
-    address = server.call(f"/api/auth/{provider}/authorize", asked)["authorization_url"]
+    body = {"local_port": 10_999, "base_url": None}
+    address = server.call(f"/api/auth/{provider}/authorize", body)["authorization_url"]
     end = "https://console" if provider == "web" else "http://localhost"
     given = parse_qs(urlsplit(sign_on(address, login, end)).query)
     return {"code": given["code"][0], "state": given["state"][0]}
@@ -121,10 +121,10 @@ def entered(server: Server, provider: str, login: str) -> Any:
 
 
 def refused(server: Server, provider: str, login: str) -> str:
-    with pytest.raises(HttpError) as told:
+    with pytest.raises(HttpError) as refusal:
         entered(server, provider, login)
-    assert told.value.status == 400
-    return told.value.body
+    assert refusal.value.status == 400
+    return refusal.value.body
 
 
 def roles(server: Server, name: str) -> tuple[str, str | None]:
@@ -138,8 +138,8 @@ def roles(server: Server, name: str) -> tuple[str, str | None]:
 
 
 def test_somebody_signs_on_in_a_browser_and_works(server: Server, person: Person) -> None:
-    said = person.dstack("ann+gpu", "login", "--url", server.url, "-p", "corp")
-    assert "You are ann" in said and "Projects: main. The default is main." in said and said.endswith("[0]")
+    output = person.dstack("ann+gpu", "login", "--url", server.url, "-p", "corp")
+    assert "You are ann" in output and "Projects: main. The default is main." in output and output.endswith("[0]")
     assert "No runs" in person.dstack("", "ps") or "[0]" in person.dstack("", "ps")
     server.call("/api/users/refresh_token", {"username": "ann"})
     assert "[1]" in person.dstack("", "ps")
@@ -149,8 +149,8 @@ def test_the_genuine_client_signs_on(server: Server, person: Person) -> None:
     program = VENV / "bin" / "dstack"
     if not program.exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
-    said = person.run("eve+gpu", str(program), "login", "--url", server.url, "-p", "corp", "-y")
-    assert said.endswith("[0]"), said
+    output = person.run("eve+gpu", str(program), "login", "--url", server.url, "-p", "corp", "-y")
+    assert output.endswith("[0]"), output
     assert person.run("", str(program), "ps").endswith("[0]")
 
 

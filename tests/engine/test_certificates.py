@@ -68,7 +68,7 @@ def test_a_host_that_a_gateway_is_told_of_gets_a_certificate(stage: Stage) -> No
     assert stage.ask().certificates == {HOST: {"certificate": f"CERTIFICATE 1 OF {HOST}", "key": "PRIVATE KEY 1"}}
     assert stage.ask().challenges == {}
     assert stage.authority.issued == stage.authority.looked == 1
-    assert stage.told() == [
+    assert stage.messages() == [
         f"certificate for {HOST} requested",
         *(
             f"certificate of {HOST}: {step}"
@@ -228,7 +228,7 @@ def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(sta
     assert f"http://{HOST}/.well-known/acme-challenge/" in message
     assert "connection refused" in message and "DNS record with the gateway's address" in message
     assert "The next attempt is at " in message
-    assert any("refused" in line and HOST in line for line in stage.told())
+    assert any("refused" in line and HOST in line for line in stage.messages())
 
 
 def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> None:
@@ -373,7 +373,7 @@ def test_an_authority_that_is_away_keeps_its_order(stage: Stage, call: str) -> N
     stage.until(lambda: has_one(stage), SECOND)
     assert not stage.authority.faults[call]
     assert len(stage.authority.orders) == 1 and stage.certificate().failures == 0
-    messages = [line for line in stage.told() if "doesn't answer. The next attempt is at" in line]
+    messages = [line for line in stage.messages() if "doesn't answer. The next attempt is at" in line]
     assert 2 <= len(messages) <= 3  # at the first, the second and the fourth: one that looks has looked once before
 
 
@@ -396,7 +396,7 @@ def test_a_refused_order_waits_as_after_a_failure(stage: Stage, error: type[Exce
     assert refused.status is CertificateStatus.waiting and refused.failures == 1
     assert refused.message.startswith("it certifies no such name")
     assert refused.due_at is not None and refused.due_at - stage.place.at >= ORDER_RETRY - SECOND
-    assert any("it certifies no such name" in line for line in stage.told())
+    assert any("it certifies no such name" in line for line in stage.messages())
     certified(stage)
 
 
@@ -554,7 +554,7 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     assert account is not None and account.key.startswith("v1.") and account.url
     answer = stage.ask()
     assert "PRIVATE KEY" in answer.certificates[HOST]["key"] and "PRIVATE KEY" not in repr(answer)
-    for text in (stage.all_of_it(), *stage.told(), caplog.text):
+    for text in (stage.all_of_it(), *stage.messages(), caplog.text):
         assert "PRIVATE KEY" not in text
     assert len(stage.all_of_it()) > 1000
 

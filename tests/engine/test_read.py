@@ -19,7 +19,7 @@ from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Store
 from tests.world import nouns as b
-from tests.world.ports import Asked
+from tests.world.ports import RecordedStore
 from tests.world.time import NOW
 
 SPEC = b.job_spec(b.run_spec()).model_dump_json()
@@ -87,14 +87,14 @@ def test_a_row_shows_the_same_however_it_is_read(case: str) -> None:
 
 def test_a_list_of_live_runs_is_one_call_and_reads_no_spec_twice() -> None:
     names = [f"run-{number}" for number in range(20)]
-    store = Asked(stored(*(noun for name in names for noun in live(name))))
+    store = RecordedStore(stored(*(noun for name in names for noun in live(name))))
     runs, reader = read(store, *map(b.run, names)), Reader(store)
-    store.asked.clear()
+    store.calls.clear()
     for records in (40, 20):
         assert [row.run for row in reader.run_rows(runs)] == runs
-        ((method, keys_read),) = store.asked
+        ((method, keys_read),) = store.calls
         assert (method, len(keys_read)) == ("get_many", records)
-        store.asked.clear()
+        store.calls.clear()
 
 
 def test_a_job_that_has_ended_meanwhile_shows_in_the_next_list() -> None:
@@ -114,18 +114,20 @@ def test_the_fleets_that_a_project_may_use_are_one_read_of_names_and_one_of_flee
     lab, everybodys = (each.with_(project_id="other") for each in (lab, everybodys))
     shared = Export(id="1", project_id="other", project_name="lab", name="hosts", created_at=NOW, fleets=(lab.id,))
     for_all = shared.with_(id="2", name="all", fleets=(everybodys.id, lab.id), is_global=True)
-    store = Asked(stored(own, gone.with_(deleted=True), lab, everybodys, shared.with_(importers=(b.PROJECT,)), for_all))
+    store = RecordedStore(
+        stored(own, gone.with_(deleted=True), lab, everybodys, shared.with_(importers=(b.PROJECT,)), for_all)
+    )
     for fleet in (own, gone):
         store.commit([nouns.pointer(keys.fleet_name(b.PROJECT, fleet.name), fleet.id)])
     store.commit([nouns.pointer(keys.gateway_name(b.PROJECT, "door"), "no fleet")])
     store.commit([nouns.pointer(keys.imported(b.PROJECT, "other", "hosts"), "other/hosts")])
     store.commit([nouns.pointer(keys.for_all("other", "all"), "other/all")])
     reader = Reader(store)
-    store.asked.clear()
+    store.calls.clear()
     own_fleets, others = reader.usable_fleets(b.PROJECT)
     assert [fleet.name for fleet in own_fleets] == ["own"]
     assert {(export.name, fleet.name) for export, fleet in others} == {("all", "everybodys"), ("all", "lab")}
-    assert [method for method, _ in store.asked] == ["query", "query", "get_many", "get_many"]
+    assert [method for method, _ in store.calls] == ["query", "query", "get_many", "get_many"]
     assert own_fleets == reader.fleets(b.PROJECT) and others == reader.imported_fleets(b.PROJECT)
 
 

@@ -41,14 +41,14 @@ def there(stage: Stage) -> list[str]:
 def test_a_disk_of_nobody_is_told_of_and_then_deleted(stage: Stage) -> None:
     orphan = disk(stage)
     assert stage.sweep(after=5 * SECOND).released == []
-    assert stage.told() == [
+    assert stage.messages() == [
         f"main: volume {orphan} at Simulated cloud is an orphan; it will be removed if the next sweep agrees"
     ]
     [given_back] = stage.sweep(after=APART).released
     assert given_back.handle.id == orphan
     stage.place.at += SECOND
     assert there(stage) == []
-    assert stage.told()[-1] == f"main: volume {orphan} at Simulated cloud is an orphan and is being removed"
+    assert stage.messages()[-1] == f"main: volume {orphan} at Simulated cloud is an orphan and is being removed"
 
 
 def test_two_sweeps_too_close_together_prove_nothing(stage: Stage) -> None:
@@ -63,7 +63,7 @@ def test_others_disks_are_never_touched(stage: Stage) -> None:
     stage.cloud.disks.add("vol-shared", REGION, projects="main")
     for _ in range(3):
         assert stage.sweep(after=HOUR).released == []
-    assert len(there(stage)) == 2 and stage.told() == []
+    assert len(there(stage)) == 2 and stage.messages() == []
 
 
 @pytest.mark.parametrize("status", [VolumeStatus.provisioning, VolumeStatus.active, VolumeStatus.failed])
@@ -86,7 +86,7 @@ def test_a_stale_listing_of_a_deleted_volume_is_no_orphan(stage: Stage) -> None:
     volume = stage.created()
     stage.place.save(volume.with_(status=VolumeStatus.deleted, deleted_at=stage.place.at, due_at=None))
     stage.sweep(after=FACTS.visibility_lag - 1)
-    assert not [line for line in stage.told() if "is an orphan" in line]
+    assert not [line for line in stage.messages() if "is an orphan" in line]
 
 
 def test_one_whose_record_is_erased_goes(stage: Stage) -> None:
@@ -122,7 +122,7 @@ def test_a_volume_whose_disk_is_gone_has_failed(stage: Stage) -> None:
     assert volume.handle is not None
     stage.cloud.disks.lose(volume.handle.id)
     assert stage.sweep().lost == []
-    assert stage.told()[-1] == "data: the cloud doesn't list it; it will be closed if the next sweep agrees"
+    assert stage.messages()[-1] == "data: the cloud doesn't list it; it will be closed if the next sweep agrees"
     assert stage.sweep(after=APART).lost == [volume.id]
     lost = stage.again(volume)
     assert (lost.status, lost.reason) == (VolumeStatus.failed, VolumeReason.lost)

@@ -63,7 +63,7 @@ def test_a_volume_is_created_once_and_becomes_active(stage: Stage) -> None:
     assert (volume.zone, volume.size_gib, volume.price) == ("sim-east-a", 100, 8.0)
     assert dict(disk["tags"])["dstack-volume"] == volume.id
     assert volume.blank and not volume.external and not volume.multi_attach
-    assert stage.told() == [
+    assert stage.messages() == [
         "data: created",
         "data: submitted → provisioning: its provider is creating it",
         "data: provisioning → active",
@@ -137,7 +137,7 @@ def test_a_refusal_fails_the_volume_with_its_words(stage: Stage, error: str) -> 
     assert failed.message == f"simulated: {error} before create_volume"
     stage.after(MINUTE)
     assert not stage.again(volume).remains and stage.again(volume).due_at is None
-    assert f"data: submitted → failed: {failed.message}" in stage.told()
+    assert f"data: submitted → failed: {failed.message}" in stage.messages()
 
 
 def test_a_quota_of_the_cloud_is_a_refusal(stage: Stage) -> None:
@@ -394,7 +394,7 @@ def test_a_deletion_ends_when_the_provider_has_nothing_left(stage: Stage) -> Non
     stage.until(lambda: stage.again(volume).deleted)
     assert stage.cloud.disks.all() == []
     assert stage.again(volume).due_at is None
-    assert stage.told()[-2:] == ["data: active → deleting: deleted by a user", "data: deleting → deleted"]
+    assert stage.messages()[-2:] == ["data: active → deleting: deleted by a user", "data: deleting → deleted"]
 
 
 def test_a_deletion_is_never_given_up(stage: Stage) -> None:
@@ -404,7 +404,7 @@ def test_a_deletion_is_never_given_up(stage: Stage) -> None:
     stage.delete()
     stage.until(lambda: stage.again(volume).deleted, step=MINUTE)
     assert stage.cloud.disks.all() == []
-    assert [line for line in stage.told() if "MissingPermission" in line] == [
+    assert [line for line in stage.messages() if "MissingPermission" in line] == [
         "data: MissingPermission: simulated: MissingPermission before delete_volume"
     ]
 
@@ -490,7 +490,7 @@ def test_one_that_is_unused_for_long_enough_is_deleted(stage: Stage) -> None:
     assert stage.again(volume).status is VolumeStatus.active
     stage.after(SECOND)
     assert stage.again(volume).status is VolumeStatus.deleting
-    assert "data: active → deleting: unused for 1 hour" in stage.told()
+    assert "data: active → deleting: unused for 1 hour" in stage.messages()
     stage.until(lambda: stage.again(volume).deleted)
 
 
@@ -505,7 +505,7 @@ def test_with_zero_it_stays_for_a_minute_after_its_last_use(stage: Stage) -> Non
     assert stage.again(volume).status is VolumeStatus.active
     stage.place.save(stage.again(volume).with_(attachments=(), used_at=stage.place.at, due_at=stage.place.at))
     stage.after(MINUTE)
-    assert "data: active → deleting: unused for 1 minute" in stage.told()
+    assert "data: active → deleting: unused for 1 minute" in stage.messages()
 
 
 def test_its_last_use_counts(stage: Stage) -> None:

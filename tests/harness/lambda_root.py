@@ -69,7 +69,7 @@ def main() -> int:
     reap, sweep = deployed("functions.reap_idle.handler"), deployed("functions.sweep_orphans.handler")
     refresh = deployed("functions.refresh_catalog.handler")
     provider({"refresh": f"{FACTS.name}-all"})
-    server.asked = {"reconcile": reconcile, "provider": provider}
+    server.by_event = {"reconcile": reconcile, "provider": provider}
     for rule, minutes, function in (
         ("reconcile", 1, reconcile),
         ("reap-idle", 1, reap),
@@ -150,12 +150,12 @@ class Gateway(ThreadingHTTPServer):
         self.functions: list[Function] = []
         self.api: Function
         self.agent_sync: Function
-        self.asked: dict[str, Function] = {}  # by asynchronous events
+        self.by_event: dict[str, Function] = {}  # by asynchronous events
         self._binary = tuple(app.app.api.binary_types)
 
     def ask(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> Event:
         if path.startswith(INVOKE):
-            function = self.asked[path.removeprefix(INVOKE).partition("/")[0]]
+            function = self.by_event[path.removeprefix(INVOKE).partition("/")[0]]
             if headers.get("X-Amz-Invocation-Type") == "RequestResponse":
                 return {"statusCode": 200, "body": json.dumps(function(json.loads(body)))}
             in_background(deliver, json.loads(body), function)

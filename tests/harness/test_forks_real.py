@@ -102,9 +102,9 @@ def test_a_server_is_seen_as_one_that_was_really_started_and_ends_like_it(
         try:
             process = server.start().process
             assert process is not None and isinstance(process, forks.Fork) == fork
-            look = shown(process, home)
+            screen = shown(process, home)
             lines = [re.sub(r":\d+", ":", line.replace(str(home), "~")) for line in server.lines]
-            seen.append((look, lines, server.cli("ps"), server.stop(number)))
+            seen.append((screen, lines, server.cli("ps"), server.stop(number)))
         finally:
             server.close()
     assert seen[0] == seen[1]

@@ -48,14 +48,14 @@ class _Host(_Open):
 
 class _Head(_Open):
     def __init__(self, behind: Mapping[str, FakeHost]) -> None:
-        self._behind, self.asked = behind, dict[int, str]()
+        self._behind, self.destinations = behind, dict[int, str]()
 
     def check_channel_direct_tcpip_request(
         self, chanid: int, origin: tuple[str, int], destination: tuple[str, int]
     ) -> int:
         if destination[0] not in self._behind:
             return paramiko.OPEN_FAILED_CONNECT_FAILED
-        self.asked[chanid] = destination[0]
+        self.destinations[chanid] = destination[0]
         return paramiko.OPEN_SUCCEEDED
 
 
@@ -83,7 +83,7 @@ class Site:
             head.start_server(server=door)
         while head.is_active():
             if channel := head.accept(0.5):
-                name = door.asked[channel.chanid]
+                name = door.destinations[channel.chanid]
                 host = paramiko.Transport(channel)
                 self.behind.append(host)
                 host.add_server_key(_HOST_KEY)

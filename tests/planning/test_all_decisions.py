@@ -19,7 +19,7 @@ from chalicelib.planning.runs.timeouts import CHECKS
 from tests.harness import golden
 from tests.planning.situations import ALL
 from tests.world.nouns import lint
-from tests.world.told import outline, told
+from tests.world.plan_text import outline, plan_text
 
 PLANS = Path(__file__).parent / "golden" / "plans.txt"
 
@@ -65,5 +65,5 @@ def test_plans_are_whole() -> None:
         if not situation.comes_to:
             snapshot, plan = situation.decide()
             assert lint(snapshot, plan) == [], name
-            sections.append(f"## {name}\n{told(plan, snapshot.nouns(), snapshot.now)}\n")
+            sections.append(f"## {name}\n{plan_text(plan, snapshot.nouns(), snapshot.now)}\n")
     golden.check(PLANS, "\n".join(sections))

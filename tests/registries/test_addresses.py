@@ -29,15 +29,15 @@ PUBLIC = "8.8.8.8 140.82.112.33 2606:4700::6810:84e5 ::ffff:8.8.8.8 64:ff9b::808
 
 def names(*addresses: str) -> Any:
     """A resolver for which every host has these."""
-    asked: list[str] = []
+    calls: list[str] = []
 
     def resolve(host: str, port: int, **_: Any) -> list[Any]:
-        asked.append(host)
+        calls.append(host)
         if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(0, 0, 0, "", (each, port)) for each in addresses]
 
-    resolve.asked = asked  # type: ignore[attr-defined]
+    resolve.calls = calls  # type: ignore[attr-defined]
     return resolve
 
 
@@ -118,7 +118,7 @@ def test_the_place_that_gives_out_tokens_and_redirects_are_no_way_in() -> None:
 
         with pytest.raises(ContainerFailed, match=r"(tokens|blobs)\.internal has no public address"):
             Registries(send).command("ghcr.io/team/app:1", None, "x86")
-    assert resolve.asked == ["tokens.internal", "blobs.internal"]
+    assert resolve.calls == ["tokens.internal", "blobs.internal"]
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
@@ -148,7 +148,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
         sender.close()
         thread.join()
     assert (answer.body, called) == (b"registry.example.com", [("8.8.8.8", 80)])
-    assert resolve.asked == ["registry.example.com"], "a second answer could be another"
+    assert resolve.calls == ["registry.example.com"], "a second answer could be another"
 
 
 def test_a_certificate_is_checked_for_the_name_of_the_host(tmp_path: Path) -> None:

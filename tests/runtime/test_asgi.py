@@ -42,11 +42,11 @@ class Client(FakeWire):
     body: bytes = b""
     piece: int = 64 * 1024
     endless: bool = False
-    said: list[str] = field(default_factory=list)  # read, answered
+    steps: list[str] = field(default_factory=list)  # read, answered
     sent: int = 0
 
     async def receive(self) -> dict[str, Any]:
-        self.said.append("read")
+        self.steps.append("read")
         part = self.body[self.sent : self.sent + self.piece]
         self.sent += len(part)
         if not part and self.endless:
@@ -54,7 +54,7 @@ class Client(FakeWire):
         return {"type": "http.request", "body": part, "more_body": self.sent < len(self.body) or self.endless}
 
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
-        self.said.append("answered")
+        self.steps.append("answered")
         super().begin(status, headers, goes_on=goes_on)
 
 
@@ -64,7 +64,7 @@ class FakeApp:
     agents: Executor = field(default_factory=Inline)
     memory: int = 4 * LIMIT
     patience: float = 0.0
-    asked: list[tuple[str, int]] = field(default_factory=list)  # of the gate
+    calls: list[tuple[str, int]] = field(default_factory=list)  # of the gate
     served: list[Request] = field(default_factory=list)
     parsed_by: list[int] = field(default_factory=list)
     status: int = 200
@@ -76,7 +76,7 @@ class FakeApp:
         return Reply(self.status, {"content-type": "application/json"}, self.answer.encode())
 
     def refusal(self, head: RequestHead, size: int) -> Reply | None:
-        self.asked.append((head.route.path, size))
+        self.calls.append((head.route.path, size))
         return None if head.request.headers.get("authorization") == TOKEN["authorization"] else DENIED
 
     def has_news(self, answer: Mapping[str, Any]) -> bool:
@@ -131,10 +131,10 @@ def test_without_a_token_that_is_good_a_body_isnt_read(path: str, headers: dict[
     fake = FakeApp()
     client = fake.ask(path, Client(b"x" * 5 * MB), headers)
     assert client.status == 403 and fake.served == []
-    assert client.said[0] == "answered"
+    assert client.steps[0] == "answered"
     assert client.sent <= DRAINED + client.piece  # a little, so that the client gets to its answer
     assert client.headers[b"connection"] == b"close"
-    assert fake.asked == [(path, 5 * MB)]
+    assert fake.calls == [(path, 5 * MB)]
 
 
 def test_without_a_token_not_even_a_thread_is_asked() -> None:
@@ -145,20 +145,20 @@ def test_with_a_token_the_whole_body_reaches_the_handler() -> None:
     fake = FakeApp()
     client = fake.ask(RUNS, Client(b"x" * 5 * MB))
     assert client.status == 200 and len(fake.served[0].body) == 5 * MB
-    assert fake.asked == [(RUNS, 5 * MB)] and b"connection" not in client.headers
+    assert fake.calls == [(RUNS, 5 * MB)] and b"connection" not in client.headers
 
 
 def test_a_small_body_is_read_at_once_and_its_token_checked_when_it_is_served() -> None:
     fake = FakeApp()
     assert fake.ask(RUNS, Client(b"x" * SMALL)).status == 200
-    assert fake.asked == [] and len(fake.served) == 1
+    assert fake.calls == [] and len(fake.served) == 1
 
 
 def test_what_is_too_large_is_refused_by_its_announced_size() -> None:
     fake = FakeApp()
     client = fake.ask(RUNS, Client(b"x" * (9 * MB)))
     assert client.status == 400 and "larger than 8 MB" in orjson.loads(client.answer)["detail"][0]["msg"]
-    assert client.said[0] == "answered" and client.sent == 9 * MB  # all is taken, of a client that is known
+    assert client.steps[0] == "answered" and client.sent == 9 * MB  # all is taken, of a client that is known
     assert fake.served == []
 
 
@@ -172,7 +172,7 @@ def test_chunks_are_counted_as_they_come() -> None:
 def test_a_path_or_a_method_that_isnt_there_needs_no_thread_and_no_body(path: str, status: int) -> None:
     fake = FakeApp(users=Busy(), agents=Busy())
     client = fake.ask(path, Client(b"x" * 5 * MB), method="PUT")
-    assert client.status == status and client.said[0] == "answered" and fake.asked == []
+    assert client.status == status and client.steps[0] == "answered" and fake.calls == []
 
 
 def test_a_public_route_takes_a_small_body_only() -> None:

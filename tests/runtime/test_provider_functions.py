@@ -167,18 +167,18 @@ class Root:
     """What the function's own root is asked."""
 
     says: Exception | None = None
-    asked: list[ConfigurationCheck] = field(default_factory=list)
+    calls: list[ConfigurationCheck] = field(default_factory=list)
     ports: Any = field(default_factory=lambda: SimpleNamespace(chain=EventChain()))
 
     def check(self, check: ConfigurationCheck) -> None:
-        self.asked.append(check)
+        self.calls.append(check)
         if self.says is not None:
             raise self.says
 
 
 def test_what_is_wrong_is_an_answer_that_nobody_repeats_and_a_defect_is_raised() -> None:
     root: Any = Root()
-    assert perform(root, {"check": asdict(CHECK)}) == {} and root.asked == [CHECK]
+    assert perform(root, {"check": asdict(CHECK)}) == {} and root.calls == [CHECK]
     root.says = InvalidCredentials("no")
     assert perform(root, {"check": asdict(CHECK)})["error"]["kind"] == "InvalidCredentials"
     root.says = ZeroDivisionError("a bug")

@@ -28,7 +28,7 @@ class FakePlane:
         self.news = threading.Condition()
         self.word: dict[str, Any] = {"version": "1", "services": []}
         self.members: dict[str, str] = {}  # token → project
-        self.asked: list[str] = []  # the hashes of tokens that were asked about
+        self.calls: list[str] = []  # the hashes of tokens that were asked about
         self.reports: list[dict[str, Any]] = []
         self.pin = ""  # by which the program says that agents know its gateway
         self.ordered: Callable[[dict[str, Any]], None] = lambda order: None  # what the replicas' agents do
@@ -47,9 +47,9 @@ class FakePlane:
 
     def say(self, *services: Served, **more: Any) -> None:
         services_json = [{**each.model_dump(mode="json"), "hosts": [f"{each.run_name}.{DOMAIN}"]} for each in services]
-        self.tell({"services": services_json, **more})
+        self.configure({"services": services_json, **more})
 
-    def tell(self, configuration: dict[str, Any]) -> None:
+    def configure(self, configuration: dict[str, Any]) -> None:
         with self.news:
             self.word = {"version": str(int(self.word["version"]) + 1), **configuration}
             self.news.notify_all()
@@ -75,7 +75,7 @@ class FakePlane:
                 return 204, None
             if url.path == "/agent/gateway/rights":
                 known = {hashlib.sha256(token.encode()).hexdigest(): token for token in self.members}
-                self.asked.append(body["token_hash"])
+                self.calls.append(body["token_hash"])
                 return 200, {"allowed": self.members.get(known.get(body["token_hash"], "")) == body["project"]}
         return 404, {"detail": path}
 

@@ -49,7 +49,7 @@ class NginxDoor:
         """With one worker, what a request leaves behind is done before the next one comes."""
         self.address, self.secure = (host, free_port()), (host, free_port())
         self.tokens: dict[str, tuple[str, ...]] = {}
-        self.asked: list[tuple[str, str, str]] = []  # whether this token is good for this project's service
+        self.calls: list[tuple[str, str, str]] = []  # whether this token is good for this project's service
         self.woken: list[str] = []
         self.ends_in: float | None = None  # seconds, whosoever's token it is
         self.away = False  # the control plane can't be asked
@@ -72,7 +72,7 @@ class NginxDoor:
 
     def empty(self) -> None:
         self.tokens.clear()
-        self.asked.clear()
+        self.calls.clear()
         self.woken.clear()
         self.ends_in, self.away = None, False
         self.serve()
@@ -116,7 +116,7 @@ class NginxDoor:
         return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
 
     def _rights(self, token: str, project: str, run: str) -> TokenVerdict:
-        self.asked.append((token, project, run))
+        self.calls.append((token, project, run))
         if self.away:
             return TokenVerdict(503)
         known = project in [f"id-of-{name}" for name in self.tokens.get(token, ())]

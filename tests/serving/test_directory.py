@@ -22,11 +22,11 @@ class Slow:
     """Reads that end when the test lets them."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
         self.go = asyncio.Event()
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
-        self.asked += 1
+        self.calls += 1
         found = work()  # as of now: what changes later isn't in it
         await self.go.wait()
         return found
@@ -52,7 +52,7 @@ def test_many_askers_share_one_look_and_later_ones_need_none() -> None:
         slow.go.set()
         assert await asyncio.gather(*lookups) == [app] * 5
         assert await directory.find(APP) == directory.peek(APP) == app
-        assert slow.asked == 1
+        assert slow.calls == 1
 
     asyncio.run(main())
 
@@ -132,7 +132,7 @@ def test_to_look_again_takes_one_read_and_another_run_of_the_same_name_isnt_it()
         directory = Directory(services, slow.in_thread, lambda found: None)
         await directory.find(APP)
         directory.changed([app.run_id])
-        assert await directory.refresh(app.run_id) == app and slow.asked == 2
+        assert await directory.refresh(app.run_id) == app and slow.calls == 2
         services.services[APP] = after = service()
         directory.changed([app.run_id])
         assert await directory.refresh(app.run_id) is None
@@ -211,12 +211,12 @@ class Judge:
     """The rights of one token, and a clock."""
 
     def __init__(self) -> None:
-        self.good, self.asked, self.now, self.takes = True, 0, 0.0, 0.0
+        self.good, self.calls, self.now, self.takes = True, 0, 0.0, 0.0
         self.ends_at: float | None = None
         self.access = ServiceAccess(self, self._in_thread, lambda: self.now)
 
     def member(self, token: str, project: str, run: str) -> CallerVerdict:
-        self.asked += 1
+        self.calls += 1
         left = None if self.ends_at is None else self.ends_at - self.now
         return CallerVerdict(allowed=self.good and (left is None or left > 0), ends_in=left)
 
@@ -233,13 +233,13 @@ def test_a_good_verdict_lasts_a_minute_and_a_bad_one_five_seconds() -> None:
     judge = Judge()
     assert judge.verdict()
     judge.good, judge.now = False, GOOD - 1
-    assert judge.verdict() and judge.asked == 1
+    assert judge.verdict() and judge.calls == 1
     judge.now = GOOD + 1
     assert not judge.verdict()
     judge.good, judge.now = True, GOOD + BAD
     assert not judge.verdict()
     judge.now = GOOD + BAD + 2
-    assert judge.verdict() and judge.asked == 3
+    assert judge.verdict() and judge.calls == 3
 
 
 def test_no_verdict_is_good_for_longer_than_its_token() -> None:
@@ -247,9 +247,9 @@ def test_no_verdict_is_good_for_longer_than_its_token() -> None:
     judge.ends_at = 10.0
     assert judge.verdict()
     judge.now = 9.9
-    assert judge.verdict() and judge.asked == 1
+    assert judge.verdict() and judge.calls == 1
     judge.now = 10.0
-    assert not judge.verdict() and judge.asked == 2
+    assert not judge.verdict() and judge.calls == 2
 
 
 def test_its_end_counts_from_when_it_was_asked_for() -> None:
@@ -257,7 +257,7 @@ def test_its_end_counts_from_when_it_was_asked_for() -> None:
     judge.ends_at, judge.takes = 10.0, 8.0
     assert judge.verdict()
     judge.now = 10.0
-    assert not judge.verdict() and judge.asked == 2
+    assert not judge.verdict() and judge.calls == 2
 
 
 def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() -> None:

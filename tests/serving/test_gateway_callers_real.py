@@ -101,12 +101,12 @@ def test_a_token_is_taken_over_https_and_from_this_machine_only(gateway: NginxDo
     """Whoever's it is, and whatever it is good for."""
     host = gateway.host_of(served)
     assert ask(gateway, host, token, secure=True)[0] == 200
-    calls_before = len(gateway.asked)
+    calls_before = len(gateway.calls)
     status, body = ask(gateway, host, token)
     assert status == (200 if near(gateway) else 403)
     if not near(gateway):
         error = json.loads(body)["detail"][0]
-        assert error["code"] == "insecure" and "over https" in error["msg"] and len(gateway.asked) == calls_before
+        assert error["code"] == "insecure" and "over https" in error["msg"] and len(gateway.calls) == calls_before
     models, path = gateway.models_of("main")
     status, body = ask(gateway, models, token, path=f"{path}models")
     assert status == (200 if near(gateway) else 403)
@@ -157,7 +157,7 @@ def test_a_gateway_without_a_certificate_asks_nobody_elsewhere_for_a_token(
     host = elsewhere.host_of(serve(elsewhere, replica))
     before = replica.seen()["requests"]
     status, body = ask(elsewhere, host, token, path="/v1/x")
-    assert status == 403 and elsewhere.asked == [] and replica.seen()["requests"] == before + 1
+    assert status == 403 and elsewhere.calls == [] and replica.seen()["requests"] == before + 1
     assert "has no https" in json.loads(body)["error"]["message"] and b"certificate" in body
     models, path = elsewhere.models_of("main")
     assert ask(elsewhere, models, token, path=f"{path}models")[0] == 403
@@ -167,10 +167,10 @@ def test_no_verdict_is_kept_for_longer_than_its_token(gateway: NginxDoor, served
     host = gateway.host_of(served)
 
     def rights_calls() -> int:
-        before = len(gateway.asked)
+        before = len(gateway.calls)
         for _ in range(2):
             assert ask(gateway, host, SCOPED, secure=True)[0] == 200
-        return len(gateway.asked) - before
+        return len(gateway.calls) - before
 
     gateway.ends_in = 1000.0
     assert rights_calls() == 1
@@ -189,15 +189,15 @@ def test_one_for_services_is_judged_for_each_of_them(gateway: NginxDoor, served:
         assert [ask(gateway, host, token, secure=True)[0] for token in (SCOPED, TOKEN)] == [200, 200]
     models, path = gateway.models_of("main")
     assert ask(gateway, models, SCOPED, secure=True, path=f"{path}models")[0] == 200
-    runs = {run for token, _, run in gateway.asked if token == SCOPED}
+    runs = {run for token, _, run in gateway.calls if token == SCOPED}
     assert runs == {served.run_id, other.run_id, ""}, "the last for all of the project's"
-    assert len([token for token, *_ in gateway.asked if token == TOKEN]) == 1, "a person's own is good for all"
+    assert len([token for token, *_ in gateway.calls if token == TOKEN]) == 1, "a person's own is good for all"
 
 
 def test_what_cant_be_a_token_is_nobodys(gateway: NginxDoor, served: Served) -> None:
-    calls_before = len(gateway.asked)
+    calls_before = len(gateway.calls)
     assert ask(gateway, gateway.host_of(served), "t\xf6ken", secure=True)[0] == 403
-    assert len(gateway.asked) == calls_before
+    assert len(gateway.calls) == calls_before
 
 
 def test_no_token_is_written_anywhere(gateway: NginxDoor, served: Served) -> None:

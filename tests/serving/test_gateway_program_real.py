@@ -86,7 +86,7 @@ def test_the_plane_is_asked_once_about_a_token(plane: FakePlane, program: Progra
     until("the service", lambda: ": 1 services" in program.log(), seconds=20)
     assert [status(program, served, bearer("good")) for _ in range(5)] == [200] * 5
     assert [status(program, served, bearer("bad")) for _ in range(5)] == [403] * 5
-    assert plane.asked == [hash_token("good"), hash_token("bad")]
+    assert plane.calls == [hash_token("good"), hash_token("bad")]
 
 
 def test_without_the_plane_all_goes_on(plane: FakePlane, program: Program, replica: Replica) -> None:
@@ -168,7 +168,7 @@ def test_a_word_without_sense_changes_nothing(plane: FakePlane, program: Program
     served = service((replica,))
     plane.say(served)
     comes(program, served, 200)
-    plane.tell({"services": [{"hosts": ["x.test"]}]})
+    plane.configure({"services": [{"hosts": ["x.test"]}]})
     until("it to be refused", lambda: "makes no sense" in program.log(), seconds=10)
     assert status(program, served) == 200
     plane.say()

@@ -36,10 +36,10 @@ class Agent:
 
     def __init__(self, replica: Replica, plane: FakePlane, program: Program) -> None:
         self._plane, self.gateway = plane, program.secure
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.orders: list[Order] = []
         self.dialled: list[Order] = []
-        self.streams = AgentStreams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
+        self.streams = AgentStreams(lambda: "http://127.0.0.1:1", self.messages.append)  # the server is no use here
         self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
         plane.ordered = self.take
         self._thawed = threading.Event()

@@ -39,26 +39,26 @@ def test_a_verdict_without_an_end_is_good_for_a_minute() -> None:
 @pytest.mark.parametrize("token", ["token", "dstack-service.claims.signature"])
 def test_nobody_is_let_in_after_the_end_of_their_token(token: str) -> None:
     setting = f'caller.authorization = "Bearer {token}" answer.ends_in = 20 judge() answer = {{ status = 403 }}'
-    assert run_verdicts(f"{setting} return {{ after(19.9), asked, after(0.1), asked }}") == [200, 1, 403, 2]
+    assert run_verdicts(f"{setting} return {{ after(19.9), calls, after(0.1), calls }}") == [200, 1, 403, 2]
 
 
 def test_a_workers_own_memory_of_a_caller_ends_with_the_token_too() -> None:
     setting = "answer.ends_in = 20.25 judge() after(19.75) answer = { status = 403 }"
-    assert run_verdicts(f"{setting} return {{ after(0.5), asked }}") == [403, 2]
+    assert run_verdicts(f"{setting} return {{ after(0.5), calls }}") == [403, 2]
 
 
 def test_the_end_counts_from_when_the_question_was_put() -> None:
     setting = "answer.ends_in = 20 takes = 8 judge() answer = { status = 403 } takes = 0"
     assert run_verdicts(f"{setting} return {{ after(11.9), after(0.1) }}") == [200, 403]
     late = "answer.ends_in = 5 takes = 8 judge() takes = 0"
-    assert run_verdicts(f"{late} return {{ judge(), asked, judge(), asked }}") == [200, 2, 200, 2]
+    assert run_verdicts(f"{late} return {{ judge(), calls, judge(), calls }}") == [200, 2, 200, 2]
 
 
 @pytest.mark.parametrize("left", [0, 0.0004])
 def test_an_end_that_is_now_isnt_none(left: float) -> None:
     """In nginx's memory what is kept for no time is kept for ever."""
     setting = f"answer.ends_in = {left} judge() answer = {{ status = 403 }}"
-    assert run_verdicts(f"{setting} return {{ judge(), asked }}") == [403, 2]
+    assert run_verdicts(f"{setting} return {{ judge(), calls }}") == [403, 2]
 
 
 @pytest.mark.parametrize("answer", ["{ status = 503 }", "nil"])
@@ -74,7 +74,7 @@ def test_while_nobody_can_say_a_verdict_is_good_for_five_minutes_but_not_beyond_
 
 def test_a_refusal_counts_at_once_and_for_five_seconds() -> None:
     setting = "judge() answer = { status = 403 } after(61) answer = { status = 200 }"
-    assert run_verdicts(f"{setting} return {{ after(4.9), asked, after(0.2), asked }}") == [403, 2, 200, 3]
+    assert run_verdicts(f"{setting} return {{ after(4.9), calls, after(0.2), calls }}") == [403, 2, 200, 3]
 
 
 @pytest.mark.parametrize(

@@ -175,14 +175,14 @@ def test_a_request_says_what_botocores_own_would(serve: Serve) -> None:
     table = serve()
     get(client(table))
     get(client(table, direct=False))
-    direct, theirs = table.got
+    direct, reference = table.got
     varying = {"authorization", "x-amz-date", "user-agent"}
     botocores = {OWN, "amz-sdk-request", "accept-encoding"}
     assert (
-        theirs["user-agent"].split()[0] == direct["user-agent"]
+        reference["user-agent"].split()[0] == direct["user-agent"]
     )  # Chalice and Powertools add their names to botocore's
     assert {name: direct[name] for name in direct.keys() - varying} == {
-        name: theirs[name] for name in theirs.keys() - varying - botocores
+        name: reference[name] for name in reference.keys() - varying - botocores
     }
 
 

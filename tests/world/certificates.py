@@ -235,7 +235,7 @@ class Stage:
         assert found is not None
         return found
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """The history of the project, oldest first."""
         found = (nouns.read(Event, record) for record in all_of(self.place.store, "main", keys.events_of(PROJECT)))
         return [event.message for event in found]

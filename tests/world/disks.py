@@ -57,7 +57,7 @@ def known(*found: Volume) -> dict[str, Volume]:
     return {each.name: each for each in found}
 
 
-def look(of: Volume, *beside: Noun, now: int = b.NOW) -> VolumeSnapshot:
+def snapshot_of(of: Volume, *beside: Noun, now: int = b.NOW) -> VolumeSnapshot:
     """A volume with the jobs and machines that it is attached for and to."""
     return VolumeSnapshot(
         now,

@@ -54,7 +54,7 @@ def seated(of: Gateway, machine: Instance, num: int = 0, **rest: Any) -> Instanc
     return machine.with_(gateway=GatewaySeat(gateway_id=of.id, name=of.name, num=num, **rest))
 
 
-def look(of: Gateway, *machines: Instance, now: int = b.NOW, fleet_exists: bool = True) -> GatewaySnapshot:
+def snapshot_of(of: Gateway, *machines: Instance, now: int = b.NOW, fleet_exists: bool = True) -> GatewaySnapshot:
     """What is seen of it: the machines that carry it, and all as the hosts of its fleet."""
     carry = {each.instance_id for each in of.replicas}
     return GatewaySnapshot(now, of, {each.id: each for each in machines if each.id in carry}, machines, fleet_exists)

@@ -55,7 +55,7 @@ class Work(Protocol):
     def begin(self, host: Host, task: Task) -> None:
         """Schedule what will happen to it, with `host.later`."""
 
-    def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
+    def stop_requested(self, host: Host, task: Task, grace: float, reason: str) -> None:
         """It ends within `grace` seconds; at once if that is 0."""
 
 
@@ -225,7 +225,7 @@ class Host:
                 stopped = isinstance(command, Stop)
                 grace = (command.grace or GRACE) if isinstance(command, Stop) else 0.0
                 reason = "terminated_by_user" if stopped else "aborted_by_user"
-                self.hosts.work.asked_to_end(self, task, grace, reason)
+                self.hosts.work.stop_requested(self, task, grace, reason)
         elif isinstance(command, PutLog):
             problem = chunks.put(command.url, command.headers, command.chunk.payload)
             self.session.put_done(command.chunk, problem, self.time.seconds())

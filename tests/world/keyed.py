@@ -66,8 +66,8 @@ class CheckedHere(NoAccountWork):
     providers: Providers
     seal: Sealer = field(default_factory=lambda: Sealer(b"k" * 32))
 
-    def check(self, asked: ConfigurationCheck) -> None:
-        check(asked, self.seal, self.providers, "install")
+    def check(self, calls: ConfigurationCheck) -> None:
+        check(calls, self.seal, self.providers, "install")
 
 
 def config(key: str = "good", secret: str = "hush-hush", **more: Any) -> dict[str, Any]:

@@ -50,15 +50,15 @@ class CountingStore(MemoryStore):
         return page
 
 
-class Asked:
+class RecordedStore:
     """A store, and what it was asked: the method of each call, and what that was given first."""
 
     def __init__(self, below: Store) -> None:
-        self.below, self.asked = below, list[tuple[str, Any]]()
+        self.below, self.calls = below, list[tuple[str, Any]]()
 
     def __getattr__(self, name: str) -> Any:
         def call(*given: Any, **more: Any) -> Any:
-            self.asked.append((name, given[0] if given else None))
+            self.calls.append((name, given[0] if given else None))
             return getattr(self.below, name)(*given, **more)
 
         return call

@@ -30,7 +30,7 @@ class Shell:
     def begin(self, host: Host, task: Task) -> None:
         host.later(STARTING, lambda: self._run(host, task))
 
-    def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
+    def stop_requested(self, host: Host, task: Task, grace: float, reason: str) -> None:
         """Like a shell without a trap: the first signal ends it."""
         host.later(STARTING if grace else 0.0, lambda: host.exit(task, 143, reason))
 

@@ -136,7 +136,7 @@ class Stage:
     def again(self, volume: Volume) -> Volume:
         return self.place.again(volume)
 
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """The history of the project, oldest first."""
         found = (nouns.read(Event, record) for record in all_of(self.place.store, "main", keys.events_of(PROJECT)))
         return [f"{event.targets[0].name}: {event.message}" for event in found]

@@ -20,7 +20,7 @@ class Machine:
         self.mark = folder / "mark"
         for each in (self.bin, self.modules, *([self.systemd] if systemd else [])):
             each.mkdir()
-        self.said: list[str] = []
+        self.commands: list[str] = []
         self.fails: dict[str, tuple[int, str]] = {}  # by the command's first two words
         if apt:
             self.program("apt-get")
@@ -32,7 +32,9 @@ class Machine:
         (self.bin / name).chmod(0o755)
 
     def run(self, command: list[str], more: dict[str, str]) -> tuple[int, str]:
-        self.said.append(" ".join(argument for argument in command[:2] + command[-1:] if not argument.startswith("-")))
+        self.commands.append(
+            " ".join(argument for argument in command[:2] + command[-1:] if not argument.startswith("-"))
+        )
         failed = self.fails.get(" ".join(command[:2]))
         if failed is None and command[:2] == ["apt-get", "install"]:
             assert more["DEBIAN_FRONTEND"] == "noninteractive"
@@ -48,7 +50,7 @@ def test_debians_own_nginx_never_starts(tmp_path: Path, monkeypatch: pytest.Monk
     machine = Machine(tmp_path, monkeypatch)
     assert machine.packages().missing()
     machine.packages().install()
-    assert machine.said == [
+    assert machine.commands == [
         "systemctl mask nginx.service",
         "apt-get update",
         "apt-get install openssl",
@@ -61,7 +63,7 @@ def test_debians_own_nginx_never_starts(tmp_path: Path, monkeypatch: pytest.Monk
 def test_without_systemd_there_is_nothing_to_mask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, systemd=False)
     machine.packages().install()
-    assert machine.said == ["apt-get update", "apt-get install openssl"]
+    assert machine.commands == ["apt-get update", "apt-get install openssl"]
 
 
 def test_somebodys_nginx_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +71,7 @@ def test_somebodys_nginx_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
     machine.program("nginx")
     assert machine.packages().missing(), "its Lua module is"
     machine.packages().install()
-    assert machine.said == ["apt-get update", "apt-get install openssl"]
+    assert machine.commands == ["apt-get update", "apt-get install openssl"]
 
 
 def test_what_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +82,7 @@ def test_what_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     machine.fails.clear()
     assert machine.packages().missing(), "it would start with the next boot"
     machine.packages().install()
-    assert machine.said[-1] == "systemctl disable nginx.service" and not machine.packages().missing()
+    assert machine.commands[-1] == "systemctl disable nginx.service" and not machine.packages().missing()
 
 
 def test_what_apt_says_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_what_apt_says_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InstallError) as raised:
         machine.packages().install()
     assert str(raised.value).endswith("fails: E: no network; E: no such package")
-    assert machine.said[-1] == "systemctl unmask nginx.service"
+    assert machine.commands[-1] == "systemctl unmask nginx.service"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_who_cant_install_says_what_to_do(
     machine = Machine(tmp_path, monkeypatch, apt=apt)
     with pytest.raises(InstallError, match=message):
         machine.packages(root).install()
-    assert machine.said == []
+    assert machine.commands == []
 
 
 def test_commands_run_with_what_they_need() -> None:

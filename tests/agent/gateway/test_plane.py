@@ -35,7 +35,7 @@ def client(plane: Plane, tmp_path: Path) -> Iterator[PlaneClient]:
 
 def last_request(plane: Plane) -> tuple[str, str, str, Any]:
     """Method, path, credential and body of the last request."""
-    _, method, path, headers, data = plane.asked[-1]
+    _, method, path, headers, data = plane.calls[-1]
     return method, path, headers["Authorization"], json.loads(data or b"null")
 
 
@@ -43,7 +43,7 @@ def test_what_is_to_be_served_is_asked_for_by_what_is_known(plane: Plane, client
     plane.answers = [Answer(body=b'{"version": "2"}'), Answer(204, b"")]
     assert [client.configuration("a/b&c"), client.configuration("2")] == [{"version": "2"}, {}]
     assert last_request(plane) == ("GET", f"/agent/gateway?since=2&wait={WAIT}", "Bearer i.secret", None)
-    assert plane.asked[0][2] == f"/agent/gateway?since=a%2Fb%26c&wait={WAIT}" and plane.connections == 1
+    assert plane.calls[0][2] == f"/agent/gateway?since=a%2Fb%26c&wait={WAIT}" and plane.connections == 1
 
 
 def test_what_was_counted_and_which_streams_are_wanted_is_told(
@@ -93,6 +93,6 @@ def test_no_token_leaves_the_gateway(plane: Plane, client: PlaneClient) -> None:
 def test_claims_that_are_too_long_are_nobodys(plane: Plane, client: PlaneClient) -> None:
     longest = PREFIX + "a" * (LONGEST - len(PREFIX))
     assert client.rights(f"{longest}a.signature", "project", "run") == TokenVerdict(403)
-    assert plane.asked == []
+    assert plane.calls == []
     client.rights(f"{longest}.signature", "project", "run")
     assert last_request(plane)[3]["claims"] == longest

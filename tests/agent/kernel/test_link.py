@@ -33,7 +33,7 @@ def sync(link: Link, base: str, **body: Any) -> dict[str, Any]:
 def test_a_message_is_json_with_the_credential(plane: Plane, link: Link) -> None:
     plane.answers = [Answer(body=b'{"ok": [1]}')]
     assert sync(link, plane.url + "/base/", seq=1, text="ä") == {"ok": [1]}
-    (_, method, path, headers, data), *_ = plane.asked
+    (_, method, path, headers, data), *_ = plane.calls
     assert (method, path) == ("POST", "/base/agent/sync")
     assert (headers["Authorization"], headers["Content-Type"]) == ("Bearer secret", "application/json")
     assert data == b'{"seq":1,"text":"\\u00e4"}'
@@ -59,7 +59,7 @@ def test_the_server_hears_by_which_name_it_is_called(plane: Plane, address: str,
     link = Link(lambda: f"127.0.0.1:{plane.server.server_port}")
     sync(link, address)
     link.close()
-    assert plane.asked[0][3]["Host"] == host
+    assert plane.calls[0][3]["Host"] == host
 
 
 def test_a_kept_connection_that_was_closed_costs_nothing(plane: Plane, link: Link) -> None:
@@ -73,7 +73,7 @@ def test_a_fresh_connection_that_breaks_isnt_tried_again(plane: Plane, link: Lin
     plane.answers = [Answer(status=0)]
     with pytest.raises(LinkError, match=plane.url) as caught:
         sync(link, plane.url)
-    assert (caught.value.problem, caught.value.retry_after, len(plane.asked)) == ("network", 0.0, 1)
+    assert (caught.value.problem, caught.value.retry_after, len(plane.calls)) == ("network", 0.0, 1)
 
 
 def test_a_kept_connection_that_breaks_is_tried_once_more_only(plane: Plane, link: Link) -> None:
@@ -81,7 +81,7 @@ def test_a_kept_connection_that_breaks_is_tried_once_more_only(plane: Plane, lin
     sync(link, plane.url)
     with pytest.raises(LinkError):
         sync(link, plane.url)
-    assert len(plane.asked) == 3
+    assert len(plane.calls) == 3
 
 
 @pytest.mark.parametrize("body", [b"[]", b"3", b"no json", b""])
@@ -116,7 +116,7 @@ def test_an_unwelcome_answer(
     assert str(caught.value) == f"HTTP {status} " + "w" * 300
     with pytest.raises(LinkError, match=f"HTTP {status}"):
         link.fetch(plane.url, "/agent/files/1", "secret", io.BytesIO())
-    assert json.loads(plane.asked[0][4]) == {}
+    assert json.loads(plane.calls[0][4]) == {}
 
 
 def test_an_archive_arrives_as_it_is(plane: Plane, link: Link) -> None:
@@ -124,7 +124,7 @@ def test_an_archive_arrives_as_it_is(plane: Plane, link: Link) -> None:
     out = io.BytesIO()
     link.fetch(plane.url, "/agent/files/1", "secret", out)
     assert out.getvalue() == b"\x00\xff" * 100_000
-    _, method, path, headers, _ = plane.asked[0]
+    _, method, path, headers, _ = plane.calls[0]
     assert (method, path) == ("GET", "/agent/files/1")
     assert (headers["Authorization"], headers["Accept"]) == ("Bearer secret", "application/octet-stream")
 

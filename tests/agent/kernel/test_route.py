@@ -66,18 +66,18 @@ def test_the_servers_name_is_asked_for_and_its_certificate_checked(relayed: tupl
     link = Link(lambda: via(plane))
     assert link.sync(f"https://{NAME}", {}, "secret", 1.0) == {}
     link.close()
-    (_, _, path, headers, _) = plane.asked[0]
+    (_, _, path, headers, _) = plane.calls[0]
     assert (path, headers["Host"], names) == ("/agent/sync", NAME, [NAME])
     with pytest.raises(LinkError, match=r"https://another\.test: .*certificate"):
         link.sync("https://another.test", {}, "secret", 1.0)
-    assert len(plane.asked) == 1, "it is told nothing"
+    assert len(plane.calls) == 1, "it is told nothing"
 
 
 def test_streams_take_the_same_way(relayed: tuple[Plane, list[str]]) -> None:
     plane, names = relayed
     with pytest.raises(ConnectionError, match="200"):  # it makes no WebSockets
         streams.dial_websocket(f"https://{NAME}", "/agent/streams/1", "ticket", via(plane))
-    assert plane.asked[0][2] == "/agent/streams/1" and names == [NAME]
+    assert plane.calls[0][2] == "/agent/streams/1" and names == [NAME]
 
 
 def test_a_pin_is_enough_and_no_name_is_named(relayed: tuple[Plane, list[str]], tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_pin_is_enough_and_no_name_is_named(relayed: tuple[Plane, list[str]], 
     at, pin = f"https://{via(plane)}", pin_of((tmp_path / "plane.pem").read_text())
     with pytest.raises(ConnectionError, match="200"):
         streams.dial_websocket(at, "/agent/streams/1", "ticket", pin=pin)
-    assert plane.asked[0][2] == "/agent/streams/1" and names == [None]
+    assert plane.calls[0][2] == "/agent/streams/1" and names == [None]
 
 
 def test_who_shows_another_certificate_hears_no_ticket(relayed: tuple[Plane, list[str]], tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_who_shows_another_certificate_hears_no_ticket(relayed: tuple[Plane, lis
         streams.dial_websocket(f"https://{via(plane)}", "/agent/streams/1", "ticket", pin="0" * 64)
     with pytest.raises(ValueError, match="only https presents one"):
         streams.dial_websocket(f"http://{via(plane)}", "/agent/streams/1", "ticket", pin=pin)
-    assert plane.asked == []
+    assert plane.calls == []
 
 
 def test_the_way_is_read_from_a_file(tmp_path: Path) -> None:

@@ -95,13 +95,13 @@ def test_a_traceback_names_files_as_the_program_has_them() -> None:
 BUILD = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent.program import build; "
 COMPILES = """
 import runpy, sys
-told = []
-sys.addaudithook(lambda event, about: event == "compile" and told.append(str(about[1])))
+compiled = []
+sys.addaudithook(lambda event, about: event == "compile" and compiled.append(str(about[1])))
 sys.argv = [sys.argv[1], "--version"]
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 finally:
-    print([name for name in told if "dstack_agent" in name])
+    print([name for name in compiled if "dstack_agent" in name])
 """
 
 

@@ -30,7 +30,7 @@ class Machine:
         self.exits: dict[str, int] = {}
         self.says: dict[str, str] = {}
         self.unknown: set[str] = set()  # fields that the driver doesn't have
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.disks: dict[str, tuple[int, int]] = {"/data": (100 << 30, 50 << 30)}  # size, free
         self.engine = ""
         (root / "dev").mkdir()
@@ -48,7 +48,7 @@ class Machine:
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         tool = argv[0]
-        self.asked.append(tool)
+        self.calls.append(tool)
         if self.exits.get(tool):
             return self.exits[tool], self.says.get(tool, "")
         if tool == "nvidia-smi":
@@ -108,9 +108,9 @@ def test_a_driver_without_some_fields_is_asked_for_the_others(machine: Machine, 
     machine.unknown = {unknown}
     machine.columns["ecc.errors.uncorrected.volatile.total"] = "1"
     assert [status for status, _ in machine.check()] == ["failure"]
-    machine.asked.clear()
+    machine.calls.clear()
     assert [status for status, _ in machine.check()] == ["failure"]
-    assert machine.asked.count("nvidia-smi") == 1, "what it knows was found once"
+    assert machine.calls.count("nvidia-smi") == 1, "what it knows was found once"
 
 
 LOST = "Unable to determine the device handle for GPU3: 0000:5F:00.0: Unknown Error\n"
@@ -142,10 +142,10 @@ def test_a_tool_that_fails_counts_when_it_fails_again(machine: Machine) -> None:
 
 def test_a_driver_that_has_answered_everything_is_not_asked_for_less_when_it_fails(machine: Machine) -> None:
     machine.check()
-    machine.asked.clear()
+    machine.calls.clear()
     machine.exits["nvidia-smi"] = 9
     machine.check()
-    assert machine.asked.count("nvidia-smi") == 1
+    assert machine.calls.count("nvidia-smi") == 1
 
 
 def test_a_tool_that_isnt_there_proves_nothing(machine: Machine) -> None:
@@ -156,10 +156,10 @@ def test_a_tool_that_isnt_there_proves_nothing(machine: Machine) -> None:
 def test_tools_are_asked_seldom_and_only_those_of_the_machines_gpus(machine: Machine) -> None:
     for _ in range(13):
         machine.check(10.0)
-    assert machine.asked == ["nvidia-smi"] * 2
+    assert machine.calls == ["nvidia-smi"] * 2
     machine.vendors = set()
-    machine.asked.clear()
-    assert machine.check() == [] and machine.asked == []
+    machine.calls.clear()
+    assert machine.check() == [] and machine.calls == []
 
 
 # --- the kernel's log ------------------------------------------------------------------------------------------------

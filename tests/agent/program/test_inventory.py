@@ -22,10 +22,10 @@ class Tools:
     def __init__(self, **answers: tuple[int, str]) -> None:
         self.answers = {name.replace("_", "-"): answer for name, answer in answers.items()}
 
-        self.asked: list[list[str]] = []
+        self.calls: list[list[str]] = []
 
     def __call__(self, argv: list[str]) -> tuple[int, str]:
-        self.asked.append(argv)
+        self.calls.append(argv)
         return self.answers.get(argv[0], (127, ""))
 
 
@@ -134,7 +134,7 @@ def test_the_facts_of_a_machine_in_full(tmp_path: Path) -> None:
 def test_each_vendors_tool_is_asked_once_and_in_its_own_way(tmp_path: Path) -> None:
     tools = Tools()
     machine(tmp_path, tools).gpus()
-    assert [" ".join(argv) for argv in tools.asked] == [
+    assert [" ".join(argv) for argv in tools.calls] == [
         "nvidia-smi --query-gpu=uuid,name,memory.total,driver_version --format=csv,noheader,nounits",
         "amd-smi static --asic --vram --driver --bus --json",
         "hl-smi -Q name,memory.total,driver_version,bus_id -f csv,noheader,nounits",
@@ -147,7 +147,7 @@ def test_use_is_asked_of_nvidia_and_nothing_where_that_fails(tmp_path: Path) -> 
     assert machine(tmp_path, tools).gpu_usage({"nvidia"}) == {
         "GPU-aa": {"memory_usage_bytes": 1 << 20, "util_percent": 2}
     }
-    assert tools.asked[-1][1] == "--query-gpu=uuid,memory.used,utilization.gpu"
+    assert tools.calls[-1][1] == "--query-gpu=uuid,memory.used,utilization.gpu"
     assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_usage({"nvidia"}) == {}
 
 
@@ -418,4 +418,4 @@ def test_use_of_amd_cards(wrapped: bool) -> None:
 def test_use_is_asked_of_the_tools_of_the_vendors(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"), hl_smi=(0, "0000:19:00.0, 3, 4\n"))
     assert set(machine(tmp_path, tools).gpu_usage(["intel", "tenstorrent"])) == {"0000:19:00.0"}
-    assert [argv[0] for argv in tools.asked] == ["hl-smi"]
+    assert [argv[0] for argv in tools.calls] == ["hl-smi"]

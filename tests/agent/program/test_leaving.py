@@ -136,8 +136,8 @@ def test_only_root_clears_a_machine() -> None:
 @pytest.mark.slow
 def test_it_outlives_the_session_of_the_agent_that_starts_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "said")
-    said = "print(os.getpid(), os.getsid(0), os.getcwd(), *sys.argv[1:])"
-    program = f"import os, sys\nsys.stdout = open(os.path.dirname(__file__) + '/said', 'w')\n{said}\n"
+    script = "print(os.getpid(), os.getsid(0), os.getcwd(), *sys.argv[1:])"
+    program = f"import os, sys\nsys.stdout = open(os.path.dirname(__file__) + '/said', 'w')\n{script}\n"
     (tmp_path / "agent.pyz").write_text(program)
     leaving.start(str(tmp_path))
     pid, *arguments = (tmp_path / "said").read_text().split()

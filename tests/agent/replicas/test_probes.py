@@ -26,12 +26,12 @@ class Replica:
     """Answers by the script: a status, an error, or seconds that it takes."""
 
     def __init__(self, script: list[Any]) -> None:
-        self.script, self.at, self.asked, self.told = list(script), 0.0, [], []  # type: ignore[var-annotated]
+        self.script, self.at, self.calls, self.reported = list(script), 0.0, [], []  # type: ignore[var-annotated]
 
     async def answer(self, request: bytes) -> int:
         if not self.script:
             raise Enough
-        self.asked.append(self.at)
+        self.calls.append(self.at)
         result = self.script.pop(0)
         if isinstance(result, Exception):
             raise result
@@ -44,7 +44,7 @@ class Replica:
         self.at += seconds
 
     def probe(self, **spec: Any) -> Probe:
-        made = Probe(spec, self.answer, lambda: self.told.append(made.streak), self.pause)
+        made = Probe(spec, self.answer, lambda: self.reported.append(made.streak), self.pause)
         return made
 
 
@@ -60,31 +60,31 @@ def played(replica: Replica, **spec: Any) -> Probe:
 def test_the_interval_counts_from_the_end_of_one_to_the_start_of_the_next() -> None:
     replica = Replica([(2.0, 200), (0.5, 200), 200])
     played(replica, interval=5)
-    assert replica.asked == [0.0, 7.0, 12.5]
+    assert replica.calls == [0.0, 7.0, 12.5]
 
 
 def test_unless_it_says_otherwise_it_asks_every_fifteen_seconds() -> None:
     replica = Replica([200, 200])
     played(replica)
-    assert replica.asked == [0.0, 15.0]
+    assert replica.calls == [0.0, 15.0]
 
 
 def test_successes_in_a_row_are_counted_no_further_than_needed_and_told_only_when_new() -> None:
     replica = Replica([200, 204, 299, 200, 500, 200])
     played(replica, ready_after=3)
-    assert replica.told == [1, 2, 3, 0, 1]
+    assert replica.reported == [1, 2, 3, 0, 1]
 
 
 @pytest.mark.parametrize("result", [199, 300, 301, 404, 500, 503, OSError("refused"), ValueError("no HTTP")])
 def test_anything_but_2xx_is_a_failure_and_told_even_the_first_time(result: Any) -> None:
     replica = Replica([result, result])
-    assert played(replica).streak == 0 and replica.told == [0]
+    assert played(replica).streak == 0 and replica.reported == [0]
 
 
 def test_until_ready_means_that_it_ends_there() -> None:
     replica = Replica([500, 200, 200, 500])
     assert played(replica, ready_after=2, until_ready=True).streak == 2
-    assert replica.told == [0, 1, 2] and replica.script == [500]
+    assert replica.reported == [0, 1, 2] and replica.script == [500]
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 5), st.booleans())
@@ -94,7 +94,9 @@ def test_the_streak_is_that_of_the_last_responses(script: list[bool], enough: in
     had = script[: len(script) - len(replica.script)]
     trailing = next((n for n, good in enumerate(reversed(had)) if not good), len(had))
     assert (probe.streak or 0) == min(enough, trailing)
-    assert len(replica.told) == len([1 for a, b in zip([None, *replica.told], replica.told, strict=False) if a != b])
+    assert len(replica.reported) == len(
+        [1 for a, b in zip([None, *replica.reported], replica.reported, strict=False) if a != b]
+    )
     assert bool(replica.script) <= (until_ready and probe.streak == enough), "else it goes on"
 
 
@@ -107,7 +109,7 @@ class Server:
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.asked: list[bytes] = []
+        self.calls: list[bytes] = []
         self.respond: Callable[[socket.socket], None] = lambda sock: None
         self.release = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
@@ -119,7 +121,7 @@ class Server:
             except OSError:
                 return
             with sock:
-                self.asked.append(sock.recv(65_536))
+                self.calls.append(sock.recv(65_536))
                 self.respond(sock)
 
     def answers(self, data: bytes, hold: bool = False) -> None:
@@ -161,7 +163,7 @@ def test_a_request_says_host_dstack_its_own_headers_and_its_body(server: Server)
     server.answers(b"HTTP/1.1 204 No Content\r\n\r\n")
     request = http_request.request("post", "/a b?c=d%20e&ü#f", [("X-One", "1"), ("X-One", "2")], "grüße")
     assert server.status(request) == 204
-    head, _, body = server.asked[0].partition(b"\r\n\r\n")
+    head, _, body = server.calls[0].partition(b"\r\n\r\n")
     assert body.decode() == "grüße"
     first, *lines = head.decode().split("\r\n")
     assert first == "POST /a%20b?c=d%20e&%C3%BC HTTP/1.1"

@@ -22,11 +22,11 @@ class Runtime:
     """Everything is in the machine's own network, as it is for plain processes."""
 
     def __init__(self) -> None:
-        self.runs, self.direct_address, self.asked = True, "", 0
+        self.runs, self.direct_address, self.calls = True, "", 0
         self.pid: int | None = None
 
     def of(self, task: str) -> tuple[Any, Any]:
-        self.asked += 1
+        self.calls += 1
         if not self.runs:
             raise OSError("the job doesn't run")
         return self, None
@@ -43,7 +43,7 @@ class App(ThreadingHTTPServer):
     request_queue_size = 1000
 
     def __init__(self, port: int = 0) -> None:
-        self.health, self.metrics, self.asked = 200, "", []  # type: ignore[var-annotated]
+        self.health, self.metrics, self.calls = 200, "", []  # type: ignore[var-annotated]
         super().__init__(("127.0.0.1", port), Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     server: App
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.calls.append(self.path)
         bodies = {"/metrics": self.server.metrics, "/workers": '{"workers": []}'}
         body = bodies.get(self.path, "").encode()
         self.send_response(200 if self.path == "/metrics" else self.server.health)
@@ -113,7 +113,7 @@ def test_a_replica_that_listens_is_told_with_its_probes(seen: Seen, app: App) ->
     probes = [{"url": "/a", "interval": 1, "ready_after": 1}, {"url": "/b", "interval": 60, "ready_after": 2}]
     seen.replicas.watch("t", lambda: launch(1, app.server_port, probes=probes))
     seen.until(listens=True, probes=[1, 1], host_port=app.server_port)
-    assert {"/a", "/b"} <= set(app.asked)
+    assert {"/a", "/b"} <= set(app.calls)
     app.health = 503
     seen.until(probes=[0, 1])
     assert ("t", {"listens": True, "host_port": app.server_port}) == seen.changes[0], "before any probe was answered"
@@ -127,7 +127,7 @@ def test_one_that_doesnt_listen_yet_is_asked_again_and_its_probes_wait(seen: See
     app = App(port)
     try:
         seen.until(listens=True, probes=[1])
-        assert app.asked == ["/"]
+        assert app.calls == ["/"]
     finally:
         app.stop()
 
@@ -136,14 +136,14 @@ def test_what_waits_in_its_engine_is_told_when_it_changes(seen: Seen, app: App) 
     app.metrics = 'vllm:num_requests_waiting{engine="0"} 3.0\nvllm:num_requests_waiting{engine="1"} 4.0\n'
     seen.replicas.watch("t", lambda: launch(app.server_port, queue=True))
     seen.until(listens=True, queue=7)
-    assert app.asked == ["/metrics"]
+    assert app.calls == ["/metrics"]
 
 
 def test_a_router_is_asked_which_workers_it_has_once_its_own_are_known(seen: Seen, app: App) -> None:
     seen.replicas.watch("r", lambda: launch(app.server_port, router={"type": "sglang"}))
     assert seen.replicas.route("r", "these", [])
     seen.until(listens=True, workers="these", cleared="these")
-    assert app.asked == ["/workers"]
+    assert app.calls == ["/workers"]
 
 
 def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Seen, app: App) -> None:
@@ -157,7 +157,7 @@ def test_what_fails_in_looking_after_one_is_logged_and_the_others_go_on(seen: Se
 def test_nobody_is_asked_for_what_isnt_wanted(seen: Seen, app: App) -> None:
     seen.replicas.watch("t", lambda: launch(app.server_port, probes=[{"url": "/only", "interval": 60}]))
     seen.until(probes=[1])
-    assert app.asked == ["/only"]
+    assert app.calls == ["/only"]
 
 
 def test_a_task_of_no_service_starts_nothing(seen: Seen) -> None:
@@ -185,7 +185,7 @@ def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
     port = WatchedPort("t", app.server_port, seen.runtime.of)
     for _ in range(3):
         port.connect().close()
-    assert seen.runtime.asked == 1
+    assert seen.runtime.calls == 1
     port.close()
 
 

@@ -23,11 +23,11 @@ class Smg:
     def __init__(self, known: tuple[str, ...] = (), silent: tuple[str, ...] = ()) -> None:
         self.rows = {f"id-{url}": {"id": f"id-{url}", "url": url, "status": "ready"} for url in known}
         self.silent, self.info = silent, dict[str, Any]()
-        self.down, self.asked, self.under_way, self.most = False, list[tuple[str, str]](), 0, 0
+        self.down, self.calls, self.under_way, self.most = False, list[tuple[str, str]](), 0, 0
         self.log: list[str] = []
 
     async def __call__(self, method: str, url: str, body: Any, most: int) -> tuple[int, bytes]:
-        self.asked.append((method, url))
+        self.calls.append((method, url))
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         await asyncio.sleep(0)
@@ -86,10 +86,10 @@ def test_it_comes_to_what_is_wanted(known: set[str], wanted: set[str], silent: s
     done = reconcile(smg, *wanted)
     assert smg.urls == (known & wanted) | (wanted - silent)
     assert done == (known == wanted)
-    requests_before = len(smg.asked)
+    requests_before = len(smg.calls)
     smg.gone()
     assert reconcile(smg, *wanted) == (wanted - known <= wanted - silent)
-    assert all(method == "GET" for method, _ in smg.asked[requests_before:]), "nothing is left to change"
+    assert all(method == "GET" for method, _ in smg.calls[requests_before:]), "nothing is left to change"
 
 
 def test_a_worker_says_what_it_is() -> None:
@@ -137,7 +137,7 @@ def test_it_is_clear_once_the_last_requests_of_those_that_leave_are_over() -> No
 def test_those_that_leave_are_left_alone() -> None:
     smg = Smg(("http://a:1",))
     reconcile(smg, times=3)
-    assert [each for each in smg.asked if each[0] == "DELETE"] == [("DELETE", f"{BASE}/workers/id-http%3A%2F%2Fa%3A1")]
+    assert [each for each in smg.calls if each[0] == "DELETE"] == [("DELETE", f"{BASE}/workers/id-http%3A%2F%2Fa%3A1")]
 
 
 def test_many_workers_are_asked_a_few_at_a_time() -> None:

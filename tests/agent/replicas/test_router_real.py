@@ -124,20 +124,20 @@ def rows(router: int) -> dict[str, tuple[Any, ...]]:
 class Half(BaseHTTPRequestHandler):
     """An engine that prefills, or decodes, and answers when it may."""
 
-    role, may, asked = "", threading.Event(), list[Any]()
+    role, may, calls = "", threading.Event(), list[Any]()
 
     def do_GET(self) -> None:
         info = {"model_path": "m", "served_model_name": "m", "disaggregation_mode": self.role}
-        told = {
+        bodies = {
             "/server_info": {**info, "disaggregation_bootstrap_port": 8998},
             "/v1/models": {"object": "list", "data": [{"id": "m", "object": "model"}]},
             "/model_info": {"model_path": "m", "is_generation": True},
             "/health": {},
         }
-        self._answer(told.get(self.path.partition("?")[0]))
+        self._answer(bodies.get(self.path.partition("?")[0]))
 
     def do_POST(self) -> None:
-        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.may.wait(60)
         choice = {"index": 0, "message": {"role": "assistant", "content": self.role}, "finish_reason": "stop"}
         used = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -145,9 +145,9 @@ class Half(BaseHTTPRequestHandler):
             {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": used}
         )
 
-    def _answer(self, told: Any) -> None:
-        body = json.dumps(told).encode()
-        self.send_response(404 if told is None else 200)
+    def _answer(self, bodies: Any) -> None:
+        body = json.dumps(bodies).encode()
+        self.send_response(404 if bodies is None else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -159,7 +159,7 @@ class Half(BaseHTTPRequestHandler):
 
 @contextmanager
 def half(role: str) -> Iterator[tuple[type[Half], str]]:
-    handler = type(role, (Half,), {"role": role, "may": threading.Event(), "asked": []})
+    handler = type(role, (Half,), {"role": role, "may": threading.Event(), "calls": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -189,14 +189,14 @@ def test_prefill_and_decode_each_get_their_part_and_one_that_goes_ends_what_it_h
         answers = list[Any]()
         client = threading.Thread(target=lambda: answers.append(call(router, "/v1/chat/completions", CHAT)))
         client.start()
-        until("the request to reach it", lambda: bool(decode.asked), seconds=30)
+        until("the request to reach it", lambda: bool(decode.calls), seconds=30)
         seen.replicas.route("t", "one", [first])
         until("it to drain", lambda: rows(router).get(second, ("", None, ""))[2] == "draining", seconds=30)
         assert seen.replicas.report("t")["cleared"] == "both", "it still has a request"
         decode.may.set()
         client.join(60)
         assert answers[0][0] == 200 and answers[0][1]["choices"][0]["message"]["content"] == "decode"
-        parts = [(each["bootstrap_port"], each["bootstrap_room"]) for each in (prefill.asked[0], decode.asked[0])]
+        parts = [(each["bootstrap_port"], each["bootstrap_room"]) for each in (prefill.calls[0], decode.calls[0])]
         assert parts[0] == parts[1] and parts[0][0] == 8998, "they meet where the one that prefills said"
         seen.until(listens=True, workers="one", cleared="one")
 

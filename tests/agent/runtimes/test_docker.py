@@ -230,5 +230,5 @@ def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: TaskUsa
 )
 def test_a_job_is_told_where_its_images_python_is(env: list[str] | None, where: str) -> None:
     assert venv_dir({"Config": {"Env": env}}) == where
-    told = container_body({"image": "i", "env": {}}, "/w", cards_of({}, []), {}, where)["Env"]
-    assert [line for line in told if line.startswith("DSTACK_VENV_DIR")] == [f"DSTACK_VENV_DIR={where}"] * bool(where)
+    lines = container_body({"image": "i", "env": {}}, "/w", cards_of({}, []), {}, where)["Env"]
+    assert [line for line in lines if line.startswith("DSTACK_VENV_DIR")] == [f"DSTACK_VENV_DIR={where}"] * bool(where)

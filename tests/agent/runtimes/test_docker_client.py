@@ -66,7 +66,7 @@ def test_a_file_is_sent_as_it_is(engine: Engine, client: DockerClient) -> None:
 
 def test_no_query_leaves_the_path_alone(engine: Engine, client: DockerClient) -> None:
     client.call("GET", "/_ping")
-    assert engine.asked() == ["GET /_ping"]
+    assert engine.calls() == ["GET /_ping"]
 
 
 @pytest.mark.parametrize(

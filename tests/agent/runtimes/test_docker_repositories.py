@@ -66,7 +66,7 @@ def test_code_is_put_there_as_the_users_own_and_before_the_start(bench: Bench) -
     assert archives(bench.engine)[0] == {"workflow/app": (1000, 1001), "workflow/app/a.txt": (1000, 1001)}
     assert "DSTACK_REPO_DIR=/workflow/app" in bench.container.body["Env"]
     assert bench.container.body["WorkingDir"] == "/workflow"
-    requests = [line.rpartition("/")[2] for line in bench.engine.asked()]
+    requests = [line.rpartition("/")[2] for line in bench.engine.calls()]
     assert requests.index("create") < requests.index("archive") < requests.index("start")
 
 

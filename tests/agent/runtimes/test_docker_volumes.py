@@ -44,4 +44,4 @@ def test_an_engine_that_doesnt_see_a_disk_starts_nothing_beside_it(bench: Bench,
     with pytest.raises(TaskError, match=r"^volume data: the container engine .* doesn't see") as caught:
         bench.begin(volumes=[DISK])
     assert caught.value.reason == "volume_error"
-    assert bench.engine.asked("POST /containers/dstack-t/start") == []
+    assert bench.engine.calls("POST /containers/dstack-t/start") == []

@@ -147,7 +147,7 @@ def test_a_port_of_the_host_that_is_taken_ends_one_of_several_nodes(bench: Bench
 def test_a_task_is_created_attached_to_and_only_then_started(bench: Bench) -> None:
     work = bench.begin()
     wanted = ["create", "archive", "attach", "start", "resize"]
-    assert [line.split("/")[-1] for line in bench.engine.asked() if line.split("/")[-1] in wanted] == wanted
+    assert [line.split("/")[-1] for line in bench.engine.calls() if line.split("/")[-1] in wanted] == wanted
     assert bench.engine.request("POST /containers/create").query == {"name": NAME}
     assert bench.container.body["Labels"] == {"dstack.task": "t", "dstack.agent": bench.folder.data}
     assert bench.engine.request(f"POST /containers/{NAME}/attach").query == {
@@ -218,7 +218,7 @@ def test_an_image_without_the_shell_says_what_to_do(
     with pytest.raises(TaskError) as caught:
         bench.begin(shell=shell)
     assert (caught.value.reason, message in caught.value.message) == ("creating_container_error", True)
-    assert not bench.engine.asked(f"POST /containers/{NAME}/start")
+    assert not bench.engine.calls(f"POST /containers/{NAME}/start")
 
 
 def test_an_image_without_any_shell_runs_a_program(bench: Bench) -> None:
@@ -260,7 +260,7 @@ def test_what_an_earlier_try_left_is_removed_first(bench: Bench) -> None:
     bench.engine.container(NAME, status="created", body={"Labels": {"of": "an earlier try"}})
     bench.begin()
     assert bench.container.body["Labels"]["dstack.task"] == "t"
-    requests = bench.engine.asked()
+    requests = bench.engine.calls()
     assert requests.index(f"DELETE /containers/{NAME}") < requests.index("POST /containers/create")
 
 
@@ -291,7 +291,7 @@ PULLED = {"status": "Pull complete", "id": "a"}
 
 def test_an_image_that_is_here_isnt_pulled(bench: Bench) -> None:
     bench.begin()
-    assert bench.engine.asked("POST /images") == []
+    assert bench.engine.calls("POST /images") == []
     assert [state for state, _ in bench.reports] == ["running"]
 
 
@@ -318,7 +318,7 @@ def test_what_is_called_latest_is_asked_for_anew_and_does_without(bench: Bench) 
     bench.engine.images["app"] = {"Id": "sha256:b0"}
     bench.engine.pulls = [{"error": "registry is down"}]
     bench.begin(image="app")
-    assert len(bench.engine.asked("POST /images/create")) == 1
+    assert len(bench.engine.calls("POST /images/create")) == 1
     assert bench.container.body["Image"] == "app"
 
 
@@ -335,7 +335,7 @@ def test_an_engine_that_goes_away_while_it_pulls_is_asked_again(bench: Bench) ->
     bench.engine.faults["POST /images/create"] = (0, "")
     with pytest.raises(Interrupted):
         bench.begin()
-    assert len(bench.engine.asked("POST /images/create")) == 3
+    assert len(bench.engine.calls("POST /images/create")) == 3
 
 
 def test_a_task_may_be_ended_while_its_image_is_pulled(bench: Bench) -> None:
@@ -375,7 +375,7 @@ def test_a_container_that_takes_a_moment_to_end_is_waited_for(bench: Bench) -> N
     output(work)
     bench.container.change(ends_when_waited_for=5)
     assert work.ended() == 5
-    assert len(bench.engine.asked(f"POST /containers/{NAME}/wait")) == 1
+    assert len(bench.engine.calls(f"POST /containers/{NAME}/wait")) == 1
 
 
 def test_a_lost_connection_is_made_anew_from_the_log_without_a_byte_twice(bench: Bench) -> None:
@@ -426,7 +426,7 @@ def test_a_container_that_somebody_removed_is_an_error_in_words(bench: Bench) ->
 def test_a_running_container_is_adopted_and_what_is_spooled_skipped(bench: Bench) -> None:
     bench.engine.container(NAME, status="running", output=b"0123456")
     work = bench.begin("running", spooled=4)
-    assert bench.engine.asked("POST") == [], "neither created nor started again"
+    assert bench.engine.calls("POST") == [], "neither created nor started again"
     bench.container.says(b"789")
     bench.container.exits(0)
     assert output(work) == b"456789"
@@ -445,7 +445,7 @@ def test_a_running_task_whose_container_is_gone_isnt_started_twice(bench: Bench)
     with pytest.raises(TaskError, match="removed by someone else") as caught:
         bench.begin("running")
     assert caught.value.reason == "executor_error"
-    assert bench.engine.asked("POST") == []
+    assert bench.engine.calls("POST") == []
 
 
 # Its end -------------------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def test_a_container_without_a_process_is_left_alone(bench: Bench) -> None:
     work.signal_politely()
     bench.engine.containers.clear()
     work.signal_firmly()
-    assert bench.engine.asked()[before:] == [f"GET /containers/{NAME}/json"] * 2
+    assert bench.engine.calls()[before:] == [f"GET /containers/{NAME}/json"] * 2
 
 
 def awaited_end(work: DockerWork) -> int | None:
@@ -552,7 +552,7 @@ def test_a_container_of_before_the_last_boot_ended_with_the_machine(bench: Bench
 def test_a_kill_is_the_engines_and_may_come_too_late(bench: Bench) -> None:
     work = bench.begin()
     work.kill()
-    assert bench.engine.asked()[-1] == f"POST /containers/{NAME}/kill"
+    assert bench.engine.calls()[-1] == f"POST /containers/{NAME}/kill"
     bench.engine.faults[f"POST /containers/{NAME}/kill"] = (409, "not running")
     work.kill()
     bench.engine.faults[f"GET /containers/{NAME}/json"] = (0, "")
@@ -595,6 +595,6 @@ def test_where_an_engine_keeps_its_data_is_asked_now_and_then(bench: Bench) -> N
     assert runtime.storage() == ""
     bench.engine.faults.clear()
     assert [runtime.storage() for _ in range(3)] == ["/var/lib/docker"] * 3
-    assert len(bench.engine.asked("GET /info")) == 2, "what failed is asked again, what is known isn't"
+    assert len(bench.engine.calls("GET /info")) == 2, "what failed is asked again, what is known isn't"
     bench.engine.root, now[0] = "/mnt/docker", STORAGE_SECONDS
     assert runtime.storage() == "/mnt/docker"

@@ -38,7 +38,7 @@ def pulled(bench: Bench) -> Bench:
 
 def test_what_a_project_pulled_it_runs_again_without_asking(pulled: Bench) -> None:
     pulled.begin(image=PRIVATE, project_id="a")
-    assert pulled.engine.asked("POST /images") == []
+    assert pulled.engine.calls("POST /images") == []
 
 
 @pytest.mark.parametrize("image", [PRIVATE, "registry.test/theirs/app@sha256:5e", "sha256:5e"])
@@ -48,16 +48,16 @@ def test_another_project_runs_it_only_if_the_registry_lets_it(pulled: Bench, ima
     with pytest.raises(TaskError, match="can't be pulled: pull access denied"):
         pulled.begin(image=image, project_id="b", registry_auth={"username": "b", "password": "none of theirs"})
     assert pulled.engine.request("POST /images/create").headers["X-Registry-Auth"]
-    assert pulled.engine.asked("POST /containers/create") == []
+    assert pulled.engine.calls("POST /containers/create") == []
 
 
 def test_another_project_is_asked_for_once(pulled: Bench) -> None:
     pulled.begin(image=PRIVATE, project_id="b")
-    assert len(pulled.engine.asked("POST /images/create")) == 1
+    assert len(pulled.engine.calls("POST /images/create")) == 1
     pulled.engine.containers.clear()
     pulled.engine.pulls = DENIED
     pulled.begin(image=PRIVATE, project_id="b")
-    assert len(pulled.engine.asked("POST /images/create")) == 1
+    assert len(pulled.engine.calls("POST /images/create")) == 1
 
 
 def test_latest_of_another_project_isnt_run_because_the_registry_denies_it(bench: Bench) -> None:
@@ -123,7 +123,7 @@ def test_an_image_that_isnt_recorded_yet_is_asked_for_by_whatever_name(cut_off: 
 
 def test_a_supervisor_that_was_killed_while_it_pulled_asks_again(cut_off: Bench) -> None:
     cut_off.begin(state="pulling", image=PRIVATE, project_id="a")
-    assert len(cut_off.engine.asked("POST /images/create")) > 1
+    assert len(cut_off.engine.calls("POST /images/create")) > 1
     cut_off.engine.containers.clear()
     cut_off.engine.pulls = DENIED
     with pytest.raises(TaskError, match="can't be pulled"):

@@ -30,10 +30,10 @@ RUNS, FAILS = packed("#!/bin/sh\n"), packed("#!/bin/sh\nexit 1\n")
 
 class Handler(BaseHTTPRequestHandler):
     answers: list[tuple[int, bytes]]
-    asked: list[str]
+    calls: list[str]
 
     def do_GET(self) -> None:
-        self.asked.append(self.path)
+        self.calls.append(self.path)
         status, content = self.answers.pop(0)
         self.send_response(status)
         self.send_header("Location", "/elsewhere?signed=1")
@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class Plane:
     def __init__(self, url: str) -> None:
-        self.url, self.answers, self.asked, self.paused = url, Handler.answers, Handler.asked, list[float]()
+        self.url, self.answers, self.calls, self.paused = url, Handler.answers, Handler.calls, list[float]()
 
     def bring(self, data: Path, content: bytes = RUNS) -> str:
         digest = hashlib.sha256(content).hexdigest()
@@ -58,7 +58,7 @@ class Plane:
 
 @pytest.fixture
 def plane() -> Iterator[Plane]:
-    Handler.answers, Handler.asked = [], []
+    Handler.answers, Handler.calls = [], []
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield Plane(f"http://127.0.0.1:{server.server_port}")
@@ -70,7 +70,7 @@ def test_it_may_be_stored_elsewhere(plane: Plane, tmp_path: Path) -> None:
     folder = Path(plane.bring(tmp_path))
     assert folder.parent == tmp_path and (folder / "lib/loader").stat().st_mode & 0o777 == 0o755
     assert folder.stat().st_mode & 0o777 == 0o700, "nobody else may change it"
-    assert plane.asked[0].startswith("/agent/carrier.tar.gz?sha256=") and plane.asked[1] == "/elsewhere?signed=1"
+    assert plane.calls[0].startswith("/agent/carrier.tar.gz?sha256=") and plane.calls[1] == "/elsewhere?signed=1"
 
 
 def test_a_server_that_restarts_is_waited_for(plane: Plane, tmp_path: Path) -> None:

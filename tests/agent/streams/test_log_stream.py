@@ -97,7 +97,7 @@ class Site:
         self.loop.call(begun.begin)
         return Reader(near, client=False)
 
-    def asked(self, path: str = "/logs_ws", headers: dict[str, str] | None = None) -> tuple[str, Reader]:
+    def connect(self, path: str = "/logs_ws", headers: dict[str, str] | None = None) -> tuple[str, Reader]:
         call = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         self.calls.append(call)
         request = websocket.request(path, websocket.new_key(), headers or {"Host": f"localhost:{self.port}"})
@@ -186,7 +186,7 @@ def test_a_program_is_told_that_the_beginning_is_gone_and_people_read_a_line(sit
     assert reader.peer.closed == Closed(1011, f"{gone} bytes of the log aren't on its host any more")
     assert len(site.stream(since=80).rest()) == 500_000, "what it asks for is there"
     site.logs.serve("task", None, lambda: [os.getpid()])
-    status, people = site.asked()
+    status, people = site.connect()
     text = people.rest()
     assert " 101 " in status and f"… {gone} bytes of log aren't on this host any more".encode() in text[:100]
     assert len(text) > 80 * 500_000 - gone and people.peer.closed == Closed(1000)
@@ -292,10 +292,10 @@ def test_logs_ws_is_the_log_for_the_jobs_own_processes(site: Site) -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as elsewhere:
         site.logs.serve("other", None, lambda: [elsewhere.pid])
         site.logs.serve("task", None, lambda: [os.getpid()])
-        status, reader = site.asked("/logs_ws?start_time=1970-01-01T00:00:00.000001%2B00:00")
+        status, reader = site.connect("/logs_ws?start_time=1970-01-01T00:00:00.000001%2B00:00")
         assert " 101 " in status and reader.exactly(4) == b"task"
         site.logs.unserve("task")
-        assert " 404 " in site.asked()[0], "a process of no job"
+        assert " 404 " in site.connect()[0], "a process of no job"
         elsewhere.kill()
 
 
@@ -303,13 +303,13 @@ def test_a_job_takes_only_so_many_places(site: Site) -> None:
     """Each costs the agent a descriptor, and callers in the job cost the machine's streams nothing."""
     Task.at(site.data).writer.append(1, b"x")
     site.logs.serve("task", None, lambda: [os.getpid()])
-    readers = [site.asked()[1] for _ in range(16)]
+    readers = [site.connect()[1] for _ in range(16)]
     assert all(reader.exactly(1) == b"x" for reader in readers)
-    assert " 404 " in site.asked()[0]
+    assert " 404 " in site.connect()[0]
     assert site.stream().exactly(1) == b"x", "who comes through the server is let in"
     assert sum(each.dialled for each in list(site.loop.streams)) == 1
     readers[0].sock.close()
-    until("a place to be free", lambda: " 101 " in site.asked()[0])
+    until("a place to be free", lambda: " 101 " in site.connect()[0])
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_job_takes_only_so_many_places(site: Site) -> None:
 def test_there_is_nothing_else(site: Site, path: str, status: str) -> None:
     Task.at(site.data)
     site.logs.serve("task", None, lambda: [os.getpid()])
-    assert f" {status} " in site.asked(path)[0]
+    assert f" {status} " in site.connect(path)[0]
 
 
 def test_what_is_no_websocket_is_told_so_and_who_says_nothing_is_cut(site: Site) -> None:
@@ -340,7 +340,7 @@ def test_a_port_that_is_taken_is_tried_again_and_served_once(site: Site) -> None
     with socket.create_server(("127.0.0.1", site.port)):
         assert not site.logs.serve("task", None, lambda: [os.getpid()])
     assert site.logs.serve("task", None, lambda: [os.getpid()]) and site.logs.serve("task", None, lambda: [os.getpid()])
-    assert " 101 " in site.asked()[0]
+    assert " 101 " in site.connect()[0]
 
 
 def test_the_socket_at_the_other_end_is_found() -> None:
@@ -399,7 +399,7 @@ def test_so_many_may_be_silent_at_a_port(site: Site) -> None:
     silent[0].close()
     until("a place to be free", lambda: len(site.loop.watched) == 63)
     site.logs.serve("task", None, lambda: [os.getpid()])
-    assert " 101 " in site.asked()[0]
+    assert " 101 " in site.connect()[0]
     for each in silent:
         each.close()
 

@@ -273,7 +273,7 @@ class Waiting:
         while self.loop.turn(0.05):
             pass
 
-    def hears(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         try:
             parts, back = self.peer.receive(self.server.recv(FULL))
         except BlockingIOError:
@@ -315,11 +315,11 @@ def test_a_job_isnt_kept_busy_by_a_stream_that_waits() -> None:
             assert app.recv(100) == b"hello"
             app.sendall(b"welcome")
             stream.turns()
-            assert stream.hears() == [b"welcome"] and stream.begun == [0]
+            assert stream.received() == [b"welcome"] and stream.begun == [0]
             stream.send(b"more")
             assert app.recv(100) == b"more"
         stream.turns()
-        stream.hears()
+        stream.received()
         assert stream.peer.closed == Closed(websocket.NORMAL)
 
 
@@ -349,14 +349,14 @@ def test_that_there_is_no_other_place_tells_nobody_anything() -> None:
         port = gone.getsockname()[1]
     with waiting_for(port, {1: OSError(errno.EAFNOSUPPORT, "no IPv6")}) as stream:
         stream.send(b"hello")
-        stream.hears()
+        stream.received()
         assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: nothing listens there")
 
 
 def test_what_else_keeps_a_port_out_of_reach_is_said() -> None:
     with waiting_for(1, {0: OSError(errno.EACCES, "Permission denied")}) as stream:
         stream.send(b"hello")
-        stream.hears()
+        stream.received()
         assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: Permission denied")
         assert stream.begun == [0]
 
@@ -366,7 +366,7 @@ def test_that_nothing_listens_is_said_and_nothing_is_left() -> None:
         port = gone.getsockname()[1]
     with waiting_for(port) as stream:
         stream.send(b"hello")
-        assert stream.hears() == []
+        assert stream.received() == []
         assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: nothing listens there")
         assert not stream.loop.streams
 

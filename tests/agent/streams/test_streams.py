@@ -20,13 +20,13 @@ class Targets:
     """Each opens once it may, and is then found to be out of reach, as is the server."""
 
     may: dict[str, threading.Event] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def open(self, task: str, order: dict[str, Any]) -> Any:
         with self.changed:
-            self.asked[task] += 1
+            self.calls[task] += 1
             self.changed.notify_all()
         if task in self.may:
             assert self.may[task].wait(PATIENCE)
@@ -39,7 +39,7 @@ class Targets:
 
     def wait(self, until: Any) -> None:
         with self.changed:
-            assert self.changed.wait_for(until, PATIENCE), (self.asked, self.notes)
+            assert self.changed.wait_for(until, PATIENCE), (self.calls, self.notes)
 
     def refused(self) -> int:
         return sum(": refused, " in note for note in self.notes)
@@ -70,11 +70,11 @@ def test_a_slow_target_holds_up_its_own_job_only(streams: AgentStreams, targets:
     for number in range(100):
         streams.dial(order(f"slow-{number}", "slow"))
     streams.dial(order("other", "other"))
-    targets.wait(lambda: targets.asked["other"])
-    targets.wait(lambda: targets.asked["slow"] == DIALS_OF_A_JOB)
+    targets.wait(lambda: targets.calls["other"])
+    targets.wait(lambda: targets.calls["slow"] == DIALS_OF_A_JOB)
     targets.may["slow"].set()
     targets.wait(lambda: len(targets.notes) == 101)
-    assert targets.asked["slow"] == 100, "they had their turn"
+    assert targets.calls["slow"] == 100, "they had their turn"
 
 
 def test_a_job_leaves_places_to_others(streams: AgentStreams, targets: Targets) -> None:
@@ -89,13 +89,13 @@ def test_a_job_leaves_places_to_others(streams: AgentStreams, targets: Targets) 
     targets.may["slow"].set()
     targets.wait(lambda: len(targets.notes) == MOST + 20)
     streams.dial(order("late", "slow"))
-    targets.wait(lambda: targets.asked["slow"] == taken + 1)
+    targets.wait(lambda: targets.calls["slow"] == taken + 1)
 
 
 def test_an_order_that_is_told_twice_is_dialled_once(streams: AgentStreams, targets: Targets) -> None:
     for _ in range(3):
         streams.dial(order("one", "slow"))
-    targets.wait(lambda: targets.asked["slow"])
+    targets.wait(lambda: targets.calls["slow"])
     targets.may["slow"].set()
     targets.wait(lambda: targets.notes)
-    assert (targets.asked["slow"], len(targets.notes)) == (1, 1)
+    assert (targets.calls["slow"], len(targets.notes)) == (1, 1)

@@ -36,14 +36,14 @@ class Plane:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(PATIENCE)
         self.url = f"http://user@127.0.0.1:{self.listener.getsockname()[1]}"
-        self.asked = b""
+        self.request = b""
 
     def answers(self, answer: bytes) -> socket.socket:
         call, _ = self.listener.accept()
         call.settimeout(PATIENCE)
-        while b"\r\n\r\n" not in self.asked:
-            self.asked += call.recv(4096)
-        _, headers = websocket.parse_head(self.asked)
+        while b"\r\n\r\n" not in self.request:
+            self.request += call.recv(4096)
+        _, headers = websocket.parse_head(self.request)
         call.sendall(answer.replace(b"KEY", websocket.accept_of(headers["sec-websocket-key"]).encode()))
         return call
 
@@ -74,7 +74,7 @@ def test_what_a_server_is_asked_and_what_came_behind_its_response(plane: Plane) 
     with made:
         assert early == b"early\r\n\r\n"
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    first, headers = websocket.parse_head(plane.asked)
+    first, headers = websocket.parse_head(plane.request)
     assert first == "GET /base/agent/streams/7 HTTP/1.1"
     assert (headers["host"], headers["authorization"]) == (plane.url.partition("@")[2], "Bearer a ticket")
 
@@ -109,7 +109,7 @@ def test_a_long_head_is_taken(plane: Plane) -> None:
 def test_a_stream_that_has_ended_may_be_asked_for_again(plane: Plane) -> None:
     streams = AgentStreams(lambda: plane.url, print)
     for _ in range(2):
-        plane.asked = b""
+        plane.request = b""
         streams.dial({"id": "7", "ticket": "a ticket", "task": "t", "target": "port:1"})
         with plane.answers(b"HTTP/1.1 101 S\r\nSec-WebSocket-Accept: KEY\r\n\r\n") as call:
             assert call.recv(4096), "why it can't be opened"
@@ -213,7 +213,7 @@ def test_an_order_of_a_gateway_leads_there_and_past_the_head_node(plane: Plane) 
     try:
         streams.dial(order)
         with plane.answers(b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: KEY\r\n\r\n"):
-            assert plane.asked.startswith(b"GET /agent/streams/7 HTTP/1.1\r\n")
+            assert plane.request.startswith(b"GET /agent/streams/7 HTTP/1.1\r\n")
     finally:
         streams.loop.close()
 

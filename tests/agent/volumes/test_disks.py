@@ -125,8 +125,8 @@ def test_a_task_that_keeps_a_disk_keeps_the_machine_from_being_cleared(tmp_path:
     desk.state("t", state="exited", held=["v"], held_by=message)
     roster = Obeyed(desk)
     roster.hangs = ("t",)
-    said = clearing.clear(str(desk.data), dict(desk.runtimes), roster, 0.0)
-    assert said == f"these tasks don't end: t ({message})"
+    cleared = clearing.clear(str(desk.data), dict(desk.runtimes), roster, 0.0)
+    assert cleared == f"these tasks don't end: t ({message})"
 
 
 def test_a_disk_is_read_from_its_node(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def test_a_pod_whose_disk_is_being_made_has_longer() -> None:
     assert after(body, 4 * MINUTE).state == "pending"
     assert gone(body, 5 * MINUTE).refused is ContainerFailed
     body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
-    said = [event("ProvisioningFailed", "quota of disks is used up"), event("ExternalProvisioning", "waiting")]
-    assert "quota of disks is used up" in str(gone(body, 5 * MINUTE, claims=said))
+    warnings = [event("ProvisioningFailed", "quota of disks is used up"), event("ExternalProvisioning", "waiting")]
+    assert "quota of disks is used up" in str(gone(body, 5 * MINUTE, claims=warnings))
 
 
 @pytest.mark.parametrize(
@@ -185,12 +185,12 @@ def test_a_pulls_time_begins_with_its_first_failure() -> None:
 def test_events_say_what_the_pod_doesnt() -> None:
     body = pod("Pending", PLACED, containerStatuses=[waiting("ImagePullBackOff", "Back-off pulling image")])
     assert after(body).state == "pending"
-    told = [
+    warnings = [
         event("Pulling", "pulling"),
         event("Failed", "Failed to pull image: manifest unknown"),
         event("BackOff", "x"),
     ]
-    assert "manifest unknown" in str(gone(body, events=told))
+    assert "manifest unknown" in str(gone(body, events=warnings))
 
 
 @pytest.mark.parametrize(
@@ -235,15 +235,15 @@ def test_the_first_containers_image_is_the_admins_affair() -> None:
 
 def test_a_volume_that_isnt_mounted_is_told_after_a_while() -> None:
     body = pod("Pending", PLACED, containerStatuses=[waiting("ContainerCreating")])
-    told = [event("FailedAttachVolume", "Multi-Attach error for volume", "2026-11-27T10:02:30Z")]
-    assert after(body, 2 * MINUTE, told).state == "pending"
-    found = gone(body, 3 * MINUTE, told)
+    warnings = [event("FailedAttachVolume", "Multi-Attach error for volume", "2026-11-27T10:02:30Z")]
+    assert after(body, 2 * MINUTE, warnings).state == "pending"
+    found = gone(body, 3 * MINUTE, warnings)
     assert found.refused is ContainerFailed and "Multi-Attach" in str(found)
-    assert after(body, 10 * MINUTE, told).state == "pending", "that was long ago"
+    assert after(body, 10 * MINUTE, warnings).state == "pending", "that was long ago"
     assert after(body, 10 * MINUTE).state == "pending", "a large image is still coming"
     for state in ("running", "terminated"):
         mounted = {
             **body,
             "status": {**body["status"], "initContainerStatuses": [status("dstack-init", **{state: {}})]},
         }
-        assert after(mounted, 3 * MINUTE, told).state == "pending", "its volumes are mounted"
+        assert after(mounted, 3 * MINUTE, warnings).state == "pending", "its volumes are mounted"

@@ -52,11 +52,11 @@ class Provider:
     """Machines by id, and how often each thing was asked."""
 
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
+    calls: Counter[str] = field(default_factory=Counter)
     url: str = ""
 
     def answer(self, method: str, path: str, key: str, body: bytes) -> tuple[int, str]:
-        self.asked[f"{method} {path.partition('/')[0]}"] += 1
+        self.calls[f"{method} {path.partition('/')[0]}"] += 1
         kind, _, id_ = path.partition("/")
         if key != GOOD:
             return 401, "<error/>"

@@ -95,7 +95,7 @@ class Made:
     """What a command said."""
 
     report: dict[str, Any]
-    said: str
+    log: str
     seconds: float
     cpu: float  # seconds of it that the command itself computed: the rest it waited, or shared the machine
     status: int

@@ -133,15 +133,15 @@ def begun(folder: Path, prepare: Callable[[Path], object] = lambda clone: None) 
 def first_deployment(trip: Journey) -> None:
     """It said where the API is and the admin's token, and the token is nowhere but with whoever read it."""
     report, token = trip.made.report, trip.one.token
-    assert report["api_url"] == trip.one.url and token in trip.made.said
-    assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
+    assert report["api_url"] == trip.one.url and token in trip.made.log
+    assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.log
     assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
-    check_plan_comes_first(trip.made.said)
+    check_plan_comes_first(trip.made.log)
     role = trip.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-bootstrap_host")["Role"]
     assert allowed(trip, role) & {"Settings", "Trace", "Network"} == {"Settings"}, "nothing that nobody asked for"
     assert any(change.endswith("Add APIHandler") for change in report["changes"])
     assert rates(trip) == {f"dstack-{STAGE}-{each.name}": each.every for each in FUNCTIONS if each.every}
-    assert "No alarm is set on its spending" in trip.made.said  # the emulator has no budgets
+    assert "No alarm is set on its spending" in trip.made.log  # the emulator has no budgets
     assert trip.one.call("/api/users/get_my_user", {})["username"] == "admin"
     try:
         trip.one.call("/api/users/get_my_user", {}, token="another")
@@ -257,14 +257,14 @@ def upgrade(trip: Journey) -> None:
     assert trip.one.front is not None
     open_, closed = subnets(trip)
     refused = trip.one.make("deploy", args=CHOSEN.format(closed), check=False)
-    assert refused.status != 0 and f"From the subnet {closed} " in refused.said, refused.said
+    assert refused.status != 0 and f"From the subnet {closed} " in refused.log, refused.log
     with trip.one.front.closed():  # the emulator would end the calls that it is at
         made = trip.one.make("deploy", args=CHOSEN.format(open_), DSTACK_RETAIN_EVENTS="31")
     assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "ProviderClouds", "Reconcile")} <= {
         *made.report["changes"]
     }
-    shown = [line for line in made.said.splitlines() if line.startswith("  ~ ProviderClouds  AWS::Lambda::Function: ")]
-    assert shown and "Code" in shown[0] and "Environment" in shown[0], made.said
+    shown = [line for line in made.log.splitlines() if line.startswith("  ~ ProviderClouds  AWS::Lambda::Function: ")]
+    assert shown and "Code" in shown[0] and "Environment" in shown[0], made.log
     trip.one.lead()
     functions = trip.one.client("lambda")
     for name in ("api", "agent_sync", "reconcile", "provider_clouds"):
@@ -317,13 +317,13 @@ def removal(trip: Journey) -> None:
     trip.dstack("apply", "-y", "-d", "-f", trip.write("stays.dstack.yml", STAYS))
     run_step(Step("command", "wait fleet stays idle 1"), trip.stage)
     refused = trip.one.make("destroy", check=False)
-    assert refused.status != 0 and "stays-0 in hello" in refused.said, refused.said
+    assert refused.status != 0 and "stays-0 in hello" in refused.log, refused.log
     for fleet in ("cloud", "stays"):
         trip.dstack("fleet", "delete", fleet, "-y")
     gone_from(trip.stage)
     gone = trip.one.make("destroy")
     assert gone.report["deleted"] == f"dstack-{STAGE}"
-    assert "  - AgentSync  AWS::Lambda::Function" in gone.said and "  - Table" not in gone.said
+    assert "  - AgentSync  AWS::Lambda::Function" in gone.log and "  - Table" not in gone.log
     stacks = trip.one.client("cloudformation").list_stacks()["StackSummaries"]
     assert {one["StackName"] for one in stacks if one["StackStatus"] != "DELETE_COMPLETE"} == {f"dstack-{STAGE}-data"}
     assert trip.one.client("lambda").list_functions()["Functions"] == []

@@ -42,9 +42,9 @@ def test_a_configuration_is_checked_by_whoever_has_the_sdk(stage: Stage) -> None
     refusal = stage.refused("backends/create", stage.nimbus.key("a-wrong-key"))
     assert refusal["msg"] == "Nimbus doesn't know this key. Copy it from its console."
     assert (refusal["code"], refusal["fields"]) == ("invalid_credentials", ["creds"])
-    assert stage.call("backends/list") == [] and stage.nimbus.asked["GET account"] == 1
+    assert stage.call("backends/list") == [] and stage.nimbus.calls["GET account"] == 1
     stage.call("backends/create", stage.nimbus.key())
-    assert stage.nimbus.asked["GET account"] == 2
+    assert stage.nimbus.calls["GET account"] == 2
     assert stage.call(f"backends/{TYPE}/check") is None
 
 
@@ -55,9 +55,9 @@ def test_its_offers_are_fetched_as_soon_as_it_is_configured(stage: Stage) -> Non
 
     (offer,) = until("the offers", offered, every=0.5, seconds=PATIENCE)
     assert (offer["instance"]["name"], offer["price"]) == ("n.4", 0.2)
-    calls_before = stage.nimbus.asked["GET types"]
+    calls_before = stage.nimbus.calls["GET types"]
     stage.invoke("refresh_catalog")
-    until("the schedule's refresh", lambda: stage.nimbus.asked["GET types"] > calls_before, seconds=PATIENCE)
+    until("the schedule's refresh", lambda: stage.nimbus.calls["GET types"] > calls_before, seconds=PATIENCE)
 
 
 def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Stage) -> None:

@@ -52,7 +52,7 @@ def test_two_jobs_of_one_host_are_attached_at_once(site: Lab, tmp_path: Path) ->
     ):
         one.wait_for("ssh one\n")
         two.wait_for("ssh two\n")
-        assert "over its head node" in one.said and "through the server" in two.said
+        assert "over its head node" in one.shown and "through the server" in two.shown
         for name, client in (("one", one), ("two", two)):
             client.wait_for(f"{name} is up")
             assert ssh(site, name, "echo $DSTACK_RUN_NAME $(hostname); exit").split()[0] == name

@@ -24,7 +24,7 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.projects.deletion import ClosingSnapshot, decide_closing
 from chalicelib.planning.projects.erasure import gateway_erasable
 from tests.world import nouns as b
-from tests.world.gateways import carrying, gateway, host, look, seated
+from tests.world.gateways import carrying, gateway, host, seated, snapshot_of
 from tests.world.nouns import lint
 
 
@@ -44,7 +44,9 @@ def states(of: Gateway) -> list[tuple[int, str, str]]:
 
 
 def test_replicas_go_to_the_hosts_of_the_fleet_in_order() -> None:
-    of, machines, plan = decided(look(gateway(wanted=2, http_port=8080, https_port=None), host(0), host(1), host(2)))
+    of, machines, plan = decided(
+        snapshot_of(gateway(wanted=2, http_port=8080, https_port=None), host(0), host(1), host(2))
+    )
     assert states(of) == [(0, "edge-0", "provisioning"), (1, "edge-1", "provisioning")]
     assert of.status is GatewayStatus.provisioning and of.message == "" and of.due_at == b.NOW + 15 * MINUTE
     seat = machines["edge-1"].gateway
@@ -66,28 +68,28 @@ def test_replicas_go_to_the_hosts_of_the_fleet_in_order() -> None:
     ids=["unreachable", "joins", "leaves", "carries-another", "bought"],
 )
 def test_a_host_that_cant_carry_it_is_passed_over(taken: dict[str, Any]) -> None:
-    of, _, _ = decided(look(gateway(), host(0, **taken), host(1)))
+    of, _, _ = decided(snapshot_of(gateway(), host(0, **taken), host(1)))
     assert states(of) == [(0, "edge-1", "provisioning")]
-    of, _, _ = decided(look(gateway(), host(0, **taken)))
+    of, _, _ = decided(snapshot_of(gateway(), host(0, **taken)))
     assert of.status is GatewayStatus.submitted and of.due_at == b.NOW + CHECK_HOSTS_EVERY
     assert of.message == "waiting for a host of fleet edge that can be reached and carries no gateway"
 
 
 def test_it_says_what_it_waits_for() -> None:
-    of, _, plan = decided(look(gateway()))
+    of, _, plan = decided(snapshot_of(gateway()))
     assert of.message == "the fleet edge has no hosts yet"
     assert [event.message for event in plan.steps[0].events] == [of.message]
-    _, _, plan = decided(look(of.with_(due_at=b.NOW)))
+    _, _, plan = decided(snapshot_of(of.with_(due_at=b.NOW)))
     assert [event.message for step in plan.steps for event in step.events] == []  # once is enough
-    of, _, _ = decided(look(gateway(), fleet_exists=False))
+    of, _, _ = decided(snapshot_of(gateway(), fleet_exists=False))
     assert of.message == "the fleet edge no longer exists"
-    of, _, _ = decided(look(gateway(wanted=3), host(0)))
+    of, _, _ = decided(snapshot_of(gateway(wanted=3), host(0)))
     assert of.message == "waiting for 2 hosts of fleet edge that can be reached and carry no gateway"
 
 
 def test_a_busy_host_carries_it_too() -> None:
     busy = b.holding(host(0), b.job(b.run()))
-    of, machines, _ = decided(look(gateway(), busy))
+    of, machines, _ = decided(snapshot_of(gateway(), busy))
     assert states(of) == [(0, "edge-0", "provisioning")] and machines["edge-0"].claims == busy.claims
 
 
@@ -105,14 +107,14 @@ def test_it_runs_once_all_its_replicas_do() -> None:
     one, two = seated(of, one), seated(of, two, 1)
     of, step = reported(of, one, "running")
     assert step.wake == (of.unit,) and [each.type for each in step.events] == [EventType.ready]
-    of, _, _ = decided(look(of, one, two))
+    of, _, _ = decided(snapshot_of(of, one, two))
     assert of.status is GatewayStatus.provisioning
     of, _ = reported(of, two, "installing", "nginx is being installed")
     assert [each.message for each in of.replicas] == ["", "nginx is being installed"]
-    of, _, _ = decided(look(of, one, two))
+    of, _, _ = decided(snapshot_of(of, one, two))
     assert (of.status, of.message) == (GatewayStatus.provisioning, "edge-1: nginx is being installed")
     of, _ = reported(of, two, "running")
-    of, _, _ = decided(look(of, one, two))
+    of, _, _ = decided(snapshot_of(of, one, two))
     assert (of.status, of.message) == (GatewayStatus.running, "")
     assert of.running_at == b.NOW and of.due_at == b.NOW + CHECK_GATEWAY_EVERY
 
@@ -135,19 +137,19 @@ def test_one_that_fails_says_why_and_runs_when_it_can() -> None:
     ]
     again, step = reported(of, machine, "failed", "install nginx first")
     assert again is of and not step.events
-    of, _, _ = decided(look(of, machine))
+    of, _, _ = decided(snapshot_of(of, machine))
     assert (of.status, of.message) == (GatewayStatus.failed, "edge-0: install nginx first")
     of, _ = reported(of, machine, "running")
-    of, _, _ = decided(look(of, machine))
+    of, _, _ = decided(snapshot_of(of, machine))
     assert (of.status, of.message) == (GatewayStatus.running, "")
 
 
 def test_one_that_takes_too_long_has_failed() -> None:
     machine = host(0)
     of = carrying(gateway(), machine, state=ReplicaState.provisioning)
-    of, _, _ = decided(look(of, seated(of, machine), now=b.NOW + 15 * MINUTE))
+    of, _, _ = decided(snapshot_of(of, seated(of, machine), now=b.NOW + 15 * MINUTE))
     assert (of.status, of.message) == (GatewayStatus.failed, "its replicas don't run yet")
-    of, _, _ = decided(look(gateway(), now=b.NOW + 15 * MINUTE))
+    of, _, _ = decided(snapshot_of(gateway(), now=b.NOW + 15 * MINUTE))
     assert (of.status, of.message) == (GatewayStatus.failed, "the fleet edge has no hosts yet")
 
 
@@ -156,7 +158,7 @@ def test_one_that_ran_stays_running_and_says_what_is_wrong() -> None:
     of = carrying(gateway(), machine)
     machine = seated(of, machine)
     of, _ = reported(of, machine, "failed", "port 80 is taken")
-    of, _, _ = decided(look(of, machine))
+    of, _, _ = decided(snapshot_of(of, machine))
     assert (of.status, of.message) == (GatewayStatus.running, "edge-0: port 80 is taken")
 
 
@@ -166,11 +168,11 @@ def test_one_that_ran_stays_running_and_says_what_is_wrong() -> None:
 def test_a_replica_moves_when_its_host_leaves() -> None:
     first, second = host(0, status=InstanceStatus.terminating), host(1)
     of = carrying(gateway(), first)
-    of, machines, _ = decided(look(of, seated(of, first), second))
+    of, machines, _ = decided(snapshot_of(of, seated(of, first), second))
     assert states(of) == [(0, "edge-0", "terminating"), (1, "edge-1", "provisioning")]
     assert machines["edge-0"].gateway is not None and machines["edge-0"].gateway.leaving
     gone = machines["edge-0"].with_(status=InstanceStatus.terminated)
-    of, _, _ = decided(look(of, gone, machines["edge-1"]))
+    of, _, _ = decided(snapshot_of(of, gone, machines["edge-1"]))
     assert states(of) == [(1, "edge-1", "provisioning")]
 
 
@@ -179,9 +181,9 @@ def test_scaling_in_takes_one_that_doesnt_run_first() -> None:
     of = carrying(gateway(), one, two, wanted=1)
     down = of.replicas[0].with_(state=ReplicaState.provisioning)
     one, two = seated(of, one), seated(of, two, 1)
-    shrunk, _, _ = decided(look(of.with_(replicas=(down, of.replicas[1])), one, two))
+    shrunk, _, _ = decided(snapshot_of(of.with_(replicas=(down, of.replicas[1])), one, two))
     assert states(shrunk) == [(0, "edge-0", "terminating"), (1, "edge-1", "running")]
-    shrunk, _, _ = decided(look(of, one, two))
+    shrunk, _, _ = decided(snapshot_of(of, one, two))
     assert states(shrunk) == [(0, "edge-0", "running"), (1, "edge-1", "terminating")]
 
 
@@ -194,22 +196,22 @@ def deleting(of: Gateway) -> Gateway:
 def test_it_is_deleted_when_no_machine_carries_it() -> None:
     machine = host(0)
     of = carrying(gateway(), machine)
-    of, machines, _ = decided(look(deleting(of), seated(of, machine)))
+    of, machines, _ = decided(snapshot_of(deleting(of), seated(of, machine)))
     assert of.status is GatewayStatus.deleting and states(of) == [(0, "edge-0", "terminating")]
     assert of.due_at == b.NOW + TO_LEAVE
     leaving_machine = machines["edge-0"]
     assert leaving_machine.gateway is not None and leaving_machine.gateway.leaving
-    waits, _, _ = decided(look(of, leaving_machine, now=b.NOW + MINUTE))
+    waits, _, _ = decided(snapshot_of(of, leaving_machine, now=b.NOW + MINUTE))
     assert waits.status is GatewayStatus.deleting
-    of, _, _ = decided(look(of, leaving_machine.with_(gateway=None), now=b.NOW + MINUTE))
+    of, _, _ = decided(snapshot_of(of, leaving_machine.with_(gateway=None), now=b.NOW + MINUTE))
     assert of.deleted and of.due_at is None and of.replicas == () and of.deleted_at == b.NOW + MINUTE
 
 
 def test_a_silent_host_isnt_waited_for_forever() -> None:
     machine = host(0, unreachable=True)
     of = carrying(gateway(), machine)
-    of, machines, _ = decided(look(deleting(of), seated(of, machine)))
-    of, machines, _ = decided(look(of, machines["edge-0"], now=b.NOW + TO_LEAVE))
+    of, machines, _ = decided(snapshot_of(deleting(of), seated(of, machine)))
+    of, machines, _ = decided(snapshot_of(of, machines["edge-0"], now=b.NOW + TO_LEAVE))
     assert of.deleted and machines["edge-0"].gateway is None
 
 
@@ -230,7 +232,7 @@ def test_a_machine_that_was_bought_for_it_ends_with_its_replica() -> None:
 
 
 def test_a_deleted_one_is_left_alone() -> None:
-    assert decide_gateway(look(gateway(status=GatewayStatus.deleted, due_at=None))).empty
+    assert decide_gateway(snapshot_of(gateway(status=GatewayStatus.deleted, due_at=None))).empty
     assert delete_gateway(gateway(status=GatewayStatus.deleting), Draft(b.NOW)).empty
 
 
@@ -266,17 +268,17 @@ def test_whatever_happens_to_its_hosts_each_replica_has_a_machine_of_its_own(dat
         elif kind == "wait":
             now += 10 * MINUTE
         hosts[num] = each
-        of, changed, _ = decided(look(of, *hosts, now=now))
+        of, changed, _ = decided(snapshot_of(of, *hosts, now=now))
         hosts = [changed.get(each.name, each) for each in hosts]
         carried = [each for each in hosts if each.gateway and each.status is not InstanceStatus.terminated]
         assert {each.instance_id for each in of.replicas} == {each.id for each in carried}
         assert sum(each.state is not ReplicaState.terminating for each in of.replicas) <= of.wanted
         assert of.due_at is not None and of.due_at > now
     of = deleting(of)
-    of, changed, _ = decided(look(of, *hosts, now=now))
+    of, changed, _ = decided(snapshot_of(of, *hosts, now=now))
     hosts = [changed.get(each.name, each) for each in hosts]
     if not of.deleted:
-        of, _, _ = decided(look(of, *hosts, now=now + 2 * TO_LEAVE))
+        of, _, _ = decided(snapshot_of(of, *hosts, now=now + 2 * TO_LEAVE))
     assert of.deleted
 
 

@@ -1,7 +1,6 @@
 """Situations and what is decided in them, one for every branch of a decision; `test_all_decisions` looks at them."""
 
 from tests.planning.situations import (
-    asked,
     certificates,
     effects,
     fleets,
@@ -10,6 +9,7 @@ from tests.planning.situations import (
     hosts,
     machines,
     queues,
+    requests,
     runs,
     services,
     volumes,
@@ -20,7 +20,6 @@ from tests.planning.situations.kit import ALL, Decided
 __all__ = [
     "ALL",
     "Decided",
-    "asked",
     "certificates",
     "effects",
     "fleets",
@@ -29,6 +28,7 @@ __all__ = [
     "hosts",
     "machines",
     "queues",
+    "requests",
     "runs",
     "services",
     "volumes",

@@ -12,7 +12,7 @@ from chalicelib.planning.gateways.gateways import apply_report, decide_gateway
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from tests.planning.situations.kit import NOW, Decided, situation
-from tests.world.gateways import carrying, gateway, host, look, seated
+from tests.world.gateways import carrying, gateway, host, seated, snapshot_of
 
 GOING: dict[str, Any] = {"status": GatewayStatus.deleting}
 
@@ -20,7 +20,7 @@ GOING: dict[str, Any] = {"status": GatewayStatus.deleting}
 def alone(*hosts: Instance, fleet_exists: bool = True, **fields: Any) -> Decided:
     """One without replicas."""
     of = gateway(**{"created_at": NOW, "last_processed_at": NOW, **fields})
-    snapshot = look(of, *hosts, now=NOW, fleet_exists=fleet_exists)
+    snapshot = snapshot_of(of, *hosts, now=NOW, fleet_exists=fleet_exists)
     return snapshot, decide_gateway(snapshot)
 
 
@@ -40,7 +40,7 @@ def carried(
     each = zip(of.replicas, states, more, strict=True)
     of = of.with_(replicas=tuple(one.with_(state=state, **rest) for one, state, rest in each))
     there = [seated(of, machine, num, **(seat or {})) for num, machine in enumerate(machines)]
-    snapshot = look(of, *there, *free, now=now)
+    snapshot = snapshot_of(of, *there, *free, now=now)
     return snapshot, decide_gateway(snapshot)
 
 

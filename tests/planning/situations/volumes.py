@@ -27,7 +27,7 @@ from chalicelib.planning.volumes.volumes import (
 )
 from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
-from tests.world.disks import ATTACHED, ATTACHING, attachment, look, volume
+from tests.world.disks import ATTACHED, ATTACHING, attachment, snapshot_of, volume
 
 NEXT_TIME = NOW + MINUTE
 FLEET = b.fleet("cloud")
@@ -62,12 +62,12 @@ def disk(
 
 
 def decided(of: Volume, *beside: Any, wanted: bool = False) -> Decided:
-    snapshot = replace(look(of, *beside, now=NOW), wanted=wanted)
+    snapshot = replace(snapshot_of(of, *beside, now=NOW), wanted=wanted)
     return snapshot, decide_volume(snapshot)
 
 
 def concluded(of: Volume, make: Callable[..., Outcome], /, *beside: Any, **fields: Any) -> Decided:
-    snapshot = look(of, *beside, now=NOW)
+    snapshot = snapshot_of(of, *beside, now=NOW)
     return snapshot, decide_disk(snapshot, make(of.unit, **fields))
 
 

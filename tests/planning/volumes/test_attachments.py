@@ -29,7 +29,7 @@ from chalicelib.planning.volumes.attachments import (
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from tests.world import nouns as b
-from tests.world.disks import ATTACHED, ATTACHING, DETACHING, attachment, effects, look, saved, volume, woken
+from tests.world.disks import ATTACHED, ATTACHING, DETACHING, attachment, effects, saved, snapshot_of, volume, woken
 
 DISK = volume()
 DEVICE = Device(serial="vol-data")
@@ -72,7 +72,7 @@ def at(plan: Plan) -> list[Any]:
 
 
 def test_the_disk_is_attached_once_its_machine_exists() -> None:
-    plan = decided(look(disk(deadline=None), TRAIN, MACHINE))
+    plan = decided(snapshot_of(disk(deadline=None), TRAIN, MACHINE))
     (one,) = at(plan)
     (effect,) = effects(plan)
     assert isinstance(effect, AttachVolume) and effect.instance_id == MACHINE.id
@@ -82,12 +82,12 @@ def test_the_disk_is_attached_once_its_machine_exists() -> None:
 
 @pytest.mark.parametrize("status", [InstanceStatus.pending, InstanceStatus.terminating])
 def test_it_waits_for_a_machine_that_isnt_there(status: InstanceStatus) -> None:
-    plan = decided(look(disk(deadline=None), TRAIN, MACHINE.with_(status=status)))
+    plan = decided(snapshot_of(disk(deadline=None), TRAIN, MACHINE.with_(status=status)))
     assert effects(plan) == [] and saved(plan, Volume)[0].due_at == b.NOW + MINUTE
 
 
 def test_while_an_attempt_may_be_under_way_nobody_makes_another() -> None:
-    snapshot = look(disk(act_until=SOON), TRAIN, MACHINE)
+    snapshot = snapshot_of(disk(act_until=SOON), TRAIN, MACHINE)
     assert effects(decided(snapshot)) == []
     assert len(effects(decided(replace(snapshot, now=SOON, volume=snapshot.volume.with_(due_at=SOON))))) == 1
 
@@ -98,7 +98,7 @@ def attempt(of: Volume, *, there: bool, attaching: bool = True) -> DiskAt:
 
 def test_what_its_provider_shows_is_attached_and_wakes_the_run() -> None:
     before = disk(act_until=SOON)
-    plan = concluded(look(before, TRAIN, MACHINE), attempt(before, there=True))
+    plan = concluded(snapshot_of(before, TRAIN, MACHINE), attempt(before, there=True))
     (one,) = at(plan)
     assert (one.state, one.device, one.name, one.act_until) == (ATTACHED, DEVICE, "vol-data", None)
     assert "run" in woken(plan)
@@ -106,15 +106,15 @@ def test_what_its_provider_shows_is_attached_and_wakes_the_run() -> None:
 
 def test_what_it_doesnt_show_yet_is_asked_for_again() -> None:
     before = disk(act_until=SOON)
-    after = saved(concluded(look(before, TRAIN, MACHINE), attempt(before, there=False)), Volume)[0]
+    after = saved(concluded(snapshot_of(before, TRAIN, MACHINE), attempt(before, there=False)), Volume)[0]
     assert after.due_at == b.NOW + MOVE_EVERY and after.attachments[0].state is ATTACHING
-    assert effects(decided(look(after, TRAIN, MACHINE))) == [], "not at once"
-    assert len(effects(decided(look(after, TRAIN, MACHINE, now=b.NOW + MOVE_EVERY)))) == 1
+    assert effects(decided(snapshot_of(after, TRAIN, MACHINE))) == [], "not at once"
+    assert len(effects(decided(snapshot_of(after, TRAIN, MACHINE, now=b.NOW + MOVE_EVERY)))) == 1
 
 
 def test_an_overtaken_attempt_has_no_consequences() -> None:
     before = disk(act_until=SOON + 1)
-    assert concluded(look(before, TRAIN, MACHINE), attempt(before, there=True)).empty
+    assert concluded(snapshot_of(before, TRAIN, MACHINE), attempt(before, there=True)).empty
 
 
 @pytest.mark.parametrize("end", ["finished", "elsewhere", "requeued", "erased"])
@@ -126,35 +126,35 @@ def test_it_is_detached_when_its_job_has_ended_or_lost_its_place(end: str, state
         "requeued": [job(status=JobStatus.submitted, at=None)],
         "erased": [],
     }
-    plan = decided(look(disk(state), *after[end], MACHINE))
+    plan = decided(snapshot_of(disk(state), *after[end], MACHINE))
     assert at(plan)[0].state is DETACHING
     assert [type(effect) for effect in effects(plan)] == [DetachVolume]
 
 
 def test_one_that_was_never_asked_for_is_simply_dropped() -> None:
-    plan = decided(look(disk(deadline=None), job(status=JobStatus.failed), MACHINE))
+    plan = decided(snapshot_of(disk(deadline=None), job(status=JobStatus.failed), MACHINE))
     assert at(plan) == [] and effects(plan) == []
     (machine,) = saved(plan, Instance)
     assert machine.disks == () and {"queue", "instance"} <= woken(plan)
 
 
 def test_a_running_attempt_to_attach_is_waited_for_before_it_is_detached() -> None:
-    snapshot = look(disk(act_until=SOON), job(status=JobStatus.done), MACHINE)
+    snapshot = snapshot_of(disk(act_until=SOON), job(status=JobStatus.done), MACHINE)
     plan = decided(snapshot)
     assert at(plan)[0].state is DETACHING and effects(plan) == [] and plan.next_wake == SOON
     after = saved(plan, Volume)[0]
-    late = concluded(look(after, job(status=JobStatus.done), MACHINE), attempt(after, there=False))
+    late = concluded(snapshot_of(after, job(status=JobStatus.done), MACHINE), attempt(after, there=False))
     assert at(late)[0].shows_by and at(late)[0].shows_by > b.NOW, "it may show later, so it isn't gone"
 
 
 def test_only_what_its_provider_shows_as_detached_is_free() -> None:
     done = job(status=JobStatus.done)
     before = disk(DETACHING, act_until=SOON)
-    still = concluded(look(before, done, MACHINE), attempt(before, there=True, attaching=False))
+    still = concluded(snapshot_of(before, done, MACHINE), attempt(before, there=True, attaching=False))
     assert at(still)[0].state is DETACHING and saved(still, Instance) == []
     after = saved(still, Volume)[0]
-    assert effects(decided(look(after, done, MACHINE))) == [], "it is asked again, but not at once"
-    gone = concluded(look(before, done, MACHINE), attempt(before, there=False, attaching=False))
+    assert effects(decided(snapshot_of(after, done, MACHINE))) == [], "it is asked again, but not at once"
+    gone = concluded(snapshot_of(before, done, MACHINE), attempt(before, there=False, attaching=False))
     assert at(gone) == [] and saved(gone, Volume)[0].used_at == b.NOW
     assert saved(gone, Instance)[0].disks == () and {"queue", "instance"} <= woken(gone)
 
@@ -177,7 +177,7 @@ def test_a_disk_that_its_provider_doesnt_know_is_free_only_if_something_else_say
     machine: Instance | None, status: VolumeStatus, free: bool
 ) -> None:
     before = disk(DETACHING, act_until=SOON).with_(status=status)
-    known = look(before, job(status=JobStatus.done), *([machine] if machine else ()))
+    known = snapshot_of(before, job(status=JobStatus.done), *([machine] if machine else ()))
     assert (at(concluded(known, failed("Gone", before, attaching=False))) == []) is free
     assert at(concluded(known, failed("Gone", before))) != [], "it was to be attached"
     assert at(concluded(known, failed("Transient", before, attaching=False))) != []
@@ -186,20 +186,20 @@ def test_a_disk_that_its_provider_doesnt_know_is_free_only_if_something_else_say
 @pytest.mark.parametrize("error", ["Unfit", "MissingPermission", "InvalidCredentials"])
 def test_a_refusal_ends_the_job(error: str) -> None:
     before = disk(act_until=SOON)
-    plan = concluded(look(before, TRAIN, MACHINE), failed(error, before))
+    plan = concluded(snapshot_of(before, TRAIN, MACHINE), failed(error, before))
     assert at(plan)[0].error == "volume data: the zone is wrong" and "run" in woken(plan)
-    assert effects(decided(look(saved(plan, Volume)[0], TRAIN, MACHINE, now=SOON + MINUTE))) == []
+    assert effects(decided(snapshot_of(saved(plan, Volume)[0], TRAIN, MACHINE, now=SOON + MINUTE))) == []
 
 
 @pytest.mark.parametrize("error", ["InUse", "Throttled", "Transient"])
 def test_what_may_pass_is_tried_again_until_the_time_is_up(error: str) -> None:
     before = disk(act_until=SOON)
-    after = saved(concluded(look(before, TRAIN, MACHINE), failed(error, before)), Volume)[0]
+    after = saved(concluded(snapshot_of(before, TRAIN, MACHINE), failed(error, before)), Volume)[0]
     assert after.attachments[0].error == ""
     next_time = after.due_at or 0
-    again = decided(look(after, TRAIN, MACHINE, now=max(next_time, SOON)))
+    again = decided(snapshot_of(after, TRAIN, MACHINE, now=max(next_time, SOON)))
     assert len(effects(again)) == 1
-    late = decided(look(after, TRAIN, MACHINE, now=b.NOW + 6 * MINUTE))
+    late = decided(snapshot_of(after, TRAIN, MACHINE, now=b.NOW + 6 * MINUTE))
     assert at(late)[0].error == ("volume data: it wasn't attached to cloud-0 within 5 minutes: the zone is wrong"), (
         "and the last thing that went wrong"
     )
@@ -210,26 +210,26 @@ def test_a_provider_that_says_when_to_try_again_is_believed(retry_after: float |
     """As long as nobody asks more often than one looks."""
     before = disk(act_until=SOON)
     outcome = replace(failed("AlreadyThere", before), retry_after=retry_after)
-    after = saved(concluded(look(before, TRAIN, MACHINE), outcome), Volume)[-1]
+    after = saved(concluded(snapshot_of(before, TRAIN, MACHINE), outcome), Volume)[-1]
     assert (after.due_at, after.attachments[0].shows_by) == (b.NOW + pause, b.NOW + pause)
 
 
 def test_an_unclear_failure_is_waited_for() -> None:
     before = disk(act_until=SOON)
-    after = saved(concluded(look(before, TRAIN, MACHINE), failed("Transient", before)), Volume)[0]
+    after = saved(concluded(snapshot_of(before, TRAIN, MACHINE), failed("Transient", before)), Volume)[0]
     assert after.attachments[0].act_until == SOON, "the call may still take effect"
 
 
 def test_a_disk_that_is_lost_ends_the_job() -> None:
     lost = disk().with_(status=VolumeStatus.failed)
-    assert at(decided(look(lost, TRAIN, MACHINE)))[0].error == "volume data: it is failed"
+    assert at(decided(snapshot_of(lost, TRAIN, MACHINE)))[0].error == "volume data: it is failed"
 
 
 def test_a_node_that_isnt_placed_yet_keeps_its_volume() -> None:
     waiting = job(status=JobStatus.submitted, at=None)
-    assert at(decided(look(disk(deadline=None, early=True), waiting, MACHINE)))[0].state is ATTACHING
+    assert at(decided(snapshot_of(disk(deadline=None, early=True), waiting, MACHINE)))[0].state is ATTACHING
     ended = job(status=JobStatus.failed, at=None)
-    assert at(decided(look(disk(ATTACHED, early=True), ended, MACHINE)))[0].state is DETACHING
+    assert at(decided(snapshot_of(disk(ATTACHED, early=True), ended, MACHINE)))[0].state is DETACHING
 
 
 # --- at several machines, and for several jobs -----------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_jobs_of_one_machine_share_what_is_attached_there() -> None:
     draft = Draft(b.NOW)
     (taken,), _ = claim_volumes(draft, [shared], second, MACHINE)
     assert [one.state for one in taken.attachments] == [ATTACHED, ATTACHED]
-    plan = decided(look(taken, first.with_(status=JobStatus.done), second, MACHINE))
+    plan = decided(snapshot_of(taken, first.with_(status=JobStatus.done), second, MACHINE))
     assert [one.job_id for one in at(plan)] == [second.id] and effects(plan) == []
     assert saved(plan, Instance) == [], "the machine has it still"
 
@@ -264,7 +264,7 @@ def test_each_machine_is_attended_to_by_itself() -> None:
     first, second = job("one"), job("two", at=other)
     attachments = attachment(first, MACHINE), attachment(second, other, ATTACHING, deadline=None)
     both = DISK.with_(multi_attach=True, read_only=True, attachments=attachments, due_at=b.NOW)
-    plan = decided(look(both, first.with_(status=JobStatus.done), second, MACHINE, other))
+    plan = decided(snapshot_of(both, first.with_(status=JobStatus.done), second, MACHINE, other))
     assert [one.state for one in at(plan)] == [DETACHING, ATTACHING]
     assert [(type(e), e.instance_id) for e in effects(plan)] == [
         (DetachVolume, MACHINE.id),
@@ -349,26 +349,26 @@ TWO = (attachment(TRAIN, MACHINE), attachment(SECOND_JOB, OTHER, ATTACHING, dead
     ],
 )
 def test_a_disk_is_never_where_it_may_not_be(before: Volume, after: Volume, complaint: str) -> None:
-    found = broken(look(before, TRAIN, SECOND_JOB, MACHINE, OTHER), after)
+    found = broken(snapshot_of(before, TRAIN, SECOND_JOB, MACHINE, OTHER), after)
     assert any(complaint in each for each in found), found
 
 
 def test_job_machine_and_volume_agree() -> None:
     bare = MACHINE.with_(disks=())
-    found = broken(look(DISK, TRAIN, bare), disk(deadline=None))
+    found = broken(snapshot_of(DISK, TRAIN, bare), disk(deadline=None))
     assert found == ["volume data is attaching at cloud-0, which doesn't have it among its disks"]
     waiting = job(status=JobStatus.submitted, at=None)
-    found = broken(look(DISK, waiting, MACHINE), TRAIN)
+    found = broken(snapshot_of(DISK, waiting, MACHINE), TRAIN)
     assert "job train-0-0 is placed without its volume data" in found
 
 
 @pytest.mark.parametrize("effect", [AttachVolume, DetachVolume])
 def test_no_attempt_without_a_committed_one(effect: Any) -> None:
     made = effect(DISK.unit, "aws", SOON, b.PROJECT, MACHINE.id)
-    snapshot = look(disk(), TRAIN, MACHINE)
+    snapshot = snapshot_of(disk(), TRAIN, MACHINE)
     assert broken(snapshot, acts=[made]) and broken(snapshot, disk(act_until=SOON + 1), acts=[made])
     state = ATTACHING if effect is AttachVolume else DETACHING
-    assert broken(look(disk(state), TRAIN, MACHINE), disk(state, act_until=SOON), acts=[made]) == []
+    assert broken(snapshot_of(disk(state), TRAIN, MACHINE), disk(state, act_until=SOON), acts=[made]) == []
 
 
 def test_what_is_committed_of_an_attempt_is_the_same_for_every_job_at_its_machine() -> None:
@@ -376,5 +376,5 @@ def test_what_is_committed_of_an_attempt_is_the_same_for_every_job_at_its_machin
     act = AttachVolume(DISK.unit, "aws", SOON, DISK.project_id, MACHINE.id)
     for known, found in ((other, []), (other.with_(act_until=SOON + 1), [act.unit])):
         of = DISK.with_(attachments=(one, known))
-        problems = broken(look(of, TRAIN, job("two"), MACHINE), of, acts=(act,))
+        problems = broken(snapshot_of(of, TRAIN, job("two"), MACHINE), of, acts=(act,))
         assert [text.partition(" ")[0] for text in problems if "without a committed act_until" in text] == found

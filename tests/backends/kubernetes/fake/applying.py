@@ -111,7 +111,7 @@ def applied(of: Resource, old: Object, config: Object, manager: str, now: str, *
     schema = _schema_of(of)
     before, wanted = dict(paths(schema, old)), dict(paths(schema, config))
     managers = _managers(old) if old else []
-    mine = next(
+    managed = next(
         (owned for entry, owned in managers if (entry["manager"], entry["operation"]) == (manager, "Apply")), set()
     )
     others = [
@@ -123,7 +123,7 @@ def applied(of: Resource, old: Object, config: Object, manager: str, now: str, *
         raise _conflict(conflicts)
     new: Object = _laid(schema, copied(old), config)
     held = set().union(*(owned for _, owned in others)) if others else set()
-    for path in sorted(mine - wanted.keys() - held, key=len, reverse=True):
+    for path in sorted(managed - wanted.keys() - held, key=len, reverse=True):
         _drop(new, path)
     others = [(entry, owned - changed) for entry, owned in others]
     _write(new, [*others, (_entry_of(config, manager, "Apply", now), set(wanted))])

@@ -36,7 +36,7 @@ def _lacking(spec: Mapping[str, Any]) -> list[str]:
 class Engine:
     def __init__(self, client: DockerClient, folder: Path, now: Callable[[], Micros]) -> None:
         self._client, self._folder, self._now = client, folder, now
-        self._asked: set[str] = set()  # containers that were sent their signal
+        self._signalled: set[str] = set()  # containers that were sent their signal
         self.store: Store | None = None  # whose secrets are mounted; set by who makes the cluster
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ class Engine:
 
     def stop(self, pod: Object, container: str) -> None:
         name = _name(pod, container)
-        if name not in self._asked:
-            self._asked.add(name)
+        if name not in self._signalled:
+            self._signalled.add(name)
             with contextlib.suppress(DockerError):  # it has just ended
                 self._client.call("POST", f"/containers/{name}/kill", {"signal": "SIGTERM"})
 

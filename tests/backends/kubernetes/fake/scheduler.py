@@ -40,8 +40,8 @@ def booked(pod: Object) -> bool:
 class Books:
     """What each node has, and which pods hold it."""
 
-    def __init__(self, nodes: Sequence[Object], pods: Sequence[Object], asked: dict[str, Amounts]) -> None:
-        self._asked = asked  # by uid: what a pod asks for is the same for its whole life
+    def __init__(self, nodes: Sequence[Object], pods: Sequence[Object], requested: dict[str, Amounts]) -> None:
+        self._requested = requested  # by uid: what a pod asks for is the same for its whole life
         self.nodes = {each["metadata"]["name"]: each for each in nodes}
         self.pods: dict[str, list[Object]] = {name: [] for name in self.nodes}
         for pod in pods:
@@ -73,9 +73,9 @@ class Books:
 
     def _requests(self, pod: Object) -> Amounts:
         uid = pod["metadata"]["uid"]
-        if uid not in self._asked:
-            self._asked[uid] = plus(effective(pod["spec"]), {"pods": ONE})
-        return self._asked[uid]
+        if uid not in self._requested:
+            self._requested[uid] = plus(effective(pod["spec"]), {"pods": ONE})
+        return self._requested[uid]
 
     def _sum(self, pods: Sequence[Object]) -> Amounts:
         total: Amounts = {}
@@ -89,7 +89,7 @@ class Scheduler:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.paused = False
-        self.asked: dict[str, Amounts] = {}
+        self.requested: dict[str, Amounts] = {}
 
     def settle(self) -> None:
         store = self._cluster.store
@@ -97,7 +97,7 @@ class Scheduler:
         waiting = [each for each in pods if _waits(each)]
         if not waiting or self.paused:
             return
-        books = Books(store.in_order("nodes"), pods, self.asked)
+        books = Books(store.in_order("nodes"), pods, self.requested)
         for pod in sorted(waiting, key=lambda each: -each["spec"].get("priority", 0)):
             if pod["spec"].get("schedulingGates"):
                 message = "Scheduling is blocked due to non-empty scheduling gates"

@@ -21,14 +21,14 @@ _ALWAYS = ("version", "last_processed_at", "due_at")  # what an outline says of 
 LONG = 300  # a text this long is shown by its beginning
 
 
-def told(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
+def plan_text(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
     """All of it, a line each. `before`: the nouns as they were read; of those only what changes is shown."""
-    teller = _Teller({(type(noun), getattr(noun, "id", "")): noun for noun in before}, now)
-    lines = [line for step in plan.steps for line in ("step", *teller.step(step))]
+    writer = _Writer({(type(noun), getattr(noun, "id", "")): noun for noun in before}, now)
+    lines = [line for step in plan.steps for line in ("step", *writer.step(step))]
     lines += [f"note {note.subject}: {note.text} ({note.hint})" for note in plan.notes]
     if plan.next_wake is not None:
-        lines.append(f"next {teller.value(plan.next_wake)}")
-    return teller.named("\n".join(lines) or "nothing")
+        lines.append(f"next {writer.value(plan.next_wake)}")
+    return writer.named("\n".join(lines) or "nothing")
 
 
 def outline(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
@@ -57,7 +57,7 @@ def _change(old: Noun | None, noun: Noun) -> str:
     return f"{name}: {', '.join(fields)}" if fields else ""
 
 
-class _Teller:
+class _Writer:
     def __init__(self, before: dict[tuple[type, str], Noun], now: int) -> None:
         self._before, self._now = before, now
         self._names = {PROJECT: "project"} | {key: _name(noun) for (_, key), noun in before.items() if key}
@@ -93,8 +93,8 @@ class _Teller:
         whose = "run" * bool(event.run_id) + " fleet" * bool(event.fleet_id)
         names = ",".join(target.name for target in event.targets)
         kept = ("before", "after", "reason", "detail", "fields", "number", "trade", "actor_name")
-        told = [f"{name}={self.value(getattr(event, name))}" for name in kept if getattr(event, name)]
-        return " ".join([str(event.type), names, f"[{whose.strip()}]", *told])
+        plan_text = [f"{name}={self.value(getattr(event, name))}" for name in kept if getattr(event, name)]
+        return " ".join([str(event.type), names, f"[{whose.strip()}]", *plan_text])
 
     def _effect(self, effect: Effect) -> str:
         own = [each.name for each in fields(effect) if each.name not in _OF_ALL and getattr(effect, each.name)]
@@ -105,7 +105,7 @@ class _Teller:
         if isinstance(value, int) and abs(value - NOW) < 30 * DAY:
             return f"{(value - self._now) / SECOND:+.6f}".rstrip("0").rstrip(".") + "s"
         if isinstance(value, BaseModel):
-            inner = (f"{name}={self.value(each)}" for name, each in _fields(value).items() if _says(each))
+            inner = (f"{name}={self.value(each)}" for name, each in _fields(value).items() if _is_set(each))
             return f"({', '.join(inner)})"
         if isinstance(value, tuple):
             return f"[{', '.join(map(self.value, value))}]"
@@ -117,7 +117,7 @@ def _name(noun: Noun) -> str:
     return str(getattr(noun, "name", "") or getattr(noun, "id", ""))
 
 
-def _says(value: Any) -> bool:
+def _is_set(value: Any) -> bool:
     return any(_fields(value).values()) if isinstance(value, BaseModel) else bool(value)
 
 
