@@ -21,7 +21,7 @@ from chalicelib.backends.runpod import pods, spot
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Client, Line
 from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
-from chalicelib.backends.runpod.states import LookUps, described, misplaced
+from chalicelib.backends.runpod.states import LookUps, described, other_than_bought
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros, iso
@@ -56,8 +56,8 @@ class RunpodPods:
         )
         pod = made[0] if made else self._created(request, login)
         yield _handle(pod)
-        if where := misplaced(pod):  # otherwise its place isn't known yet, and its description will judge it
-            raise InsufficientCapacity(where)
+        if difference := other_than_bought(pod):  # what isn't known yet, its description judges
+            raise InsufficientCapacity(difference)
 
     def _login(self, request: CreateRequest) -> str:
         login = pods.container_of(request).login
@@ -97,7 +97,7 @@ class RunpodPods:
     def _rented(self, request: CreateRequest, login: str) -> Body:
         body = pods.spot_pod(request, login)
         made = spot.rent(self._client, body, region=request.offer.region, secrets=secrets_of(request))
-        return {"id": made, "createdAt": iso(self._now())}
+        return {"id": made, "createdAt": iso(self._now()), "status": "PROVISIONING"}
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class RunpodPods:
 
 def _is_in(body: Body, region: str) -> bool:
     """A pod counts where it was requested, wherever Runpod has placed it. One of unknown place may be in any region."""
-    place = pods.bought(body)[0] or (COMMUNITY if body["cloud"] == "COMMUNITY" else body["dataCenterId"])
+    place = pods.bought(body).region or (COMMUNITY if body["cloud"] == "COMMUNITY" else body["dataCenterId"])
     return not region or not place or place == region
 
 

@@ -6,8 +6,9 @@ where a pod is, and whether Runpod may take it back, can be judged whoever finds
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -20,14 +21,21 @@ from chalicelib.errors import Bug, Unfit
 
 GIB = 1024
 KEY = "RUNPOD_API_KEY"  # Runpod puts one into each pod, and its API can be called with it
-BOUGHT = "DSTACK_BOUGHT"  # the variable with what was bought: `US-KS-2 spot`
+BOUGHT = "DSTACK_BOUGHT"  # the variable with what was bought: `US-KS-2 spot 2.69`
 SPOT, ON_DEMAND = "spot", "on-demand"
 
 
-def bought(pod: Body) -> tuple[str, bool]:
-    """The region that was requested for the pod, and whether it is a spot pod. An empty region: it isn't known."""
-    region, _, market = str((pod.get("env") or {}).get(BOUGHT, "")).partition(" ")
-    return region, market == SPOT
+class Bought(NamedTuple):
+    """What was bought as a pod, as far as it is known."""
+
+    region: str
+    spot: bool
+    price: float  # an hour; 0: unknown
+
+
+def bought(pod: Body) -> Bought:
+    region, market, price = (*str((pod.get("env") or {}).get(BOUGHT, "")).split(), "", "", "")[:3]
+    return Bought(region, market == SPOT, float(price) if re.fullmatch(r"\d+(\.\d+)?", price) else 0.0)
 
 
 def container_of(request: CreateRequest) -> Container:
@@ -95,7 +103,11 @@ def _args(container: Container) -> str:
 
 def _env(container: Container, offer: Offer) -> dict[str, str]:
     market = SPOT if offer.instance.resources.spot else ON_DEMAND
-    return {**container.env, BOUGHT: f"{offer.region} {market}", container_script.HIDDEN: f"{KEY} {BOUGHT}"}
+    return {
+        **container.env,
+        BOUGHT: f"{offer.region} {market} {offer.price}",
+        container_script.HIDDEN: f"{KEY} {BOUGHT}",
+    }
 
 
 def _mounts(container: Container) -> dict[str, Any]:

@@ -4,8 +4,8 @@ Runpod says that a pod runs, or is about to, while its image can't be pulled or 
 the pod's log tells, so it is read for pods that take long. Of a pod that has stopped, only the older API says who has
 stopped it: a user or Runpod; not why.
 
-Where a pod is placed is Runpod's choice, whatever was requested. One that is elsewhere isn't what was planned and may
-not hold what has to stay in its region, so it is no machine.
+Where a pod is placed is Runpod's choice, whatever was requested, and what it costs is known for sure once it exists.
+One that is elsewhere, or costs much more, isn't what was planned, so it is no machine.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class LookUps:
 
 READ_AFTER = 45 * SECOND  # since its creation: until then a pod just starts
 BROKEN_AFTER = 3 * MINUTE  # Runpod tries again on a host that can't start it
+DEARER, CENTS = 1.25, 0.05  # the price of a pod may have its disk in it, and offers are some seconds old
 YOUNG = 30  # seconds: a container that has run for less may have been started anew
 EXITED, BY_USER = re.compile(r"exited by", re.IGNORECASE), re.compile(r"exited by user", re.IGNORECASE)
 STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it ends (`domain/container_script.py`)
@@ -66,8 +67,8 @@ def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
         raise Gone(f"{name} is terminated.")
     if status == "EXITED":
         raise _stopped(pod, name, look_up)
-    if where := misplaced(pod):
-        raise Gone(where, refused=InsufficientCapacity)
+    if difference := other_than_bought(pod):
+        raise Gone(difference, refused=InsufficientCapacity)
     age = now - from_iso(str(pod["createdAt"]))
     if status == "RUNNING" and (runtime := pod.get("runtime")) is not None:
         if age >= READ_AFTER and runtime.get("uptime", YOUNG) < YOUNG:
@@ -80,12 +81,16 @@ def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
     return Machine("pending", hostname=str(pod["id"]))
 
 
-def misplaced(pod: Body) -> str:
-    """Where it is, if it is elsewhere than requested; empty: it isn't, or has no place yet."""
-    region, place = bought(pod)[0], pod.get("dataCenterId")
-    if region in ("", COMMUNITY) or place in (None, "", region):
-        return ""
-    return f"Runpod placed the pod {pod['id']} in {place}, and {region} was requested."
+def other_than_bought(pod: Body) -> str:
+    """In what it differs from what was planned; empty: in nothing that is known yet. What it costs counts until it
+    runs: its job isn't ended for a price that Runpod raises later."""
+    region, _, price = bought(pod)
+    place, cost = pod.get("dataCenterId"), float(pod.get("cost") or 0)
+    if place and region not in ("", COMMUNITY, place):
+        return f"Runpod placed the pod {pod['id']} in {place}, and {region} was requested."
+    if price and cost > price * DEARER + CENTS and pod["status"] in ("PROVISIONING", "STARTING"):
+        return f"Runpod bills ${cost:.2f} an hour for the pod {pod['id']}, and it was offered for ${price:.2f}."
+    return ""
 
 
 def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
@@ -96,7 +101,7 @@ def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
     if BY_USER.search(change):
         return Gone(f"Somebody has stopped the pod {pod['id']}: {change}", refused=ContainerFailed)
     note = f" ({change})" if EXITED.match(change) else ""  # otherwise it is older
-    if bought(pod)[1]:
+    if bought(pod).spot:
         why = "a spot pod has to make way for higher bids and for pods on demand"
         return Gone(f"Runpod has taken the pod {pod['id']} back{note}: {why}.", refused=InsufficientCapacity)
     if not pod.get("startedAt"):

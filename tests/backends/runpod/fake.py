@@ -36,6 +36,8 @@ CPUS: Mapping[str, tuple[int, int, float, float, int]] = {
     "cpu5g": (2, 32, 4, 0.045, 15),
 }
 BID = 0.5  # the share of the price that a bid has to reach where nobody bids more
+CLUSTERED = ("NVIDIA H100 80GB HBM3",)  # what clusters are made of, eight in each pod
+PERSISTENT, STOPPED = 0.10 / 730, 0.20 / 730  # what a GB of a pod's own volume costs an hour: while it runs, or not
 CREDIT = "credit"  # the counter of what all pods cost in an hour, in ten thousandths of a dollar
 
 
@@ -47,7 +49,7 @@ def _api() -> Api:
     """With the answers that aren't JSON, and with pages, which the document doesn't have."""
     document = json.loads(Path(__file__).with_name("rest.json").read_text(encoding="utf-8"))
     document["operations"]["getPodLogs"]["responses"]["200"] = {"type": "string"}
-    for name in ("deletePod", "deleteRegistry", "deleteNetworkVolume"):
+    for name in ("deletePod", "deleteCluster", "deleteRegistry", "deleteNetworkVolume"):
         document["operations"][name]["responses"]["204"] = {"type": "null"}
     document["operations"]["listPods"]["parameters"].append({"name": "cursor", "in": "query", "schema": {}})
     document["schemas"]["ListPodsResponse"]["properties"]["pagination"] = {"type": "object"}
@@ -62,7 +64,9 @@ class Runpod(Fake):
         self.start, self.run, self.end = 5 * SECOND, 20 * SECOND, 10 * SECOND
         self.short: set[str] = set()  # kinds whose next pods find no host that works
         self.graphql = True
+        self.place = 4 * SECOND  # until a cluster's pods show
         self.bids: dict[tuple[str, str], float] = {}  # the lowest that are taken, by GPU and data center, or ""
+        self.dearer = 1.0  # by how much the next pods cost more than the catalogue says
         self.elsewhere = ""  # the data center in which the next pods are placed, whatever is requested
 
     def answer(self, request: Request) -> Answer:
@@ -89,9 +93,11 @@ class Runpod(Fake):
     def _gpus(self, call: Call) -> Any:
         self._with_availability(call)
         count, side = int(call.query.get("count", 1)), call.query.get("cloud", "SECURE").lower()
-        return {"gpus": [self._gpu(kind, count, side) for kind in GPUS]}
+        sold = CLUSTERED if call.query.get("product") == ["CLUSTER"] else tuple(GPUS)
+        least = 2 * count if sold is CLUSTERED else count
+        return {"gpus": [self._gpu(kind, count, side, least) for kind in GPUS if kind in sold]}
 
-    def _gpu(self, kind: str, count: int, side: str) -> Any:
+    def _gpu(self, kind: str, count: int, side: str, least: int) -> Any:
         memory, secure, community, most, *_ = GPUS[kind]
         return {
             "id": kind,
@@ -103,7 +109,7 @@ class Runpod(Fake):
             "community": community > 0,
             "price": {"secure": secure, "community": community},
             "maxCount": {"secure": most, "community": most if community else 0},
-            **self._availability(kind, count if count <= most and (side == "secure" or community) else 10_000),
+            **self._availability(kind, least if count <= most and (side == "secure" or community) else 10_000),
         }
 
     @answers("listCpuTypes")
@@ -126,8 +132,8 @@ class Runpod(Fake):
         }
 
     def _with_availability(self, call: Call) -> None:
-        if call.query.get("include") != ["AVAILABILITY"] or call.query.get("product") != ["POD"]:
-            raise self.refused("invalid", "this fake is asked for what pods can have now")
+        if call.query.get("include") != ["AVAILABILITY"] or call.query.get("product") not in (["POD"], ["CLUSTER"]):
+            raise self.refused("invalid", "this fake is asked for what pods or clusters can have now")
 
     def _availability(self, kind: str, count: int) -> Any:
         levels = {center: "HIGH" if self._left(kind, center) >= count else "NONE" for center in CENTERS}
@@ -257,7 +263,7 @@ class Runpod(Fake):
             counts={CREDIT: cost, stock(kind, center): int(body.get("gpu", {}).get("count", 1))},
             request=body,
             center=self.elsewhere or center,
-            cost=price,
+            cost=price * self.dearer,
             log=[],
             name=body["name"],
             spot=spot,
@@ -297,8 +303,9 @@ class Runpod(Fake):
 
     @answers("listPods")
     def _list(self, call: Call) -> Any:
-        call.query.get("includeClusterPods")
-        page, more = self.page(call, self.books.shown("vm"), 1_000, "cursor")
+        every = call.query.get("includeClusterPods")
+        shown = (each for each in self.books.shown("vm") if every or "cluster" not in each.facts)
+        page, more = self.page(call, shown, 1_000, "cursor")
         marker = {"hasNextPage": bool(more), "nextCursor": more or None}
         return {"pods": [self._pod(each) for each in page], "pagination": marker}
 
@@ -311,7 +318,90 @@ class Runpod(Fake):
         pod = self._found("vm", call.path["id"])
         if pod.state(self.now()) == "TERMINATED":
             raise _problem(409, "the pod is being terminated")
+        if "cluster" in pod.facts:
+            raise _problem(409, "the pod is in a cluster: delete that")
         pod.goes(self.now(), (0, "TERMINATED"), (self.end, GONE))
+        return Answer(204)
+
+    @answers("podAction")
+    def _act(self, call: Call) -> Any:
+        pod = self._found("vm", call.path["id"])
+        if call.body["action"] != "stop" or pod.state(self.now()) != "RUNNING":
+            raise _problem(409, f"the pod can't {call.body['action']} now")
+        pod.facts["change"] = "Exited by user: now"
+        pod.goes(self.now(), (0, "EXITED"))
+        return self._pod(pod)
+
+    def billed(self) -> float:
+        """What all pods cost an hour now. One that has stopped costs what its own volume does, at twice the price."""
+        total = 0.0
+        for each in self.books.existing("vm"):
+            own, state = each.facts["request"].get("mounts", {}).get("persistent", {"size": 0}), each.state(self.now())
+            total += own["size"] * (STOPPED if state == "EXITED" else PERSISTENT)
+            total += 0.0 if state in ("EXITED", "TERMINATED") else each.facts["cost"]
+        return total
+
+    # --- clusters -----------------------------------------------------------------------------------------------------
+
+    @answers("createCluster")
+    def _create_cluster(self, call: Call) -> Any:
+        body, compute = call.body, call.body["compute"]
+        kind, count, nodes = compute["gpuTypeId"], compute["gpuCountPerPod"], compute["podCount"]
+        if kind not in CLUSTERED or count != 8 or nodes > 8:
+            raise _problem(400, "Insufficient resources: nobody but sales has such clusters")
+        cost = round(GPUS[kind][1] * count * 10_000)
+        if self.books.over({CREDIT: cost * nodes}, self.script.limits):
+            raise _problem(402, "your balance is too low for an hour of this cluster")
+        wanted = body.get("dataCenterIds") or CENTERS
+        center = next((each for each in wanted if self._left(kind, each) >= count * nodes), None)
+        if center is None:
+            raise _problem(400, "Insufficient resources for this cluster")
+        made = self.books.add("cluster", (0, "there"), lag=self.script.lag, request=body, name=body["name"])
+        same = {name: body[name] for name in ("image", "args", "env", "disk", "ports", "mounts") if name in body}
+        for rank in range(nodes):
+            self.books.add(
+                "vm",
+                (0, "PROVISIONING"),
+                (self.start, "STARTING"),
+                (self.run, "RUNNING"),
+                lag=self.script.lag + self.place,
+                counts={CREDIT: cost, stock(kind, center): count},
+                request={**same, "gpu": {"id": kind, "count": count}, "cloud": "SECURE"},
+                center=self.elsewhere or center,
+                cost=cost / 10_000,
+                log=[],
+                name=f"{body['name']}-{rank}",
+                spot=False,
+                cluster={"id": made.id, "rank": rank, "ip": f"10.65.{made.number % 250}.{rank + 2}"},
+            )
+        return Answer(201, self._cluster(made))
+
+    def _members(self, cluster: Resource) -> list[Resource]:
+        return [each for each in self.books.shown("vm") if each.facts.get("cluster", {}).get("id") == cluster.id]
+
+    def _cluster(self, made: Resource) -> Any:
+        return {
+            **{name: made.facts["request"][name] for name in ("name", "type", "compute")},
+            "id": made.id,
+            "pods": {"total": len(self._members(made)), "byStatus": {}},
+            "createdAt": iso(made.born),
+        }
+
+    @answers("listClusters")
+    def _list_clusters(self, call: Call) -> Any:
+        return {"clusters": [self._cluster(each) for each in self.books.shown("cluster")]}
+
+    @answers("getCluster")
+    def _get_cluster(self, call: Call) -> Any:
+        return self._cluster(self._found("cluster", call.path["id"]))
+
+    @answers("deleteCluster")
+    def _delete_cluster(self, call: Call) -> Any:
+        made = self._found("cluster", call.path["id"])
+        for each in self.books.existing("vm"):
+            if each.facts.get("cluster", {}).get("id") == made.id:
+                each.goes(self.now(), (0, "TERMINATED"), (self.end, GONE))
+        made.goes(self.now(), (0, GONE))
         return Answer(204)
 
     @answers("getPodLogs")
@@ -341,7 +431,8 @@ class Runpod(Fake):
             "id": pod.id,
             "name": pod.facts["name"],
             "status": state,
-            "actions": ["stop", "terminate"] if state != "TERMINATED" else [],
+            "actions": ["stop", "terminate"] if state == "RUNNING" else ["terminate"] if state != "TERMINATED" else [],
+            **({"cluster": pod.facts["cluster"]} if "cluster" in pod.facts else {}),
             "cloud": body.get("cloud", "SECURE"),
             "dataCenterId": None if state == "PROVISIONING" else pod.facts["center"],
             "cudaVersion": None,
