@@ -90,7 +90,7 @@ def test_what_a_control_plane_stores_is_listed(tmp_path: Path) -> None:
     """The same from the other end: no record of a busy one is of another family."""
     rig = Rig.at(tmp_path)
     made = create(rig, fleet())
-    rig.save(b.heard(add_instance(rig, made)))
+    rig.save(b.presence_of(add_instance(rig, made)))
     submit(rig, task())
     archive(rig)
     closed(rig)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 UNLOADED = ("agent", "backends", "catalog", "configuration", "domain.specs", "machines", "planning", "usecases.runs")
 REPORT = """
 import json, sys
-def look():
+def report():
     from pydantic import BaseModel
     kinds = [BaseModel]
     for kind in kinds:
@@ -45,7 +45,7 @@ def ask(path, body=b""):
 
 def seen(script: str, *arguments: str) -> tuple[set[str], set[str]]:
     """The modules that a fresh process has loaded after `script`, and the models it has built."""
-    command = [sys.executable, "-c", f"{REPORT}{script}\nlook()", *arguments]
+    command = [sys.executable, "-c", f"{REPORT}{script}\nreport()", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     return set(found["modules"]), set(found["built"])

@@ -25,7 +25,7 @@ def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_p
     submit(rig, task())
     found = rig.ok("/api/server/get_cost")
     assert found["pace"] == {"fast": 2.0, "slow": 60.0, "presence": 270.0, "log": 900.0}
-    rig.save(*(b.heard(b.host(number, b.fleet("lab")), watched=True) for number in (0, 1)))
+    rig.save(*(b.presence_of(b.host(number, b.fleet("lab")), watched=True) for number in (0, 1)))
     assert rig.ok("/api/server/get_cost")["counts"]["an instance"] == 2
     assert found["billed"] and found["counts"] == {"the schedules": 1, "an account": 1, "an instance": 0, "a run": 1}
     assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])

@@ -59,7 +59,7 @@ class Center:
         filled = {"runtimes": ("docker",), "isolation": "container", "has": has, **since, **host}
         instances = [b.host(n, made, **filled).with_(project_id=project.id) for n in range(hosts)]
         for each in instances:
-            self.rig.save(each, b.heard(each, last=now, promise=b.MINUTE, facts=b.host_facts(64, 512)))
+            self.rig.save(each, b.presence_of(each, last=now, promise=b.MINUTE, facts=b.host_facts(64, 512)))
         return instances
 
     def share(self, token: str = ADMIN, **body: Any) -> Any:

@@ -58,7 +58,7 @@ class Runs(Stage):
     def reports(self, run: Run) -> None:
         """Its machine's agent is there."""
         machine = self.machine(run)
-        self.place.save(b.heard(machine, last=self.place.at, promise=b.DAY, facts=b.host_facts()))
+        self.place.save(b.presence_of(machine, last=self.place.at, promise=b.DAY, facts=b.host_facts()))
         self.place.woken.append(f"instance/{machine.id}")
         self.settle()
 
@@ -244,7 +244,7 @@ def test_a_silent_host_keeps_its_disk_until_its_machine_is_gone(stage: Runs) -> 
     stage.reports(run)
     stage.until(lambda: stage.states == [ATTACHED])
     machine = stage.machine(run)
-    stage.place.save(stage.place.again(b.heard(machine)).with_(seen_until=stage.place.at))
+    stage.place.save(stage.place.again(b.presence_of(machine)).with_(seen_until=stage.place.at))
     stage.place.woken.append(f"instance/{machine.id}")
     stage.until(lambda: stage.job(run).reason is JobReason.instance_unreachable, step=MINUTE)
     stage.after(5 * MINUTE)

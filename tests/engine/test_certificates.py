@@ -67,7 +67,7 @@ def test_a_host_that_a_gateway_is_told_of_gets_a_certificate(stage: Stage) -> No
     certified(stage)
     assert stage.ask().certificates == {HOST: {"certificate": f"CERTIFICATE 1 OF {HOST}", "key": "PRIVATE KEY 1"}}
     assert stage.ask().challenges == {}
-    assert stage.authority.issued == stage.authority.looked == 1
+    assert stage.authority.issued == stage.authority.probed == 1
     assert stage.messages() == [
         f"certificate for {HOST} requested",
         *(
@@ -88,7 +88,7 @@ def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None
     (token,) = answer.challenges
     assert answer.challenges[token] == stage.answers[token] and not stage.certificate().heard
     certified(stage)
-    assert stage.authority.looked == 1
+    assert stage.authority.probed == 1
 
 
 def test_a_replica_whose_machine_is_away_isnt_waited_for(stage: Stage) -> None:
@@ -119,7 +119,7 @@ def test_what_a_project_has_proved_it_neednt_prove_again(stage: Stage) -> None:
     for _ in range(5):
         stage.after(5 * SECOND)
     assert list(certificates.gateway_certificates(stage.place.plane, other, [HOST]).certificates) == [HOST]
-    assert stage.authority.looked == 1 and len(stage.authority.accounts) == 1
+    assert stage.authority.probed == 1 and len(stage.authority.accounts) == 1
 
 
 def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
@@ -130,13 +130,13 @@ def test_each_replica_of_a_gateway_must_answer(stage: Stage) -> None:
     answer = certificates.gateway_certificates(stage.place.plane, stage.place.again(stage.gateway), [HOST])
     stage.answers = dict(answer.challenges)
     for num in (2, 2, 0):
-        stage.heard([stage.certificate()], num)
+        stage.report([stage.certificate()], num)
         stage.settle()
         assert "answer" not in stage.authority.calls
     assert stage.certificate().heard_by == (0, 2)
-    stage.heard([stage.certificate()], 1)
+    stage.report([stage.certificate()], 1)
     stage.settle()
-    assert stage.authority.looked == 1
+    assert stage.authority.probed == 1
 
 
 def test_a_gateway_that_never_answers_has_its_order_placed_anew(stage: Stage) -> None:
@@ -146,7 +146,7 @@ def test_a_gateway_that_never_answers_has_its_order_placed_anew(stage: Stage) ->
     stage.settle()
     waits = stage.certificate()
     assert waits.status is CertificateStatus.waiting and "is its machine running?" in waits.message
-    assert stage.authority.looked == 0
+    assert stage.authority.probed == 0
 
 
 def test_another_order_is_answered_only_once_the_gateway_has_heard_of_it(stage: Stage) -> None:
@@ -154,20 +154,20 @@ def test_another_order_is_answered_only_once_the_gateway_has_heard_of_it(stage: 
     assert stage.certificate() == stage.certificate().with_(answered_at=None, looks=0, act_until=None)
     again(stage)
     assert stage.certificate().status is CertificateStatus.ordered
-    assert stage.authority.looked == 1
+    assert stage.authority.probed == 1
 
 
 def test_a_replica_that_answered_must_answer_for_another_order_too(stage: Stage) -> None:
     stage.place.save(carrying(stage.place.again(stage.gateway), *(b.host(num, b.fleet("edge")) for num in range(2))))
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unconfirmed, 0)
+    stage.report(stage.ask().unconfirmed, 0)
     stage.place.at += TO_ANSWER
     stage.settle()
     again(stage)
-    stage.heard(stage.ask().unconfirmed, 1)
+    stage.report(stage.ask().unconfirmed, 1)
     stage.settle()
-    assert stage.authority.looked == 0
+    assert stage.authority.probed == 0
 
 
 def test_many_hosts_of_a_gateway_have_one_each_and_one_account(stage: Stage) -> None:
@@ -218,9 +218,9 @@ def test_a_host_that_cannot_be_reached_is_tried_ever_less_often_and_says_why(sta
         stage.place.at += 10 * SECOND
         stage.settle()
         answer = stage.ask()
-        stage.heard(answer.unconfirmed)
+        stage.report(answer.unconfirmed)
         stage.settle()
-        at += [stage.place.at] * (stage.authority.looked - len(at))
+        at += [stage.place.at] * (stage.authority.probed - len(at))
     pauses = [(later - earlier) / MINUTE for earlier, later in pairwise(at)]
     assert [round(each) for each in pauses[:9]] == [5, 10, 20, 40, 80, 160, 320, 360, 360]
     assert max(sum(hour <= each < hour + HOUR for each in at) for hour in at) <= 5  # as Let's Encrypt allows
@@ -235,7 +235,7 @@ def test_a_host_that_is_reachable_at_last_has_its_certificate(stage: Stage) -> N
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unconfirmed)
+    stage.report(stage.ask().unconfirmed)
     stage.settle()
     stage.place.at += 10 * SECOND
     stage.settle()
@@ -250,7 +250,7 @@ def refused_once(stage: Stage) -> Stage:
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unconfirmed)
+    stage.report(stage.ask().unconfirmed)
     stage.until(lambda: bool(stage.certificate().failures))
     return stage
 
@@ -343,7 +343,7 @@ def test_whoever_is_killed_before_the_answer_goes_on_with_the_same_order(stage: 
             killed += 1
         if has_one(stage):
             break
-    assert (killed, stage.authority.issued, stage.authority.looked) == (1, 1, 1)
+    assert (killed, stage.authority.issued, stage.authority.probed) == (1, 1, 1)
     assert len(stage.authority.orders) == len(stage.authority.accounts) == 1
     assert HOST in stage.ask().certificates
 
@@ -424,7 +424,7 @@ def test_who_concludes_a_call_says_when_the_next_is_due(stage: Stage) -> None:
     stage.authority.slow = 3
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unconfirmed)
+    stage.report(stage.ask().unconfirmed)
     stage.place.reconciler().run(sorted(stage.place.take_woken()))
     (effect,) = stage.place.effects
     stage.executor.execute(effect)
@@ -435,7 +435,7 @@ def test_who_concludes_a_call_says_when_the_next_is_due(stage: Stage) -> None:
 
 def test_an_authority_that_never_decides_has_another_order(stage: Stage) -> None:
     stage.authority.slow = 100_000
-    stage.until(lambda: stage.authority.looked == 1)
+    stage.until(lambda: stage.authority.probed == 1)
     answered = stage.certificate().answered_at
     assert answered is not None
     stage.place.at = answered + TO_VALIDATE - SECOND
@@ -547,7 +547,7 @@ def test_private_keys_are_in_no_record_event_or_log(stage: Stage, caplog: pytest
     stage.reachable = False
     stage.ask()
     stage.settle()
-    stage.heard(stage.ask().unconfirmed)
+    stage.report(stage.ask().unconfirmed)
     stage.reachable = True
     stage.until(lambda: has_one(stage), MINUTE)
     account = nouns.find(stage.place.store, Registration, keys.registration(b.PROJECT, stage.authority.directory))

@@ -60,7 +60,7 @@ def left_of(rig: Rig, partition: str) -> list[str]:
 def test_a_terminated_instance_goes_with_its_agents_record_and_a_live_one_stays(rig: Rig) -> None:
     made = create(rig, fleet())
     gone, live = add_instance(rig, made), add_instance(rig, made, 1)
-    rig.save(b.heard(gone), Contact(instance_id=gone.id, shown=("a key",)), b.heard(live))
+    rig.save(b.presence_of(gone), Contact(instance_id=gone.id, shown=("a key",)), b.presence_of(live))
     end(rig, gone)
     pass_days(rig, 29.9)
     assert turn(rig).instances == []

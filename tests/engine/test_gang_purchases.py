@@ -93,7 +93,7 @@ class World(Engine):
             and nouns.find(self.store, Presence, keys.presence(instance.id)) is None
         ):
             facts = b.host_facts(cpus=2, gb=8, addresses=(f"10.0.0.{instance.num + 1}",))
-            self.save(b.heard(instance, last=self.at, promise=60 * MINUTE, facts=facts))
+            self.save(b.presence_of(instance, last=self.at, promise=60 * MINUTE, facts=facts))
             self.woken.append(f"instance/{instance.id}")
 
     def until(self, what: Any, *, passes: int = 80, **how: Any) -> None:

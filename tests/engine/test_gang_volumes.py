@@ -42,7 +42,7 @@ def machines(place: Engine, count: int, zone: str = "", name: str = "cloud") -> 
     for number in range(count):
         handle = Handle(kind="vm", id=f"i-{number}", data={"zone": zone} if zone else {})
         machine = b.machine(number, fleet, internal_ip=f"10.0.0.{number + 1}", handles=(handle,), idle_seconds=None)
-        place.save(machine, b.heard(machine, last=place.at, promise=b.DAY, facts=b.host_facts()))
+        place.save(machine, b.presence_of(machine, last=place.at, promise=b.DAY, facts=b.host_facts()))
         made.append(place.again(machine))
     place.save(place.again(fleet).with_(next_instance_num=count))
     return made

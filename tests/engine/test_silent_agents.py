@@ -15,7 +15,7 @@ def watched(place: Engine, count: int = 2) -> list[Presence]:
     """The presences of so many hosts, one of which is silent from half an hour on."""
     found = []
     for number, host in enumerate(place.hosts(count)):
-        presence = nouns.find(place.store, Presence, b.heard(host).place().key)
+        presence = nouns.find(place.store, Presence, b.presence_of(host).place().key)
         assert presence is not None
         promise = place.at + (HOUR if number else HOUR // 2)
         place.save(presence.with_(watched=True, seen_until=promise))

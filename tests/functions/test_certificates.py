@@ -117,7 +117,7 @@ def test_a_gateways_host_is_certified_by_events_alone(stack: Stack) -> None:
     assert stack.until_shown() <= 6
     assert stack.had["certificates"][HOST]["certificate"] == f"CERTIFICATE 1 OF {HOST}"
     assert stack.had["services"][0]["https"] == 443
-    assert (stack.authority.issued, stack.authority.looked, len(stack.authority.orders)) == (1, 1, 1)
+    assert (stack.authority.issued, stack.authority.probed, len(stack.authority.orders)) == (1, 1, 1)
 
 
 def test_it_is_renewed_by_the_schedule(stack: Stack) -> None:

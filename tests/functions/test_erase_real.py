@@ -36,7 +36,7 @@ def test_what_older_versions_left_goes_with_the_rest(site: AwsSite, caplog: pyte
     fleet = b.fleet("pool")
     gone = b.machine(0, fleet, status=InstanceStatus.terminated, finished_at=site.time.at, due_at=None)
     unlisted = replace(nouns.put(gone).record, gsi2=None)
-    ports.store.commit([Put(unlisted, 0), nouns.put(b.heard(gone))])
+    ports.store.commit([Put(unlisted, 0), nouns.put(b.presence_of(gone))])
     for name in (f"archives/o/{'a' * 64}", f"code/o/{'b' * 64}-x", "logs/p/j/x"):
         ports.blobs.put(name, b"1")
     site.time.at = round(time.time() + 40 * 86_400) * SECOND  # the bucket dates blobs by its own clock

@@ -114,7 +114,7 @@ def send_some(seed: int, calls: int) -> Over:
 def _besiege(far: Far, seed: int, calls: int, over: Over) -> None:
     over_with = threading.Event()
     pid = far.server.process.pid if far.server.process else 0
-    honest = threading.Thread(target=_ask_again, args=(far, over_with, over))
+    honest = threading.Thread(target=_repeat, args=(far, over_with, over))
     before = _resident(pid)
     honest.start()
     try:
@@ -131,7 +131,7 @@ def _besiege(far: Far, seed: int, calls: int, over: Over) -> None:
         over.finds.append(Find(over.planned, f"the server grew by {over.growth >> 20} MiB"))
 
 
-def _ask_again(far: Far, over_with: threading.Event, over: Over) -> None:
+def _repeat(far: Far, over_with: threading.Event, over: Over) -> None:
     """The honest caller: a tenant that asks for its run, on a connection of its own, again and again."""
     headers = {"authorization": f"Bearer {far.honest.token}", "content-type": "application/json"}
     request = Request("POST", "/api/project/calm/runs/get", {}, headers, b'{"run_name": "seen"}')

@@ -28,7 +28,7 @@ class Conformance:
         raise NotImplementedError
 
     @pytest.fixture(autouse=True)
-    def _asked_for_what_it_can(self, request: pytest.FixtureRequest) -> None:
+    def _skip_what_it_lacks(self, request: pytest.FixtureRequest) -> None:
         for mark in request.node.iter_markers("needs"):
             facts = request.getfixturevalue("facts")
             for capability in mark.args:

@@ -197,9 +197,9 @@ class Tunnel:
         self._passing.add(task)
         task.add_done_callback(self._passing.discard)
         far_reader, far_writer = await asyncio.open_connection(*self._to)
-        await asyncio.gather(self._one_way(reader, far_writer), self._one_way(far_reader, writer))
+        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
 
-    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
             while data := await reader.read(65_536):

@@ -42,7 +42,7 @@ class Bench:
         self.instance = b.host(0, b.fleet("lab"), host=on_prem, due_at=self.clock.now(), **pending)
         made: list[Any] = [self.instance]
         if has_reported:
-            made.append(b.heard(self.instance, facts=b.host_facts()))
+            made.append(b.presence_of(self.instance, facts=b.host_facts()))
         self.store.commit([nouns.put(noun) for noun in made])
         self.performer = HostSteps(
             self.store,

@@ -32,12 +32,12 @@ class Host:
 
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
-        self.hosts_asked: list[str] = []
+        self.hosts: list[str] = []
         host = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                host.hosts_asked.append(self.headers["Host"].partition(":")[0])
+                host.hosts.append(self.headers["Host"].partition(":")[0])
                 found = host.answers.get(self.path.rpartition("/")[2], "").encode()
                 self.send_response(200 if found else 404)
                 self.send_header("Content-Length", str(len(found)))
@@ -107,7 +107,7 @@ def test_a_certificate_is_ordered_validated_and_collected(host: Host, acme: Acme
     assert acme.check(account, placed.url) == OrderState("pending")
     acme.answer(account, placed.url)
     assert decided(acme, account, placed.url) == OrderState("ready")
-    assert HOST in host.hosts_asked
+    assert HOST in host.hosts
     signed = collected(acme, account, placed.url, HOST, key)
     own, *others = x509.load_pem_x509_certificates(signed.chain.encode())
     names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -119,14 +119,14 @@ def test_each_step_may_be_repeated(host: Host, acme: Acme, account: AuthorityAcc
     key = acme.new_key()
     placed = acme.order(account, "twice.example.test", key)
     host.answers[placed.token] = placed.answer
-    before = host.hosts_asked.count("twice.example.test")
+    before = host.hosts.count("twice.example.test")
     acme.answer(account, placed.url)
     acme.answer(account, placed.url)
     decided(acme, account, placed.url)
-    polls = host.hosts_asked.count("twice.example.test") - before
+    polls = host.hosts.count("twice.example.test") - before
     acme.answer(account, placed.url)
     assert decided(acme, account, placed.url) == OrderState("ready")
-    assert host.hosts_asked.count("twice.example.test") - before == polls  # the authority looked no more
+    assert host.hosts.count("twice.example.test") - before == polls  # the authority looked no more
     first = collected(acme, account, placed.url, "twice.example.test", key)
     assert collected(acme, account, placed.url, "twice.example.test", key) == first
 

@@ -59,7 +59,7 @@ class Gateway:
         place = self.stage.place
         current = certificates.gateway_certificates(place.plane, place.again(self.stage.gateway), self.stage.hosts)
         self.door.serve(*self.services, certificates=current.certificates, challenges=current.challenges)
-        self.stage.heard(current.unconfirmed)
+        self.stage.report(current.unconfirmed)
         place.at += SECOND
         self.stage.settle()
         return current

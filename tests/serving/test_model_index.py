@@ -18,23 +18,23 @@ class Plane:
 
     def __init__(self, *services: Served) -> None:
         self.live = {each.run_id: each for each in services}
-        self.looks: list[str] = []
+        self.reads: list[str] = []
         self.directory = Directory(self, self.in_thread, lambda found: None)
         self.model_index = ModelIndex(self, self.directory, self.in_thread)
 
     def named(self, project: str, run: str) -> Served | None:
-        self.looks.append(f"named {run}")
+        self.reads.append(f"named {run}")
         return next((each for each in self.live.values() if (each.project_name, each.run_name) == (project, run)), None)
 
     def elsewhere(self, project: str, run: str) -> str:
         return ""
 
     def of(self, run_id: str) -> Served | None:
-        self.looks.append(f"of {run_id}")
+        self.reads.append(f"of {run_id}")
         return self.live.get(run_id)
 
     def with_models(self, project: str) -> list[Served]:
-        self.looks.append(f"all of {project}")
+        self.reads.append(f"all of {project}")
         return [each for each in self.live.values() if each.project_name == project and each.model]
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
@@ -54,7 +54,7 @@ class Plane:
         self.model_index.changed(run_ids)
 
     async def models(self, project: str = "main") -> list[str]:
-        self.looks.clear()
+        self.reads.clear()
         return [f"{each.run_name}:{each.model.name}" for each in await self.model_index.of(project) if each.model]
 
 
@@ -66,9 +66,9 @@ def test_it_reads_once() -> None:
     async def story() -> None:
         plane = Plane(service("a"), service("b", "qwen"), service("web").with_(model=None))
         assert await plane.models() == ["a:llama", "b:qwen"]
-        assert plane.looks == ["all of main", "named a", "named b"]
+        assert plane.reads == ["all of main", "named a", "named b"]
         assert await plane.models() == ["a:llama", "b:qwen"]
-        assert plane.looks == []
+        assert plane.reads == []
 
     run(story)
 
@@ -79,7 +79,7 @@ def test_what_comes_goes_and_changes_is_seen_at_the_next_request() -> None:
         await plane.models()
         plane.commit(service("b"), service("web").with_(model=None))
         assert await plane.models() == ["a:llama", "b:llama"]
-        assert sorted(plane.looks) == ["named b", "of id-of-b", "of id-of-web"]
+        assert sorted(plane.reads) == ["named b", "of id-of-b", "of id-of-web"]
         plane.commit(service("a", replicas=3), service("web").with_(model=None))
         assert len((await plane.model_index.of("main"))[0].replicas) == 3
         plane.commit(service("b").with_(run_name=""))
@@ -99,7 +99,7 @@ def test_runs_that_are_no_services_are_looked_at_once() -> None:
         for _ in range(3):
             plane.changed("a task", "another")
             await plane.models()
-        assert plane.looks == []
+        assert plane.reads == []
 
     run(story)
 
@@ -109,7 +109,7 @@ def test_nothing_is_noted_while_nobody_asks_for_models() -> None:
         plane = Plane(service("a"))
         plane.changed(*map(str, range(100)))
         assert await plane.models() == ["a:llama"]
-        assert plane.looks == ["all of main", "named a"]
+        assert plane.reads == ["all of main", "named a"]
 
     run(story)
 
@@ -121,7 +121,7 @@ def test_more_changes_than_are_worth_looking_at_begin_it_anew() -> None:
         plane.commit(service("b"))
         plane.changed(*map(str, range(model_index.MOST)))
         assert await plane.models() == ["a:llama", "b:llama"]
-        assert plane.looks == ["all of main", "named b"]
+        assert plane.reads == ["all of main", "named b"]
 
     run(story)
 
@@ -133,7 +133,7 @@ def test_two_who_ask_at_once_both_see_the_new_one() -> None:
         plane.commit(service("b").with_(model=ServedModel(name="qwen")))
         found = await asyncio.gather(*(plane.model_index.of("main") for _ in range(5)))
         assert [[each.run_name for each in one] for one in found] == [["a", "b"]] * 5
-        assert plane.looks.count("of id-of-b") == 1
+        assert plane.reads.count("of id-of-b") == 1
 
     run(story)
 

@@ -14,19 +14,19 @@ class Loop:
 
     def __init__(self) -> None:
         self.now = self.used = 0.0
-        self.later: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
 
     def time(self) -> float:
         return self.now
 
     def call_at(self, when: float, callback: Callable[[], None], /) -> None:
-        self.later.append((when, callback))
+        self.timers.append((when, callback))
 
     def pass_on(self) -> float:
         """To the next call; seconds from the one before."""
         before, (self.now, callback) = (
             self.now,
-            self.later.pop(self.later.index(min(self.later, key=lambda one: one[0]))),
+            self.timers.pop(self.timers.index(min(self.timers, key=lambda one: one[0]))),
         )
         callback()
         return self.now - before
@@ -55,7 +55,7 @@ DATA = bytes(range(256)) * 1024
 def test_what_is_quickly_done_is_done_at_once() -> None:
     one = Connection(Loop(), 1e-10)
     one.turns.received(DATA)
-    assert one.got == DATA and not one.loop.later and not one.held
+    assert one.got == DATA and not one.loop.timers and not one.held
     assert one.longest == LARGEST  # or each slice would be a call of its own
 
 
@@ -65,7 +65,7 @@ def test_what_takes_long_waits_and_isnt_read_meanwhile() -> None:
     assert len(one.got) == SLICE and one.held and one.turns.waiting
     one.turns.received(b"more")  # which was on its way
     gaps = []
-    while one.loop.later:
+    while one.loop.timers:
         gaps.append(one.loop.pass_on())
         assert one.longest == SLICE, "a turn may be so long"
     assert one.got == DATA + b"more" and not one.held and not one.turns.waiting
@@ -99,7 +99,7 @@ def test_what_ends_a_connection_comes_after_what_arrived() -> None:
         one.ended = one.got == DATA
 
     one.turns.afterwards(end)
-    while one.loop.later:
+    while one.loop.timers:
         one.loop.pass_on()
     assert one.ended
     one.ended = False
@@ -110,10 +110,10 @@ def test_what_ends_a_connection_comes_after_what_arrived() -> None:
 def test_nothing_is_fed_to_who_wants_no_more() -> None:
     enough = Connection(Loop(), 1e-6, enough=SLICE)
     enough.turns.received(DATA)
-    assert len(enough.got) == SLICE and not enough.turns.waiting and not enough.loop.later
+    assert len(enough.got) == SLICE and not enough.turns.waiting and not enough.loop.timers
     dropped = Connection(Loop(), 1e-6)
     dropped.turns.received(DATA)
     dropped.turns.drop()
-    while dropped.loop.later:
+    while dropped.loop.timers:
         dropped.loop.pass_on()
     assert len(dropped.got) == SLICE and dropped.held

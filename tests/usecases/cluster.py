@@ -120,7 +120,7 @@ class Cluster:
 
     @property
     def presence(self) -> Presence:
-        found: Presence = self.world.again(b.heard(b.host(0, FLEET)))
+        found: Presence = self.world.again(b.presence_of(b.host(0, FLEET)))
         return found
 
     @property

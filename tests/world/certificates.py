@@ -67,7 +67,7 @@ class FakeAuthority:
     orders: dict[str, _Order] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     proved: Micros = 0  # for so long an account needn't prove a host again
-    looked: int = 0  # times that it looked at a host
+    probed: int = 0  # times that it looked at a host
     issued: int = 0
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
     _left: int = 0
@@ -103,7 +103,7 @@ class FakeAuthority:
         def answer() -> OrderState:
             found = self._order(order)
             if found.state == "pending":
-                self.looked += 1
+                self.probed += 1
                 self._left = self.slow
                 good = self.served(found.host, found.token) == f"{found.token}.{account.url}"
                 found.state = "ready" if good else "invalid"
@@ -189,11 +189,11 @@ class Stage:
         """What the gateway's machine does all day: it takes the news, and its next question says that it has."""
         gateway = self.place.again(self.gateway)
         answer = certificates.gateway_certificates(self.place.plane, gateway, self.hosts if hosts is None else hosts)
-        self.heard([each for each in answer.unconfirmed if each.order and self.answered(each.order.token)])
+        self.report([each for each in answer.unconfirmed if each.order and self.answered(each.order.token)])
         self.answers = dict(answer.challenges)
         return answer
 
-    def heard(self, those: Iterable[Certificate], num: int = 0) -> None:
+    def report(self, those: Iterable[Certificate], num: int = 0) -> None:
         certificates.confirm_challenges(self.place.plane, self.place.again(self.gateway), num, tuple(those))
 
     def settle(self) -> None:

@@ -264,7 +264,7 @@ class SmallWorld:
     def sync(self, instance_id: str, exits: int | None = None) -> None:
         """One call of an agent: its promise, and a step for each task. `exits`: running tasks end with this status."""
         instance = self.instances[instance_id]
-        presence = b.heard(instance, last=self.now, promise=MINUTE, facts=FACTS)
+        presence = b.presence_of(instance, last=self.now, promise=MINUTE, facts=FACTS)
         self.presences[instance_id] = presence
         if instance.status not in (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminating):
             return

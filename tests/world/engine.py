@@ -70,7 +70,7 @@ class Engine(World):
         at, has = self.at, b.resources(cpus=8, gb=32, disk=Disk(size_mib=200_000), cpu_arch="x86")
         since = {"created_at": at, "last_processed_at": at, "started_at": at, "idle_since": None}
         host = b.host(number, fleet, status=status, has=has, **since)
-        self.save(host, b.heard(host, last=at, promise=HOUR, boot="", facts=b.host_facts()))
+        self.save(host, b.presence_of(host, last=at, promise=HOUR, boot="", facts=b.host_facts()))
         return host.with_(version=1)
 
     def run(self, name: str, *, due: bool = True, priority: int = 0, **configuration: Any) -> Job:

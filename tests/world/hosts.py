@@ -53,7 +53,7 @@ class Work(Protocol):
     """What tasks do."""
 
     def begin(self, host: Host, task: Task) -> None:
-        """Schedule what will happen to it, with `host.later`."""
+        """Schedule what will happen to it, with `host.schedule`."""
 
     def stop_requested(self, host: Host, task: Task, grace: float, reason: str) -> None:
         """It ends within `grace` seconds; at once if that is 0."""
@@ -247,11 +247,11 @@ class Host:
                 self.session.gateway_changed({**wanted, "state": "running", "message": ""})
                 self.pump()
 
-        self.later(INSTALLING, serves)
+        self.schedule(INSTALLING, serves)
 
     # --- what tasks do -----------------------------------------------------------------------------------------------
 
-    def later(self, delay: float, do: Callable[[], None]) -> None:
+    def schedule(self, delay: float, do: Callable[[], None]) -> None:
         self.time.after(delay, lambda: None if self.dead else do())
 
     def move(self, task: Task, state: str) -> None:

@@ -187,7 +187,7 @@ def holding(instance: Instance, of: Job, *blocks: int) -> Instance:
     return instance.with_(claims=(*instance.claims, claim), status=status, idle_since=None)
 
 
-def heard(instance: Instance, *, last: Micros = NOW, promise: Micros = MINUTE, **rest: Any) -> Presence:
+def presence_of(instance: Instance, *, last: Micros = NOW, promise: Micros = MINUTE, **rest: Any) -> Presence:
     return _made(
         Presence,
         instance_id=instance.id,

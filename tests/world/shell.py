@@ -28,11 +28,11 @@ class Shell:
         self._disks: dict[str, set[str]] = {}
 
     def begin(self, host: Host, task: Task) -> None:
-        host.later(STARTING, lambda: self._run(host, task))
+        host.schedule(STARTING, lambda: self._run(host, task))
 
     def stop_requested(self, host: Host, task: Task, grace: float, reason: str) -> None:
         """Like a shell without a trap: the first signal ends it."""
-        host.later(STARTING if grace else 0.0, lambda: host.exit(task, 143, reason))
+        host.schedule(STARTING if grace else 0.0, lambda: host.exit(task, 143, reason))
 
     def _run(self, host: Host, task: Task) -> None:
         host.move(task, "running")
@@ -41,7 +41,7 @@ class Shell:
         def go() -> None:
             for pause in steps:
                 if task.state != "exited":
-                    host.later(pause, go)
+                    host.schedule(pause, go)
                 return
 
         go()

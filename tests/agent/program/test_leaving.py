@@ -32,7 +32,7 @@ class ScriptedServer(HTTPServer):
 
     def __init__(self, *statuses: int) -> None:
         super().__init__(("127.0.0.1", 0), Answers)
-        self.statuses, self.heard = list(statuses), list[tuple[str, str, Any]]()
+        self.statuses, self.received = list(statuses), list[tuple[str, str, Any]]()
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.heard.append((self.path, self.headers["Authorization"], json.loads(body)))
+        self.server.received.append((self.path, self.headers["Authorization"], json.loads(body)))
         statuses = self.server.statuses
         self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
         self.end_headers()
@@ -80,7 +80,7 @@ def test_the_server_hears_it_once_it_answers(control_plane: ScriptedServer, tmp_
         leaving.notify_server(folder(tmp_path, f"http://127.0.0.1:{control_plane.server_port}"), patience, every=0.01)
         == ""
     )
-    assert control_plane.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})] * calls
+    assert control_plane.received == [("/agent/left", "Bearer i.secret", {"instance": "i"})] * calls
 
 
 @pytest.mark.parametrize("control_plane", [(500,)], indirect=True)
@@ -196,7 +196,7 @@ GONE = [("stop", "u.service"), ("disable", "u.service"), ("daemon-reload",), ("r
 def test_nothing_of_the_agent_is_left_once_the_server_knows(control_plane: ScriptedServer, tmp_path: Path) -> None:
     machine = Machine(tmp_path, f"http://127.0.0.1:{control_plane.server_port}")
     assert machine.leave() == 0
-    assert control_plane.heard == [("/agent/left", "Bearer i.secret", {"instance": "i"})]
+    assert control_plane.received == [("/agent/left", "Bearer i.secret", {"instance": "i"})]
     assert machine.commands == GONE
     assert [path.name for path in machine.units.iterdir()] == ["other.service"]
     assert not machine.desk.data.exists()
@@ -237,7 +237,7 @@ def test_a_machine_that_carries_a_gateway_stays_unless_forced(
     (machine.desk.data / "gateway.json").write_text("{}")
     assert machine.leave() == 1
     assert "a gateway runs here: delete it first (dstack gateway delete)" in capsys.readouterr().err
-    assert machine.commands == [] and control_plane.heard == []
+    assert machine.commands == [] and control_plane.received == []
     assert machine.leave(force=True) == 0
     assert machine.commands == GONE and not machine.desk.data.exists()
 

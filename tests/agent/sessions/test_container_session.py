@@ -195,11 +195,11 @@ class Watched(Pump):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.looks: list[set[int]] = []
+        self.ready_sets: list[set[int]] = []
 
     def _ready(self) -> dict[int, int]:
         found = super()._ready()
-        self.looks.append(set(found))
+        self.ready_sets.append(set(found))
         return found
 
 
@@ -215,7 +215,10 @@ def test_a_client_that_says_no_more_is_not_looked_at_again() -> None:
     with Path(os.devnull).open("rb") as stdin, Path(os.devnull).open("wb") as out, engine:
         pump = Watched(stdin.fileno(), out.fileno(), out.fileno(), engine, b"", False, noticed, signalled)
         assert pump.run()
-        assert [stdin.fileno() in watched for watched in pump.looks] == [True, *[False] * (len(pump.looks) - 1)]
+        assert [stdin.fileno() in watched for watched in pump.ready_sets] == [
+            True,
+            *[False] * (len(pump.ready_sets) - 1),
+        ]
     os.close(noticed)
     os.close(signal_pipe)
 
@@ -235,6 +238,6 @@ def test_what_nobody_reads_yet_is_left_with_the_engine() -> None:
     with Path(os.devnull).open("rb") as stdin, engine:
         pump = Watched(stdin.fileno(), write, write, near, framed(1, b"x" * BUFFER * 2), False, noticed, signalled)
         assert not pump.run()
-        assert held not in pump.looks[0]
+        assert held not in pump.ready_sets[0]
     for each in (write, noticed, signal_pipe):
         os.close(each)

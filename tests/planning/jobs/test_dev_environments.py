@@ -146,7 +146,7 @@ def work(limit: str | None = "2m", **job: Any) -> World:
     made = World("running", **{"connections": 0, **job})
     made.spec = spec(ide="vscode", **({"inactivity_duration": limit} if limit else {}))
     made.now = b.NOW + b.MINUTE
-    made.presence = b.heard(made.instance, last=made.now, promise=b.DAY)
+    made.presence = b.presence_of(made.instance, last=made.now, promise=b.DAY)
     return made
 
 
@@ -166,7 +166,7 @@ def test_one_that_nobody_uses_ends() -> None:
 def test_one_whose_agent_says_nothing_of_sessions_isnt_ended_for_having_none() -> None:
     made = work(connections=None)
     made.now = b.NOW + b.DAY
-    made.presence = b.heard(made.instance, last=made.now)
+    made.presence = b.presence_of(made.instance, last=made.now)
     made.decide()
     assert made.job.status == "running"
 
@@ -174,7 +174,7 @@ def test_one_whose_agent_says_nothing_of_sessions_isnt_ended_for_having_none() -
 def test_one_in_use_goes_on_for_as_long_as_it_is() -> None:
     made = work(connections=1)
     made.now = b.NOW + b.DAY
-    made.presence = b.heard(made.instance, last=made.now)
+    made.presence = b.presence_of(made.instance, last=made.now)
     made.decide()
     assert made.job.status == "running"
 
@@ -197,7 +197,7 @@ def test_what_was_before_it_ran_doesnt_count() -> None:
 def test_a_silent_host_may_have_sessions() -> None:
     made = work()
     made.now = b.NOW + 3 * b.MINUTE
-    made.presence = b.heard(made.instance, last=b.NOW)
+    made.presence = b.presence_of(made.instance, last=b.NOW)
     made.decide()
     assert made.job.status == "running"
 
@@ -206,7 +206,7 @@ def test_a_silent_host_may_have_sessions() -> None:
 def test_without_a_limit_it_stays(limit: str | None) -> None:
     made = work(limit)
     made.now = b.NOW + b.DAY
-    made.presence = b.heard(made.instance, last=made.now)
+    made.presence = b.presence_of(made.instance, last=made.now)
     made.decide()
     assert made.job.status == "running"
 

@@ -96,7 +96,7 @@ def test_a_machine_that_joins_ill_takes_no_jobs() -> None:
 
 def test_the_looks_of_an_ill_machine_come_to_rest() -> None:
     host = ill()
-    seen = b.heard(host, health=Health(troubles=(FALLEN,)), facts=b.host_facts())
+    seen = b.presence_of(host, health=Health(troubles=(FALLEN,)), facts=b.host_facts())
     snapshot = InstanceSnapshot(b.NOW + 1, host, seen, b.view(LOCAL, host), ())
     plan = decide_instance(snapshot)
     assert lint(snapshot, plan) == [] and health_events(plan) == []

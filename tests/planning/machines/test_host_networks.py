@@ -32,7 +32,7 @@ def joins(fleet: Fleet, num: int, *networks: str, of: FleetSpec | None = None) -
     host = OnPrem(hostname=f"h{num}", port=22)
     instance = b.host(num, fleet, host=host, status="pending", started_at=None, idle_since=None)
     facts = b.host_facts(addresses=tuple(each.partition("/")[0] for each in networks), networks=networks)
-    presence = b.heard(instance, facts=facts)
+    presence = b.presence_of(instance, facts=facts)
     snapshot = InstanceSnapshot(b.NOW, instance, presence, FleetView(fleet, of, (instance,)), (), None, ())
     plan = decide_instance(snapshot)
     assert lint(snapshot, plan) == []
@@ -65,7 +65,7 @@ def test_those_that_came_before_move_to_the_network_that_is_left() -> None:
     (due,) = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
     assert due.due_at == b.NOW
     view = FleetView(fleet, cluster(), (due,))
-    next_plan = decide_instance(InstanceSnapshot(b.NOW, due, b.heard(due, facts=facts), view, (), None, ()))
+    next_plan = decide_instance(InstanceSnapshot(b.NOW, due, b.presence_of(due, facts=facts), view, (), None, ()))
     assert next_plan.steps[0].saves[0].internal_ip == "10.2.0.5"  # type: ignore[attr-defined]
 
 

@@ -146,7 +146,7 @@ def test_this_machines_own_fleet_has_no_hosts_to_log_in_to() -> None:
 
 def decided_host(instance: Instance, of: FleetSpec, *workflows: Workflow, reported: bool = False, **fleet: Any) -> Plan:
     now = b.NOW + b.SECOND
-    presence = b.heard(instance, last=now, facts=b.host_facts(addresses=("10.0.0.7",))) if reported else None
+    presence = b.presence_of(instance, last=now, facts=b.host_facts(addresses=("10.0.0.7",))) if reported else None
     view = FleetView(b.fleet("lab", **fleet), of, (instance,))
     snapshot = InstanceSnapshot(now, instance, presence, view, (), None, workflows)
     plan = decide_instance(snapshot)

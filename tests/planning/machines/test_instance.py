@@ -77,7 +77,7 @@ class World:
         return self
 
     def reported(self, facts: HostFacts = SEEN, **fields: Any) -> World:
-        self.presence = b.heard(self.instance, last=self.now, facts=facts, **fields)
+        self.presence = b.presence_of(self.instance, last=self.now, facts=facts, **fields)
         return self
 
     @property

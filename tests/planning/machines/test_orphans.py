@@ -235,7 +235,7 @@ def test_another_purchase_of_the_instance_is_another_matter() -> None:
 def test_a_machine_whose_agent_reports_is_there_whatever_is_listed(promised: Micros, lost: bool) -> None:
     """Somebody took the tag off, or the credentials are of another account now."""
     first = sighting(list(decide_sweep(sweep(lacking=LACKING))))
-    presence = b.heard(LACKING, last=CONFIRMED_AT).with_(seen_until=CONFIRMED_AT + promised)
+    presence = b.presence_of(LACKING, last=CONFIRMED_AT).with_(seen_until=CONFIRMED_AT + promised)
     found = list(decide_sweep(sweep(began=CONFIRMED_AT, sightings=[first], absent=[(LACKING, presence)])))
     assert [finding.gone for finding in found] == [LACKING if lost else None]
 

@@ -240,7 +240,7 @@ def test_a_machine_whose_agent_knows_no_address_asks_its_cloud() -> None:
     machine = b.machine(0, world.fleet, offer=OFFERS[1], due_at=b.NOW)
     run = b.run("train")
     held = b.holding(machine, b.job(run))
-    snapshot = InstanceSnapshot(world.now, held, b.heard(held), FleetView(world.fleet, world.spec, (held,)), ())
+    snapshot = InstanceSnapshot(world.now, held, b.presence_of(held), FleetView(world.fleet, world.spec, (held,)), ())
     (effect,) = [effect for step in decide_instance(snapshot).steps for effect in step.effects]
     assert isinstance(effect, Describe)
     plan = decide_outcome(snapshot, Seen(f"instance/{held.id}", 0, "running", "h", "10.1.0.7"))
@@ -253,7 +253,7 @@ def test_others_ask_nobody(what: str) -> None:
     world = World(placement="any" if what == "loose" else "cluster")
     known = {"internal_ip": "10.0.0.1"} if what == "known" else {}
     made = b.host(0, world.fleet) if what == "host" else b.machine(0, world.fleet, offer=OFFERS[1], **known)
-    snapshot = InstanceSnapshot(world.now, made, b.heard(made), FleetView(world.fleet, world.spec, (made,)), ())
+    snapshot = InstanceSnapshot(world.now, made, b.presence_of(made), FleetView(world.fleet, world.spec, (made,)), ())
     assert not any(step.effects for step in decide_instance(snapshot).steps)
 
 

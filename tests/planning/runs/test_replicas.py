@@ -65,7 +65,7 @@ class Replicas:
     def decide(self, after: int = 0) -> Plan:
         """Look, so many seconds later."""
         self.now += after * b.SECOND
-        presences = {id: b.heard(instance, last=self.now) for id, instance in self.instances.items()}
+        presences = {id: b.presence_of(instance, last=self.now) for id, instance in self.instances.items()}
         jobs = tuple(self.jobs.values())
         snapshot = RunSnapshot(self.now, self.run, self.spec, self.job_specs, jobs, self.instances, presences)
         plan = decide_run(snapshot)

@@ -43,7 +43,7 @@ class World:
         if status != "submitted":
             self.instance = b.holding(self.instance, self.job)
             self.job = self._placed(self.job)
-        self.presence: Any = b.heard(self.instance)
+        self.presence: Any = b.presence_of(self.instance)
         self.older: tuple[Job, ...] = ()
         self.usage: dict[str, tuple[Sample, ...]] = {}
         self.now = PASS_AT
@@ -232,7 +232,7 @@ def test_a_job_may_take_as_long_to_leave_as_its_user_says(duration: str | None, 
 def test_a_task_that_never_starts_is_given_up() -> None:
     world = World("provisioning", run="provisioning")
     world.now = b.NOW + 11 * b.MINUTE
-    world.presence = b.heard(world.instance, last=world.now)
+    world.presence = b.presence_of(world.instance, last=world.now)
     world.decide()
     assert world.job.reason == JobReason.waiting_runner_limit_exceeded
 
@@ -243,7 +243,7 @@ def test_a_task_with_disks_may_start_later_as_they_are_attached_first(disks: tup
     world.job = world.job.with_(assignment=world.job.assignment.with_(volumes=disks))
     for late, status in ((-1, JobStatus.provisioning), (0, JobStatus.terminating)):
         world.now = b.NOW + TO_START + longer + late
-        world.presence = b.heard(world.instance, last=world.now)
+        world.presence = b.presence_of(world.instance, last=world.now)
         world.decide()
         assert world.job.status == status
 
@@ -251,7 +251,7 @@ def test_a_task_with_disks_may_start_later_as_they_are_attached_first(disks: tup
 def test_a_pull_may_take_twenty_minutes() -> None:
     world = World("pulling", run="provisioning", pulling_at=b.NOW)
     world.now = b.NOW + PULL_TIMEOUT - 1
-    world.presence = b.heard(world.instance, last=world.now)
+    world.presence = b.presence_of(world.instance, last=world.now)
     world.decide()
     assert world.job.status == JobStatus.pulling
     world.now += 1
@@ -262,7 +262,7 @@ def test_a_pull_may_take_twenty_minutes() -> None:
 def test_an_agent_that_forgets_max_duration_is_not_relied_on() -> None:
     world = World("running", spec={"max_duration": "1h"})
     world.now = b.NOW + 61 * b.MINUTE
-    world.presence = b.heard(world.instance, last=world.now)
+    world.presence = b.presence_of(world.instance, last=world.now)
     world.decide()
     assert world.job.reason == JobReason.max_duration_exceeded
 
@@ -297,7 +297,7 @@ def test_a_plane_that_was_away_itself_gives_hosts_time_to_report() -> None:
     world.now = b.NOW + b.DAY
     world.decide()
     assert world.job.status == JobStatus.running
-    world.presence = b.heard(world.instance, last=world.now + b.SECOND)
+    world.presence = b.presence_of(world.instance, last=world.now + b.SECOND)
     world.now += 2 * b.SECOND
     world.decide()
     assert world.job.disconnected_at is None

@@ -29,7 +29,7 @@ def world(gpus: int = 2, minutes: float = 30, **spec: Any) -> World:
     offer = b.offer(has=b.resources(gpus=gpus))
     made.job = made.job.with_(assignment=made.job.assignment.with_(offer=offer))
     made.now = b.NOW + round(minutes * MINUTE)
-    made.presence = b.heard(made.instance, last=made.now, promise=b.DAY)
+    made.presence = b.presence_of(made.instance, last=made.now, promise=b.DAY)
     return made
 
 
@@ -136,7 +136,7 @@ def test_a_machine_without_gpus_has_none_to_use() -> None:
 
 def test_a_host_that_is_silent_is_judged_once_it_is_back() -> None:
     made = used(world(), always(0.0))
-    made.presence = b.heard(made.instance, last=made.now - HOUR)
+    made.presence = b.presence_of(made.instance, last=made.now - HOUR)
     made.decide()
     assert made.job.status == JobStatus.running and made.job.disconnected_at == made.now
 

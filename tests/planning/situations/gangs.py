@@ -296,7 +296,7 @@ def run(
                 there[held.id] = held
         members.append(job.with_(**({"reserved": reserved, **(first or {})} if rank == 0 else {})))
     gang_found = gang_of(unit, *places, status=gang, **fields)
-    presences = {key: b.heard(each, last=NOW) for key, each in there.items()}
+    presences = {key: b.presence_of(each, last=NOW) for key, each in there.items()}
     snapshot = RunSnapshot(NOW, one, spec, tuple(specs), tuple(members), there, presences, gangs=(gang_found,))
     return snapshot, decide_run(snapshot)
 

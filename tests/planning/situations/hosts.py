@@ -54,7 +54,7 @@ def host(
 ) -> Decided:
     one = b.host(0, LAB, host=at, **{"created_at": BEFORE, "last_processed_at": BEFORE, **fields})
     begun = tuple(workflow(one, definition, status, **more) for definition, status, more in workflows)
-    presence = b.heard(one, last=NOW, facts=b.host_facts(addresses=("10.0.0.5",))) if reported else None
+    presence = b.presence_of(one, last=NOW, facts=b.host_facts(addresses=("10.0.0.5",))) if reported else None
     snapshot = InstanceSnapshot(NOW, one, presence, view(one), (), None, begun)
     return snapshot, decide_instance(snapshot)
 

@@ -50,7 +50,7 @@ def instance_at(
             has = held.assignment.with_(volumes=(Mounted(id="v", name="data", path="/data"),))
             held = held.with_(assignment=has)
         jobs, one = (held,), b.holding(one, held).with_(status=one.status)
-    presence = None if seen is None else b.heard(one, last=NOW + (seen - 60) * SECOND, facts=facts)
+    presence = None if seen is None else b.presence_of(one, last=NOW + (seen - 60) * SECOND, facts=facts)
     rest = tuple(b.machine(num, of) for num in range(1, 1 + others))
     close = {"placement": "cluster"} if cluster else {}
     view = FleetView(of, b.fleet_spec(nodes=nodes, blocks=blocks, **close), (one, *rest))

@@ -41,7 +41,7 @@ def run(
         if machine:
             instances[at.id] = b.holding(at, first).with_(status=at.status)
         if seen is not None:
-            presences[at.id] = b.heard(at, last=NOW + (seen - 60) * SECOND)
+            presences[at.id] = b.presence_of(at, last=NOW + (seen - 60) * SECOND)
     snapshot = RunSnapshot(NOW, one, spec, (b.job_spec(spec),), (first,), instances, presences)
     return snapshot, decide_run(snapshot)
 
