@@ -14,7 +14,7 @@ from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.cli.applying.test_flags import plan
 from tests.cli.known_flags import KNOWN
 from tests.cli.plane import Plane
-from tests.wire.clients import PEER, Driver
+from tests.wire.clients import PEER, shared
 
 pytestmark = pytest.mark.skipif(not (PEER / "dstack").exists(), reason="`make test` brings the genuine client")
 OFFERS = [
@@ -47,19 +47,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(home: Path) -> Iterator[Run]:
+def run(home: Path) -> Run:
     """A command line of either client, in a child of a process that has loaded the client; gives what it printed."""
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "COLUMNS": "100", "NO_COLOR": "1"}
-    drivers = {kind: Driver(kind, env) for kind in ("peer", "ours")}
 
     def once(kind: str, line: str) -> str:
         output = home / "output"
-        drivers[kind].run({"argv": line.split(), "cwd": str(home), "env": env, "output": str(output), "input": None})
+        shared(kind).run({"argv": line.split(), "cwd": str(home), "env": env, "output": str(output), "input": None})
         return output.read_text(encoding="utf-8")
 
-    yield once
-    for driver in drivers.values():
-        driver.close()
+    return once
 
 
 @pytest.mark.parametrize("flags", OFFERS)

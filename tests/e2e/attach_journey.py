@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench.measure import wait_local_host
-from tests.e2e.peer import VENV, Peer, running
+from tests.e2e.peer import VENV, Peer, joined
 from tests.harness.server import PATIENCE, Server, until
 
 SMALL = "resources: {cpu: 1.., memory: 0.1GB.., disk: 1GB..}\nfleets: [local]\n"
@@ -105,12 +105,12 @@ def main(folder: Path) -> None:
     try:
         server.start()
         wait_local_host(server)
-        with running(server, folder / "peer") as peer:
-            gates = [folder / f"gate-{number}" for number in range(2)]
-            seen = {"attached": attached(peer, gates[0]), "logged_in": logged_in(peer, gates[1]), "short": short(peer)}
-            spec = server.call("/api/project/main/runs/get", {"run_name": "held"})["run_spec"]
-            seen["key"] = {"same": spec["ssh_key_pub"] == server.call("/api/users/get_my_user")["ssh_public_key"]}
-            print(json.dumps(seen))
+        peer = joined(server, folder / "peer")
+        gates = [folder / f"gate-{number}" for number in range(2)]
+        seen = {"attached": attached(peer, gates[0]), "logged_in": logged_in(peer, gates[1]), "short": short(peer)}
+        spec = server.call("/api/project/main/runs/get", {"run_name": "held"})["run_spec"]
+        seen["key"] = {"same": spec["ssh_key_pub"] == server.call("/api/users/get_my_user")["ssh_public_key"]}
+        print(json.dumps(seen))
     finally:
         server.close()
 

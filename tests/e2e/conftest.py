@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import wait_local_host
-from tests.e2e.peer import Peer, running
+from tests.e2e.peer import Peer, joined
 from tests.harness.server import Server
 
 
@@ -26,6 +26,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def peer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    with running(server, Path(tmp_path_factory.mktemp("peer")) / "home") as found:
-        yield found
+def peer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Peer:
+    return joined(server, Path(tmp_path_factory.mktemp("peer")) / "home")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.server import PATIENCE, ROOT, Server
-from tests.wire.clients import Driver
+from tests.wire.clients import shared
 
 VENV = ROOT / ".venvs" / "peer"
 
@@ -34,15 +32,13 @@ class Screen:
 class Peer:
     server: Server
     home: Path
-    _driver: Driver | None = None  # has the client's modules loaded, and forks for each command
 
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(), "HOME": str(self.home), "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
 
     def run(self, *args: str, expect: int = 0, input: str = "") -> Screen:
-        """One command; its exit status must be `expect`, and no traceback may show."""
-        if self._driver is None:
-            self._driver = Driver("peer", self.environment())
+        """One command, a copy of a process that has the client's modules loaded; its exit status must be `expect`, and
+        no traceback may show."""
         input_file, shown = self.home.parent / "input", self.home.parent / "output"
         input_file.write_text(input)
         job = {
@@ -52,15 +48,11 @@ class Peer:
             "input": str(input_file),
             "output": str(shown),
         }
-        status = self._driver.run(job)
+        status = shared("peer").run(job)
         text = shown.read_text()
         assert "Traceback" not in text, text
         assert status == expect, f"dstack {' '.join(args)} ended with {status}:\n{text}"
         return Screen(status, text)
-
-    def close(self) -> None:
-        if self._driver is not None:
-            self._driver.close()
 
     def json(self, *args: str) -> Any:
         return json.loads(self.run(*args).text)
@@ -75,18 +67,11 @@ class Peer:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-@contextmanager
-def running(server: Server, home: Path) -> Iterator[Peer]:
-    """A client whose project is the server's `main`, added by a process of its own, as a user's would be."""
-    program = VENV / "bin" / "dstack"
-    if not program.exists():
+def joined(server: Server, home: Path) -> Peer:
+    """A client whose project is the server's `main`."""
+    if not (VENV / "bin" / "dstack").exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     home.mkdir()
     peer = Peer(server, home)
-    arguments = ["project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y"]
-    done = subprocess.run(
-        [program, *arguments], cwd=home, env=peer.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    with closing(peer):
-        yield peer
+    peer.run("project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y")
+    return peer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
-from tests.e2e.peer import Peer
-from tests.harness.server import Server, until
+from tests.e2e.peer import VENV, Peer
+from tests.harness.server import PATIENCE, Server, until
 
 FLEET = """type: fleet
 name: cloud
@@ -61,6 +62,13 @@ def test_projects(peer: Peer, server: Server) -> None:
     assert "Configuration updated at" in added.text
     refused = peer.run("project", "add", "--name", "main", "--url", server.url, "--token", "wrong", "-y", expect=1)
     assert "is denied" in refused.text
+
+
+def test_a_process_of_its_own_as_a_users_begins(peer: Peer, server: Server) -> None:
+    """All others are copies of one that has its modules loaded."""
+    command = [VENV / "bin" / "dstack", "project", "list"]
+    done = subprocess.run(command, env=peer.environment(), capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert server.url in done.stdout and done.stderr == ""
 
 
 def test_a_fleet_template_is_planned_applied_listed_and_deleted(peer: Peer) -> None:

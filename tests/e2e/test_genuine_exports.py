@@ -11,7 +11,7 @@ from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig
 from tests.api.test_exports import GPUS, Center
 from tests.cli.shapes import RealPlane
-from tests.wire.clients import PEER, Driver
+from tests.wire.clients import PEER, shared
 
 Run = Callable[[str], str]
 
@@ -22,8 +22,8 @@ def genuine(tmp_path: Path) -> Iterator[Run]:
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     plane = RealPlane()
     plane.rig = Center(Rig.at(tmp_path)).rig
-    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": "120", "NO_COLOR": "1"}
-    driver, output = Driver("peer", env), tmp_path / "output"
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    driver, output = shared("peer"), tmp_path / "output"
 
     def run(line: str) -> str:
         driver.run({"argv": line.split(), "cwd": str(tmp_path), "env": env, "output": str(output), "input": None})
@@ -33,7 +33,6 @@ def genuine(tmp_path: Path) -> Iterator[Run]:
         entries = [ProjectEntry(name, plane.url, ADMIN, name == "lab") for name in ("lab", "main")]
         save_projects(config_path(tmp_path), entries)
         yield run
-    driver.close()
     plane.rig.world.store.close()
 
 

@@ -1,8 +1,8 @@
 """Which tests go to the same worker, and which start first, when the suite is spread over the cores.
 
 Tests of one file stay together, because they share their fixtures. Files that share something expensive (an engine, an
-emulator, the import of Kubernetes' client) stay together too, so that it is started only once. Long tests that share
-nothing go one by one. The longest start first, so that no core waits for the others at the end.
+emulator, the genuine client, the import of Kubernetes' client) stay together too, so that it is started only once. Long
+tests that share nothing go one by one. The longest start first, so that no core waits for the others at the end.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ TOGETHER = {
     "tests/e2e/kubernetes/test_kubernetes_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
     "tests/e2e/test_genuine_volume_runs_real.py": "engine",
+    "tests/cli/test_peer_real.py": "genuine",
+    "tests/e2e/test_genuine_api.py": "genuine",
+    "tests/e2e/test_genuine_cli.py": "genuine",
+    "tests/e2e/test_genuine_exports.py": "genuine",
+    "tests/e2e/test_genuine_gateways.py": "genuine",
+    "tests/e2e/test_genuine_services.py": "genuine",
+    "tests/e2e/test_genuine_volumes.py": "genuine",
     "tests/backends/test_kubernetes.py": "kubernetes",
     "tests/backends/kubernetes/test_fake_admission.py": "kubernetes",
     "tests/backends/kubernetes/test_fake_objects.py": "kubernetes",

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,37 @@ class Driver:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+_SHARED: dict[tuple[int, str], Shared] = {}  # by the process that started it, for it doesn't survive a fork
+
+
+class Shared(Driver):
+    """One client for every test of this process whose commands run one after another: to start it and to import what
+    its commands need takes seconds of CPU. It ends when this process does, which closes its standard input. What a
+    terminal is like, the genuine client asks only as it starts, and where its home is, too: there it finds a link."""
+
+    def __init__(self, kind: str) -> None:
+        self._home = Path(tempfile.mkdtemp()) / "home"
+        env = {"PATH": os.environ["PATH"], "HOME": str(self._home), "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
+        super().__init__(kind, env)
+        Finalize(None, self.close, exitpriority=0)  # also at the end of a process that `multiprocessing` forked
+
+    def run(self, job: dict[str, Any]) -> int:
+        self._home.unlink(missing_ok=True)
+        self._home.symlink_to(job["env"]["HOME"])
+        return super().run({**job, "env": {**job["env"], "HOME": str(self._home)}})
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self._home.parent)
+
+
+def shared(kind: str) -> Shared:
+    process = os.getpid(), kind
+    if process not in _SHARED:
+        _SHARED[process] = Shared(kind)
+    return _SHARED[process]
 
 
 class Client:

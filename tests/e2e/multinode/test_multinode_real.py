@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.multinode.journey import Cluster, cluster, wanted
-from tests.e2e.peer import running
+from tests.e2e.peer import joined
 
 NODES = 8
 
@@ -35,11 +35,11 @@ def test_eight_nodes_sum_their_vectors_over_tcp(eight: Cluster, tmp_path: Path) 
 
 
 def test_the_genuine_client_submits_and_shows_the_same(eight: Cluster, tmp_path: Path) -> None:
-    with running(eight.server, tmp_path / "peer") as peer:
-        spec = eight.task(peer.home, "peer-sum")
-        output = peer.run("apply", "-y", "-d", "-f", spec.name).text
-        assert "task (nodes=8)" in output and "Run peer-sum submitted" in output
-        assert eight.ended("peer-sum")["status"] == "done"
-        assert nodes_of(peer.run("ps", "-n", "1").text) == [(str(rank), "exited (0)") for rank in range(NODES)]
-        for rank in (0, 7):
-            assert wanted(NODES)[rank] in peer.run("logs", "peer-sum", "--job", str(rank)).text
+    peer = joined(eight.server, tmp_path / "peer")
+    spec = eight.task(peer.home, "peer-sum")
+    output = peer.run("apply", "-y", "-d", "-f", spec.name).text
+    assert "task (nodes=8)" in output and "Run peer-sum submitted" in output
+    assert eight.ended("peer-sum")["status"] == "done"
+    assert nodes_of(peer.run("ps", "-n", "1").text) == [(str(rank), "exited (0)") for rank in range(NODES)]
+    for rank in (0, 7):
+        assert wanted(NODES)[rank] in peer.run("logs", "peer-sum", "--job", str(rank)).text
