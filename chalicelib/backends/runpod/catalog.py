@@ -32,7 +32,7 @@ from chalicelib.domain.offers import (
 )
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
-from chalicelib.errors import BackendError
+from chalicelib.errors import BackendError, InsufficientCapacity
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,8 @@ class RunpodCatalog:
         return [str(each["id"]) for each in self._client.listed("catalog/datacenters", "dataCenters")]
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        if request.zones is not None:
+            raise InsufficientCapacity("Runpod has no availability zones: name its data centers in `regions`")
         wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
         found = [
             offer

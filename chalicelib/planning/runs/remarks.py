@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.gpu_names import vendor_of
 from chalicelib.domain.job_specs import JobSpec
@@ -25,6 +26,8 @@ _RETRY = (
 )
 _NO_GPU = "`utilization_policy` judges GPUs only: a job on a machine without one isn't ended by it."
 _UNREPORTED = "`utilization_policy` has nothing to judge {vendor} GPUs by: nobody reports how busy they are."
+_IDLE = "`idle_duration` has no effect on containers: each ends with its job."
+_NO_TAGS = "`tags` aren't set in {backends}, where nothing can have tags."
 
 _UNCERTIFIED = (
     "Without a `certificate`, callers on other machines can't send tokens: they reach only services with `auth: false`."
@@ -39,11 +42,16 @@ _NO_HTTPS = (
 
 
 def remarks(
-    config: RunConfiguration, jobs: Iterable[tuple[JobSpec, Sequence[Offer]]], gateway: Gateway | None = None
+    config: RunConfiguration,
+    jobs: Iterable[tuple[JobSpec, Sequence[Offer]]],
+    gateway: Gateway | None = None,
+    facts: Mapping[str, BackendFacts] = {},
 ) -> Iterator[str]:
     """The remarks on a run. `config` has its profile merged in. `jobs`: one of each kind, with its offers. `gateway`:
-    the service's, if it has one."""
-    found = [text for spec, offers in jobs for text in (*_disks(spec, offers), *_policy(spec, offers))]
+    the service's, if it has one. `facts`: of the project's backends."""
+    found = list[str]()
+    for spec, offers in jobs:
+        found += [*_disks(spec, offers), *_policy(spec, offers), *_without_effect(config, offers, facts)]
     if isinstance(config, ServiceConfiguration):
         found += [_RETRY] if _ends_with_replica(config) else []
         found += _in_the_open(config, gateway) if gateway is not None and config.auth else []
@@ -79,6 +87,17 @@ def _disks(spec: JobSpec, offers: Iterable[Offer]) -> Iterator[str]:
     own = (offer.instance.resources.disk.size_mib / 1024 for offer in offers if offer.availability in there)
     if any(not requested.disk.size.holds(size) for size in own):
         yield _DISK.format(size=round(requested.disk.size.min or 0))
+
+
+def _without_effect(
+    config: RunConfiguration, offers: Sequence[Offer], facts: Mapping[str, BackendFacts]
+) -> Iterator[str]:
+    """What the run sets, and some of the offered places can't have."""
+    if config.idle_duration is not None and any(offer.is_container for offer in offers):
+        yield _IDLE
+    without = {offer.backend for offer in offers if offer.backend in facts and not facts[offer.backend].tags}
+    if config.tags and without:
+        yield _NO_TAGS.format(backends=" and ".join(sorted(without)))
 
 
 def _policy(spec: JobSpec, offers: Sequence[Offer]) -> Iterator[str]:

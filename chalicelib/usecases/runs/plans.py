@@ -212,7 +212,12 @@ def get_plan(
         isolation=tuple(plan_offers.separation(_open_to(draft, views), draft.job_specs[0])),
         remarks=(
             *(f"{note.subject.capitalize()} {note.text}." for note in silences),
-            *remarks(draft.spec.configuration, [(each.job_spec, each.offers) for each in planned], draft.door.gateway),
+            *remarks(
+                draft.spec.configuration,
+                [(each.job_spec, each.offers) for each in planned],
+                draft.door.gateway,
+                facts,
+            ),
         ),
         ages=plane.catalog.ages(project.id),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),

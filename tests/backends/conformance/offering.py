@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral
+from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral, LiveOffers
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.errors import InsufficientCapacity
 from chalicelib.planning.matching.containers import GRANTABLE
 from tests.backends.conformance.provider import Provider
-from tests.backends.conformance.suite import Suite, offers_of
+from tests.backends.conformance.suite import ANYTHING, Suite, offers_of
 
 
 class Offering(Suite):
@@ -65,6 +66,17 @@ class Offering(Suite):
             for zone in offer.availability_zones or ():
                 zones.setdefault(zone, set()).add(offer.region)
         assert [zone for zone, regions in zones.items() if len(regions) > 1] == []
+
+    def test_a_market_offers_nothing_outside_of_the_requested_zones(self, backend: Backend) -> None:
+        """An offer that names no zone would be taken for one that is in any."""
+        if not isinstance(backend, LiveOffers):
+            return
+        try:
+            found = backend.offers_for(ANYTHING.with_(zones=("nowhere-1",)))
+        except InsufficientCapacity as why:
+            assert "zone" in str(why)
+        else:
+            assert [offer for offer in found if offer.availability_zones is None] == []
 
     def test_close_may_be_repeated(self, backend: Backend) -> None:
         backend.close()

@@ -123,6 +123,11 @@ def test_a_fleet_buys_none_before_a_job_needs_it() -> None:
     assert [offer.instance.name for offer in fleet_offers(b.fleet_spec(nodes="1..2"), book, 9)[0]] == ["vm"]
 
 
+def test_a_cluster_buys_no_containers_that_dont_reach_each_other() -> None:
+    text = placed((pod(),), {"placement": "cluster"})
+    assert "can buy only machines that don't reach each other" in text and "set `placement: any`" in text
+
+
 def test_no_gateway_gets_one() -> None:
     wanted = gateway(backend="runpod", region="eu")
     _, found = choose(wanted, OfferBook([pod()]), b.NOW)

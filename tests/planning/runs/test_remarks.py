@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway
-from chalicelib.domain.offers import Availability, Disk
+from chalicelib.domain.offers import CONTAINER, Availability, Disk
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.jobs.jobs import effective
@@ -109,3 +110,23 @@ def test_a_policy_without_a_gpu_or_with_one_that_nobody_measures_is_remarked() -
         "`utilization_policy` has nothing to judge tenstorrent GPUs by: nobody reports how busy they are."
     ]
     assert remarks_of(b.run_spec(), plain) == []
+
+
+POD = b.offer("pod", backend="runpod", instance_runtime=CONTAINER)
+FACTS = {"runpod": BackendFacts(name="runpod", tags=False), "aws": BackendFacts(name="aws")}
+
+
+@pytest.mark.parametrize(
+    ("config", "offer", "remarked"),
+    [
+        ({"idle_duration": "1h"}, POD, "`idle_duration` has no effect on containers"),
+        ({"idle_duration": "1h"}, b.offer(), ""),
+        ({}, POD, ""),
+        ({"tags": {"team": "a"}}, POD, "`tags` aren't set in runpod"),
+        ({"tags": {"team": "a"}}, b.offer(), ""),
+    ],
+)
+def test_what_has_no_effect_where_the_job_may_run(config: dict[str, Any], offer: Any, remarked: str) -> None:
+    spec = effective(b.run_spec(config))
+    found = list(remarks(spec.configuration, [(b.job_spec(spec), [offer])], facts=FACTS))
+    assert [remarked in text for text in found] == ([True] if remarked else [])
