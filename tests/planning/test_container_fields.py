@@ -34,10 +34,10 @@ NEEDS = {
     "configuration.user": {"user"},
     "configuration.privileged": {"privileged"},
     "configuration.docker": {"docker"},
-    "configuration.nodes": {"nodes"},
-    "configuration.groups.nodes": {"nodes"},
-    "configuration.groups.resources": {"nodes"},  # the cases of these have several groups
-    "configuration.groups.ports": {"nodes"},
+    "configuration.nodes": {"multinode"},
+    "configuration.groups.nodes": {"multinode"},
+    "configuration.groups.resources": {"multinode"},  # the cases of these have several groups
+    "configuration.groups.ports": {"multinode"},
     "configuration.groups.privileged": {"privileged"},
     "configuration.groups.docker": {"docker"},
     "configuration.resources.shm_size": {"shm_size"},
@@ -59,7 +59,7 @@ OF_THE_CONTROL_PLANE = (
     *("scaling.", "groups.scaling.", "schedule.", "utilization_policy", "inactivity_duration"),
     *("gateway", "https", "auth", "strip_prefix", "rate_limits"),
 )
-# … or only where jobs reach each other: `nodes` and `network` in `planning/matching/containers.py`.
+# … or only where jobs reach each other: `multinode` and `network` in `planning/matching/containers.py`.
 OF_SEVERAL = ("startup_order", "stop_criteria", "groups.router.type")
 
 
@@ -104,7 +104,7 @@ def test_a_field_of_a_run_has_its_effect_in_a_container_or_is_refused(path: str)
 @pytest.mark.parametrize("path", [path for path, needs in NEEDS.items() if "host" not in needs])
 def test_a_refusal_says_what_to_change(path: str) -> None:
     why, field = refusal(NEEDS[path]), path.removesuffix(".name").rpartition(".")[2]
-    assert f"{field}`" in why.hint or NEEDS[path] == {"nodes"}, why
+    assert f"{field}`" in why.hint or (NEEDS[path] == {"multinode"} and "one node" in why.hint), why
 
 
 def test_no_other_field_matters_to_containers() -> None:
