@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 NODES, PODS = ("api", "v1", "nodes"), ("api", "v1", "pods")
 RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
-EVERYWHERE = ("user", "shm_size", "volumes")  # what a container can have in every namespace
+EVERYWHERE = ("user", "shm_size", "volumes", "multinode")  # what a container can have in every namespace
 UNRESTRICTED = ("", "privileged")  # levels of namespaces whose pods may be privileged
 
 

@@ -18,5 +18,6 @@ FACTS = BackendFacts(
     spot=False,
     machines=False,
     containers=True,
+    multinode=True,
     multi_attach=True,  # claims with a mode for several nodes
 )

@@ -16,6 +16,7 @@ from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
+from chalicelib.backends.kubernetes.gangs import Gangs
 from chalicelib.backends.kubernetes.labels import tags_of
 from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
@@ -33,6 +34,7 @@ _GRACE = 10  # seconds: the agent has nothing left to do when its pod is deleted
 class Pods:
     def __init__(self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches) -> None:
         self._clusters, self._now, self._watches = clusters, now, watches
+        self._gangs = Gangs(clusters, now)
         self._levels = LookupCache[str](now)
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -42,10 +44,17 @@ class Pods:
         self._watches.pods(region)  # begins, if it hasn't
         found = self._adopted(request) or self._created(request)
         yield _handle(found, region)
-        if _waits(found):
+        if pods.waits(found):
             self._add_secret(request, found)
             ours = {"spec": {"schedulingGates": [{"name": pods.GATE, "$patch": "delete"}]}}
             self._call(region, "PATCH", "pods", _named(found), body=ours, content_type=MERGE)
+        gang = request.container and request.container.gang
+        if gang and pods.waits(found, pods.GANG_GATE):
+            yield _handle(found, region)  # each of these steps has its own time
+            if gang.rank == 0:
+                self._gangs.add_service(request, gang, found)
+                yield _handle(found, region)
+            self._gangs.start(region, gang)
 
     def _adopted(self, request: CreateRequest) -> Body | None:
         """What an earlier call created."""
@@ -82,7 +91,7 @@ class Pods:
                 if attempt == "second":
                     raise
                 now = self._adopted(request)
-                if now is None or not _waits(now):  # a call at the same time has opened it
+                if now is None or not pods.waits(now):  # a call at the same time has opened it
                     return
                 self._delete(region, "secrets", _named(body), None)
 
@@ -147,7 +156,10 @@ class Pods:
         for handle in handles:
             body = known.get(handle.id)
             if body is not None and body["metadata"]["uid"] == handle.data.get("uid"):
-                return described(body, self._now(), partial(self._events, region, body))
+                try:
+                    return described(body, self._now(), partial(self._events, region, body))
+                except Gone as gone:
+                    raise self._gangs.explained(region, body, gone) from None
         names = " or ".join(handle.id for handle in handles) or "without a handle"
         raise Gone(f"There is no pod {names} in {region}: somebody has deleted it, or its node is gone.")
 
@@ -211,11 +223,6 @@ class Pods:
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
         return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])
-
-
-def _waits(body: Mapping[str, Any]) -> bool:
-    """Is it behind our gate? It may be behind those of others as well."""
-    return any(each["name"] == pods.GATE for each in body["spec"].get("schedulingGates", ()))
 
 
 def _named(body: Mapping[str, Any]) -> str:

@@ -63,10 +63,11 @@ class Node:
         taint = next((each for each in self._taints(self.context.tolerations) if each["key"] not in FAMILIES), None)
         return f"taint {_shown(taint)}" if taint else ""
 
-    def is_kept_for_devices(self, key: str = "") -> str:
-        """The taint that keeps away pods without its devices; `key`: of those that the pod has. Empty: none does."""
+    def is_kept_for_devices(self, *keys: str) -> str:
+        """The taint that keeps away pods without its devices; `keys`: those that the pod tolerates. Empty: none
+        does."""
         taints = (each for each in self._taints(self.context.tolerations) if each["key"] in FAMILIES)
-        return next((_shown(each) for each in taints if each["key"] != key), "")
+        return next((_shown(each) for each in taints if each["key"] not in keys), "")
 
     def _taints(self, tolerations: Sequence[KubernetesToleration]) -> Iterator[Body]:
         for taint in self.body["spec"].get("taints", ()):

@@ -20,7 +20,7 @@ from chalicelib.backends.kubernetes.facts import FACTS
 from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
 from chalicelib.backends.kubernetes.usage import PODS
 from chalicelib.domain.offer_requests import OfferRequest
-from chalicelib.domain.offers import Availability, Disk, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import Availability, ClusterLimit, Disk, InstanceType, Offer, OfferTerms, Resources
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -88,8 +88,22 @@ class Search:
     @property
     def offers(self) -> list[Offer]:
         """Nodes without devices come first for what needs none."""
-        kinds = sorted(self._kinds, key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where))
+        kinds = sorted(
+            self._large_enough(), key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where)
+        )
         return [self._offer(kind) for kind in kinds]
+
+    def _large_enough(self) -> Iterator[Kind]:
+        """The kinds with room for as many pods as are needed at once."""
+        for kind, nodes in self._kinds.items():
+            if (room := self._room(kind)) >= self._request.nodes:
+                yield kind
+            else:
+                for node in nodes:
+                    self._note(node, f"together room for {room} of the {self._request.nodes} pods")
+
+    def _room(self, kind: Kind) -> int:
+        return sum(self._times(node, kind.device, kind.shape) for node in self._kinds[kind])
 
     @property
     def lacking(self) -> list[str]:
@@ -147,7 +161,8 @@ class Search:
             return f"no label says what its {', '.join(unknown)} is: describe it in `accelerators`"
         return f"only {', '.join(device.gpu.name for device in node.devices.values() if device)}"
 
-    def _short(self, node: Node, device: Device | None, shape: Shape) -> str:
+    def _needs(self, node: Node, device: Device | None, shape: Shape) -> dict[str, tuple[str, int, int]]:
+        """What a pod takes of a node: the resource, how much, and the unit in which that is shown."""
         needs = {
             "CPUs": ("cpu", shape.cpus * 1000, 1000),
             "GB of memory": ("memory", shape.memory_mib * MIB, GIB),
@@ -157,7 +172,15 @@ class Search:
         if device is not None:
             needs[device.gpu.name] = (device.resource, shape.gpus, 1)
             needs |= {name: (name, amount, 1) for name, amount in node.context.gpu_resources.items()}
-        for what, (resource, amount, unit) in needs.items():
+        return needs
+
+    def _times(self, node: Node, device: Device | None, shape: Shape) -> int:
+        """How many such pods the node has room for."""
+        needs = self._needs(node, device, shape).values()
+        return min(node.free.get(resource, 0) // amount for resource, amount, _ in needs if amount)
+
+    def _short(self, node: Node, device: Device | None, shape: Shape) -> str:
+        for what, (resource, amount, unit) in self._needs(node, device, shape).items():
             left, has = node.free.get(resource, 0), node.total.get(resource, 0)
             if left < amount:
                 total = f"{_number(has / unit)} {what}"
@@ -193,6 +216,7 @@ class Search:
         }
         if device is not None:
             pod |= {"resource": device.resource, "taint": device.taint}
+        limit = ClusterLimit(most=self._room(kind), why="there is room for no more now", hint="wait, or lower `nodes`")
         zones = None
         if self._request.zones is not None:
             zones = tuple(sorted({node.labels[ZONE] for node in nodes}))
@@ -209,7 +233,7 @@ class Search:
             instance=InstanceType(name=kind.name, resources=has),
             region=self._region,
             price=0.0,
-            terms=OfferTerms.model_validate({"grants": self._grants, "order": order, "pod": pod}),
+            terms=OfferTerms.model_validate({"grants": self._grants, "order": order, "pod": pod, "cluster": limit}),
             availability=Availability.available,
             availability_zones=zones,
             instance_runtime="runner",

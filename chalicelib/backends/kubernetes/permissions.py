@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
 )
 OPTIONAL: tuple[Rule, ...] = (
     Rule("pods", ("watch",), what_for="changes of pods as they happen"),
+    Rule("services", ("create", "delete"), what_for="tasks on several nodes: names for their pods"),
     Rule("persistentvolumeclaims", ("create", "delete", "get", "list"), what_for="volumes"),
     Rule("events", ("list",), what_for="why a pod doesn't start"),
     Rule("namespaces", ("get",), what_for="what Pod Security demands of pods"),

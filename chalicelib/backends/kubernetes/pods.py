@@ -22,13 +22,15 @@ from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.backends.kubernetes.labels import labels_of, tags_of
 from chalicelib.backends.kubernetes.nodes import ZONE
 from chalicelib.backends.kubernetes.volumes import CLAIM
-from chalicelib.backends.spi import Container, CreateRequest, RegistryLogin
+from chalicelib.backends.spi import Container, CreateRequest, GangMember, RegistryLogin
 from chalicelib.domain import container_script
 from chalicelib.domain.owner import CALLED
 from chalicelib.errors import ContainerFailed, Unfit
 
 Body = dict[str, Any]
-GATE = "dstack/secret"
+GATE, GANG_GATE = "dstack/secret", "dstack/gang"
+GANG, RANK = "dstack/gang", "dstack/rank"  # labels of pods that start together
+OPENED = "dstack/opened"  # the annotation with the time when their gates were opened
 JOB, INIT = "job", "dstack-init"  # the containers
 TYPE = "dstack-instance-type"  # the annotation with the name of the offer
 LOGIN = ".dockerconfigjson"
@@ -48,6 +50,15 @@ def pod_name(request: CreateRequest) -> str:
     return f"{readable}-{digest}" if readable[:1].isalpha() else f"dstack-{digest}"
 
 
+def service_name(gang: GangMember) -> str:
+    return f"gang-{sha256(gang.token.encode()).hexdigest()[:20]}"
+
+
+def waits(body: Mapping[str, Any], gate: str = GATE) -> bool:
+    """Is it behind this gate of ours? It may be behind those of others as well."""
+    return any(each["name"] == gate for each in body["spec"].get("schedulingGates", ()))
+
+
 def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
     """`level`: what the namespace demands of pods, as Pod Security calls it."""
     container = request.container
@@ -55,13 +66,14 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         raise Unfit("Kubernetes runs containers, and this request is for a machine.")
     name, choice, context = pod_name(request), _choice(request), cluster.context
     labels, rest = labels_of(all_tags(request))
+    gang = container.gang
     user = _user(container)
     spec: Body = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "schedulingGates": [{"name": GATE}],
+        "schedulingGates": [{"name": GATE}, *([{"name": GANG_GATE}] if gang else [])],
         "affinity": {"nodeAffinity": _affinity(request, choice)},
         "initContainers": [_init(name, context.init_image, container)],
         "containers": [_job(name, request, container, choice, cluster)],
@@ -88,6 +100,9 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
     ):
         if value is not None:
             spec[field] = value
+    if gang:
+        spec |= {"hostname": f"node-{gang.rank}", "subdomain": service_name(gang)}
+        labels |= {GANG: gang.token, RANK: str(gang.rank)}
     annotations = {
         TYPE: request.offer.instance.name,
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

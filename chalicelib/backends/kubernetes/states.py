@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from chalicelib.backends.kit.errors import cleaned
-from chalicelib.backends.kubernetes.pods import INIT, TYPE
+from chalicelib.backends.kubernetes.pods import INIT, OPENED, TYPE
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, from_iso
 from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, Unfit
@@ -142,6 +142,8 @@ def _check_placed(pod: Body, status: Body, now: Micros, events: Events) -> None:
     if placed.get("status") != "False" or placed.get("reason") != "Unschedulable":
         return
     waits = _since(placed, now, "lastTransitionTime") or _since(pod["metadata"], now, "creationTimestamp")
+    if opened := pod["metadata"].get("annotations", {}).get(OPENED, ""):  # until then it waited for others
+        waits = min(waits, _since({OPENED: opened}, now, OPENED))
     why = cleaned(str(placed.get("message", "")))
     if UNBOUND in why:  # a disk is being made
         if waits >= PROVISIONED_WITHIN:

@@ -91,7 +91,7 @@ class KubernetesProvider:
     # --- what the suite arranges -------------------------------------------------------------------------------------
 
     def existing(self) -> set[str]:
-        """Pods, and secrets that nothing would take away with its pod."""
+        """Pods, secrets that nothing would take away with its pod, and services."""
         found = set()
         for cluster in self._clusters.values():
             cluster.settle()
@@ -99,6 +99,7 @@ class KubernetesProvider:
             found |= {f"secret {each['metadata']['name']}" for each in cluster.store.all("secrets", NAMESPACE)} - {
                 f"secret {name}" for name in found
             }
+            found |= {f"service {each['metadata']['name']}" for each in cluster.store.all("services", NAMESPACE)}
         return found | self._claims()
 
     def _claims(self) -> set[str]:

@@ -19,7 +19,7 @@ from tests.backends.kubernetes.test_offers import offers, search
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
-BACKEND, CONTEXTS, FLEET, TASK, VOLUME = BLOCKS
+BACKEND, CONTEXTS, FLEET, TASK, CLUSTER, NODES, NETWORK, VOLUME = BLOCKS
 
 
 def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
@@ -30,9 +30,15 @@ def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
     assert [context.name for context in with_more.contexts] == ["my-cluster", "other"]
 
 
-@pytest.mark.parametrize("text", [FLEET, TASK, VOLUME])
+@pytest.mark.parametrize("text", [FLEET, TASK, CLUSTER, NODES, VOLUME])
 def test_its_configurations_are_accepted(text: str) -> None:
     assert parse(text)
+
+
+def test_its_fast_network_is_the_contexts() -> None:
+    config: Any = parse_backend(BACKEND + CONTEXTS + NETWORK)
+    assert config.contexts[-1].gpu_resources == {"rdma/hca_shared_devices_a": 1}
+    assert config.contexts[-1].networks == ("ib-0", "ib-1")
 
 
 def test_a_job_gets_what_it_says() -> None:

@@ -14,7 +14,7 @@ from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
 from chalicelib.backends.kubernetes.permissions import OPTIONAL, RULES, Rule, verbs
 from chalicelib.errors import Gone, InvalidCredentials, MissingPermission, Unfit
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.requests import member_for, request_for
 from tests.backends.conformance.suite import offers_of
 from tests.backends.kubernetes.fake.cluster import Cluster
 
@@ -84,6 +84,10 @@ def test_the_role_is_enough_for_everything(home: Cluster, clock: Clock) -> None:
             clock.passes(10.0)
             found.terminate(handles[0])
     assert home.store.all("secrets", NAMESPACE) == []
+    members = [list(found.create(member_for(offer, "train", rank))) for rank in range(3)]
+    clock.passes(1.0)
+    assert [found.describe(each).state for each in members] == ["running"] * 3
+    assert len(home.store.all("services", NAMESPACE)) == 1
 
 
 @pytest.mark.parametrize(("rule", "verb"), verbs(RULES), ids=lambda each: getattr(each, "resource", each))

@@ -1,0 +1,169 @@
+"""Pods that start together: the nodes of one task.
+
+Each waits behind a second gate, which is opened for all of them by whichever call finds all there, and room for all of
+them. So none holds what another needs while it waits. A headless service, which the first pod owns, gives each a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.owners import all_tags
+from chalicelib.backends.kubernetes import pods
+from chalicelib.backends.kubernetes.catalog import NODES, PODS, RUNNING
+from chalicelib.backends.kubernetes.client import MERGE, Clusters
+from chalicelib.backends.kubernetes.labels import labels_of
+from chalicelib.backends.kubernetes.nodes import Node, nodes_of
+from chalicelib.backends.kubernetes.quantities import Amounts
+from chalicelib.backends.kubernetes.usage import effective
+from chalicelib.backends.spi import CreateRequest, GangMember
+from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, Transient
+
+Body = Mapping[str, Any]
+OPENED_WITHIN = 40 * SECOND  # by one call; the next goes on
+NAMED = 5  # nodes that a refusal names for each reason
+
+
+class Gangs:
+    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
+        self._clusters, self._now = clusters, now
+
+    def add_service(self, request: CreateRequest, gang: GangMember, owner: Body) -> None:
+        """An earlier one may belong to an earlier pod, and go with that, so it is replaced as long as nobody needs
+        it."""
+        region, body = request.offer.region, service(request, gang, owner)
+        path = self._path(region, "services")
+        try:
+            self._clusters.call(region, "POST", path, body=body)
+        except AlreadyThere:
+            options = {"apiVersion": "v1", "kind": "DeleteOptions"}
+            self._clusters.call(region, "DELETE", (*path, body["metadata"]["name"]), body=options)
+            self._clusters.call(region, "POST", path, body=body)
+
+    def start(self, region: str, gang: GangMember) -> None:
+        """Opens the gates of all, if all are there. Raises InsufficientCapacity if there is no room for them."""
+        began, members = self._now(), self._members(region, gang)
+        if {_rank(each) for each in members} != set(range(gang.nodes)) or any(pods.waits(each) for each in members):
+            return  # the call that creates the last opens them
+        waiting = [each for each in members if pods.waits(each, pods.GANG_GATE)]
+        if len(waiting) == len(members) and (why := self.without_room(region, members)):
+            raise InsufficientCapacity(f"There is no room for {gang.nodes} pods at once in {region}: {why}")
+        opened = {
+            "metadata": {"annotations": {pods.OPENED: iso(began)}},
+            "spec": {"schedulingGates": [{"name": pods.GANG_GATE, "$patch": "delete"}]},
+        }
+        for each in waiting:
+            if self._now() - began > OPENED_WITHIN:
+                raise Transient(f"The API server of {region} is too slow to open the gates of {gang.nodes} pods.")
+            path = (*self._path(region, "pods"), each["metadata"]["name"])
+            try:
+                self._clusters.call(region, "PATCH", path, body=opened, content_type=MERGE)
+            except Gone:
+                return  # somebody has deleted it, and whoever describes it says so
+
+    def without_room(self, region: str, members: Sequence[Body]) -> str:
+        """What each node lacks for those of them that find no place; empty if all do."""
+        cluster = self._clusters.cluster(region)
+        bodies = list(self._clusters.listed(region, NODES))
+        taken = self._clusters.listed(region, PODS, fieldSelector=RUNNING)
+        return unplaced(members, nodes_of(bodies, taken, cluster.context))
+
+    def explained(self, region: str, pod: Body, gone: Gone) -> Gone:
+        """Why one of them got no place, with what each node lacks."""
+        placed, member = "nodeName" in pod["spec"], pods.GANG in pod["metadata"].get("labels", {})
+        if placed or not member or gone.refused is not InsufficientCapacity:
+            return gone
+        try:
+            why = self.without_room(region, [pod])
+        except BackendError:
+            return gone
+        return Gone(f"{gone} {why}".strip(), refused=gone.refused)
+
+    def _members(self, region: str, gang: GangMember) -> list[Body]:
+        listed = self._clusters.listed(region, self._path(region, "pods"), labelSelector=f"{pods.GANG}={gang.token}")
+        return [each for each in listed if "deletionTimestamp" not in each["metadata"]]
+
+    def _path(self, region: str, kind: str) -> tuple[str, ...]:
+        return ("api", "v1", "namespaces", self._clusters.cluster(region).namespace, kind)
+
+
+def service(request: CreateRequest, gang: GangMember, owner: Body) -> dict[str, Any]:
+    """The names `node-0.SERVICE` and so on, from the beginning."""
+    belongs = {key: owner["metadata"][key] for key in ("name", "uid")} | {"apiVersion": "v1", "kind": "Pod"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": pods.service_name(gang),
+            "labels": labels_of(all_tags(request))[0],
+            "ownerReferences": [belongs],
+        },
+        "spec": {"clusterIP": "None", "selector": {pods.GANG: gang.token}, "publishNotReadyAddresses": True},
+    }
+
+
+def _rank(pod: Body) -> int:
+    return int(pod["metadata"]["labels"][pods.RANK])
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def unplaced(members: Iterable[Body], nodes: Sequence[Node]) -> str:
+    """Places the pods as a scheduler would, the largest first. What each node lacks, if that isn't enough."""
+    left = {node.name: dict(node.free) for node in nodes}
+    sized = sorted(((effective(each), each) for each in members), key=lambda each: -max(each[0].values()))
+    missed: tuple[Amounts, Body] | None = None
+    placed = 0
+    for needs, pod in sized:
+        place = next((node for node in nodes if not _why_not(node, left[node.name], pod, needs)), None)
+        if place is None:
+            missed = missed or (needs, pod)
+            continue
+        placed += 1
+        left[place.name] = {what: amount - needs.get(what, 0) for what, amount in left[place.name].items()}
+    if missed is None:
+        return ""
+    reasons: dict[str, list[str]] = {}
+    for node in nodes:
+        if why := _why_not(node, left[node.name], missed[1], missed[0]):
+            reasons.setdefault(why, []).append(node.name)
+    listed = "; ".join(f"{_names(names)} ({why})" for why, names in reasons.items())
+    fit = f"{placed} fit, and for the next " if placed else ""
+    return f"{fit}{listed or 'there is no node'}."
+
+
+def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
+    """Why the pod can't be on the node beside what is there; empty if it can."""
+    if node.unusable:
+        return node.unusable
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    if terms and not any(all(_meets(each, node.labels) for each in one["matchExpressions"]) for one in terms):
+        return "not of the offer's kind"
+    tolerated = [each.get("key", "") for each in pod["spec"].get("tolerations", ())]
+    if taint := node.is_kept_for_devices(*tolerated):
+        return f"kept for others by the taint {taint}"
+    for what, amount in needs.items():
+        if (has := left.get(what, 0)) < amount:
+            return f"{_amount(what, has)} of {_amount(what, node.total.get(what, 0))} {what} free"
+    return ""
+
+
+def _meets(expression: Body, labels: Mapping[str, str]) -> bool:
+    """Those that our pods have."""
+    there = expression["key"] in labels
+    return there and (expression["operator"] == "Exists" or labels[expression["key"]] in expression["values"])
+
+
+def _amount(what: str, amount: int) -> str:
+    if what == "cpu":
+        return f"{amount / 1000:g}"
+    return f"{amount / (1 << 30):.1f} GB" if what in ("memory", "ephemeral-storage") else str(amount)
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return f"{', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''}"
