@@ -95,7 +95,11 @@ _ROWS: dict[str, Row] = {
     "seeweb": Row(f"{_HERE}.seeweb.config:SeewebBackendConfig"),
     "slurm": Row(f"{_HERE}.slurm.config:SlurmBackendConfig"),
     "tensordock": Row(f"{_HERE}.tensordock.config:TensorDockBackendConfig"),
-    "vastai": Row(f"{_HERE}.vastai.config:VastAIBackendConfig", options=f"{_HERE}.vastai.specs:VastAIProfileOptions"),
+    "vastai": Row(
+        f"{_HERE}.vastai.config:VastAIBackendConfig",
+        options=f"{_HERE}.vastai.specs:VastAIProfileOptions",
+        backend=f"{_HERE}.vastai.backend:VastAIBackend",
+    ),
     "verda": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
     "vultr": Row(_KEY),
 }

@@ -27,6 +27,7 @@ class BackendFacts(Value):
     machines: bool = True  # some of its offers are machines; otherwise it sells containers alone
     containers: bool = False  # some of its offers are containers (`Offer.is_container`), which are created for a job
     reservations: bool = False
+    options: bool = False  # chooses among its offers as `backend_options` say
     notices: str = ""  # the metadata service that an agent polls for spot interruption notices, for its command line
     unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
     multi_attach: bool = False  # some of them can be attached to several machines at once

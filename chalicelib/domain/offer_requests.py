@@ -4,6 +4,9 @@ what is needed. Names are lower case; None means any."""
 from __future__ import annotations
 
 from hashlib import sha256
+from typing import Any
+
+from pydantic import Field
 
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.resources import ResourcesSpec
@@ -17,6 +20,7 @@ class OfferRequest(Value):
     zones: tuple[str, ...] | None = None
     instance_types: tuple[str, ...] | None = None
     nodes: int = 1  # how many of an offer are needed at once, which must reach each other
+    options: dict[str, Any] = Field(default_factory=dict)  # what `backend_options` say to this market
 
     @property
     def key(self) -> str:

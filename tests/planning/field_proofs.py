@@ -28,7 +28,7 @@ RESOURCES = [
 # Shared by runs, profiles and, in part, fleets.
 PLACING = [
     *("backends", "regions", "availability_zones", "instance_types", "spot_policy", "max_price", "idle_duration"),
-    *("tags", "reservation"),
+    *("tags", "reservation", "backend_options"),
 ]
 RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
 RUNS_OWN = (*RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "stop_criteria", "schedule", "instances")

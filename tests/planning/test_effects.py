@@ -141,6 +141,8 @@ RESOURCES: dict[str, Case] = {
     "disk.size.min": ("20GB..", lambda s: s.needs.disk.size.min, 20),
     "disk.size.max": ("..200GB", lambda s: s.needs.disk.size.max, 200),
 }
+OPTIONS = [{"type": "vastai", "offer_order": "price", "min_reliability": 0.95}]
+CHOSEN = (("vastai", "min_reliability", 0.95), ("vastai", "offer_order", "price"))
 PARAMS: dict[str, Case] = {
     "backends": (["aws"], lambda s: s.query.backends, {"aws"}),
     "regions": (["EU"], lambda s: s.query.regions, {"eu"}),
@@ -151,6 +153,7 @@ PARAMS: dict[str, Case] = {
     "idle_duration": ("7m", lambda s: s.bought.idle_seconds, 420),
     "tags": ({"team": "a"}, lambda s: s.bought.tags, {"team": "a"}),
     "reservation": ("cr-1", lambda s: s.query.reservation, "cr-1"),
+    "backend_options": (OPTIONS, lambda s: s.query.options, CHOSEN),
     "retry": (True, lambda s: s.job.retry.duration, 3600),
     "max_duration": ("2h", lambda s: s.task["max_duration"], 7200),
     "stop_duration": ("1m", lambda s: grace_of(s.job), 60 * b.SECOND),
@@ -360,6 +363,7 @@ FLEET_PARAMS: dict[str, FleetCase] = {
     "max_price": (2.5, _query_field("max_price"), 2.5),
     "idle_duration": ("7m", lambda spec: _bought_by_fleet(spec).idle_seconds, 420),
     "reservation": ("cr-1", _query_field("reservation"), "cr-1"),
+    "backend_options": (OPTIONS, _query_field("options"), CHOSEN),
     "tags": ({"team": "a"}, lambda spec: _bought_by_fleet(spec).tags, {"team": "a"}),
 }
 FLEET_CASES: dict[str, FleetCase] = {

@@ -86,11 +86,13 @@ class RestClient:
         send: Sender | None = None,
         failure_of: FailureReader = failure_by_status,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        ending: str = "",
     ) -> None:
         """`base`: the address, with the common prefix of all paths. `secrets`: what no text may show, such as the key.
-        `bucket`: the account's, shared by all its clients."""
+        `bucket`: the account's, shared by all its clients. `ending`: of all paths, such as `/`."""
         home = urlsplit(base)
         self._origin, self._prefix = f"{home.scheme}://{home.netloc}", home.path.rstrip("/")
+        self._ending = ending
         self._table, self._sign, self._failure_of = table, sign, failure_of
         self._secrets, self._bucket, self._now = tuple(secrets), bucket, now
         self._send = send or HttpSender()
@@ -113,7 +115,7 @@ class RestClient:
         call = RestCall(
             method,
             self._origin,
-            self._prefix + "".join(f"/{_segment(part)}" for part in path),
+            self._prefix + "".join(f"/{_segment(part)}" for part in path) + self._ending,
             tuple((name, str(value)) for name, value in (query or {}).items()),
             HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
             b"" if body is None else orjson.dumps(body),

@@ -15,6 +15,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.matching.bitmaps import Column
 from chalicelib.planning.matching.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted
+from chalicelib.planning.matching.offer_options import OfferOptions
 from chalicelib.planning.volumes.mounts import has_folders
 from chalicelib.planning.volumes.sites import Site
 
@@ -40,6 +41,7 @@ class Query(NamedTuple):
     nodes: int = 0  # the size of its cluster; 0: it isn't in one
     reservation: str | None = None  # its reserved capacity; None: an offer may have none, an instance any
     container: frozenset[str] = frozenset()  # what a container must grant; a machine grants anything
+    options: OfferOptions = ()  # how markets are to choose
 
     @property
     def places(self) -> tuple[Site, ...] | None:

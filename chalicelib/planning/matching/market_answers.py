@@ -11,6 +11,7 @@ from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.matching.containers import MULTINODE
 from chalicelib.planning.matching.machine_index import Query
+from chalicelib.planning.matching.offer_options import for_backend
 
 QueryKey = tuple[str, str]  # a backend, and the key of a request
 Answers = Mapping[QueryKey, MarketAnswer]
@@ -32,6 +33,7 @@ def requests_of(query: Query, facts: Mapping[str, BackendFacts]) -> Iterable[tup
                     zones=_ordered(query.zones),
                     instance_types=_ordered(query.instance_types),
                     nodes=max(1, query.nodes),
+                    options=for_backend(query.options, name),
                 ),
             )
 

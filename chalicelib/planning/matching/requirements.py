@@ -28,6 +28,7 @@ from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.instance_selectors import Selector, selectors
 from chalicelib.planning.matching.isolation import barred, without_docker
 from chalicelib.planning.matching.machine_index import Query, lowered
+from chalicelib.planning.matching.offer_options import met_options, options_of
 from chalicelib.planning.volumes.mounts import needs_host
 from chalicelib.planning.volumes.sites import Site
 
@@ -114,6 +115,7 @@ def requirements_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None
         nodes=job.jobs_per_replica if job.jobs_per_replica > 1 else 0,
         reservation=needs.reservation,
         container=needs_of_job(job),
+        options=options_of(config),
     )
     names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
@@ -151,6 +153,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
         nodes=_nodes(config),
         reservation=config.reservation,
         container=needs_of_fleet(config.blocks),
+        options=options_of(config),
     )
 
 
@@ -248,6 +251,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         sites=run.sites,
         reservation=run.reservation or fleet.reservation,
         container=run.container | fleet.container,
+        options=met_options(run.options, fleet.options),
         **lists,
     )
 

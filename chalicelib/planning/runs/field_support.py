@@ -32,7 +32,6 @@ LONGEST_PROBE = 300  # seconds
 AnyConfiguration = TaskConfiguration | DevEnvironmentConfiguration | ServiceConfiguration
 
 _SHARED = "are in their hosts' network, where an engine of their own would change that of the hosts"
-_NO_BACKEND_OPTIONS = NotBuilt("no backend has options yet", "remove it; it will be accepted once it has an effect")
 
 RUN_NOT_BUILT: dict[str, NotBuilt] = {
     "repo_data.repo_diff": NotBuilt(
@@ -46,8 +45,6 @@ RUN_NOT_BUILT: dict[str, NotBuilt] = {
     "configuration.model.eos_token": NotBuilt("the model server has its own", "configure it there"),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.setup": NotBuilt("there is no stage before the commands", "put them first in `commands` or `init`"),
-    "configuration.backend_options": _NO_BACKEND_OPTIONS,
-    "profile.backend_options": _NO_BACKEND_OPTIONS,
 }
 
 FLEET_NOT_BUILT: dict[str, NotBuilt] = {
@@ -55,8 +52,6 @@ FLEET_NOT_BUILT: dict[str, NotBuilt] = {
     "configuration.retry": NotBuilt(
         "a fleet below its target always retries, at its own pace", "remove it", (False, True)
     ),
-    "configuration.backend_options": _NO_BACKEND_OPTIONS,
-    "profile.backend_options": _NO_BACKEND_OPTIONS,
 }
 
 
@@ -233,6 +228,21 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
     return found + unresolved(spec.configuration.env, "configuration.env")
+
+
+def option_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> Iterator[Problem]:
+    """Problems of options for a backend that the project doesn't have, or that has none."""
+    able = {each.name for each in facts if each.options}
+    written = spec.profile.backend_options if spec.profile is not None else None
+    parts = [("profile", written)]
+    if spec.configuration.backend_options != written:  # a profile's may have been merged in
+        parts.append(("configuration", spec.configuration.backend_options))
+    for part, options in parts:
+        for at, each in enumerate(options or ()):
+            if each.type not in able:
+                text = f"this project has no backend `{each.type}` that chooses among its offers by options"
+                hint = "remove them, or add the backend, if it has any (see its page)"
+                yield Problem(text, path=f"{part}.backend_options.{at}", hint=hint, code="unsupported")
 
 
 def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:

@@ -108,6 +108,7 @@ def _problems(plane: OfferPorts, project: Project, spec: FleetSpec) -> list[Prob
     facts = plane.backends.facts(project.id).values()
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
     found += [*field_support.fleet_refusals(spec), *field_support.reservation_refusals(spec, facts)]
+    found += field_support.option_refusals(spec, facts)
     return [*found, *hosts.problems(spec, reachable=plane.hosts)]
 
 

@@ -318,7 +318,8 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
     found += [*field_support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
-    found += field_support.reservation_refusals(effective, plane.backends.facts(project.id).values())
+    facts = plane.backends.facts(project.id).values()
+    found += [*field_support.reservation_refusals(effective, facts), *field_support.option_refusals(effective, facts)]
     door = service_gateways.find(plane, project, effective)
     found += door.problems
     if not plane.serves and door.gateway is None:

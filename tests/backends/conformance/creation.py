@@ -13,7 +13,7 @@ from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.owner import LONGEST
 from chalicelib.errors import BackendError
 from tests.backends.conformance.provider import LetPass, Provider
-from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.requests import request_for, unsold
 from tests.backends.conformance.suite import Suite, cut_short
 from tests.harness.conformance import needs
 
@@ -179,7 +179,6 @@ class Creation(Suite):
     def test_what_isnt_sold_is_refused(
         self, backend: Backend, request_one: CreateRequest, provider: Provider, let_time_pass: LetPass
     ) -> None:
-        instance = request_one.offer.instance.with_(name="no.such-type")
         with pytest.raises(BackendError):
-            list(backend.create(request_for(request_one.offer.with_(instance=instance))))
+            list(backend.create(request_for(unsold(request_one.offer, "no.such-type"))))
         assert provider.existing() == set()

@@ -44,6 +44,12 @@ def member_for(offer: Offer, gang: str, rank: int, nodes: int = 3) -> CreateRequ
     return replace(request, container=replace(request.container, gang=member))
 
 
+def unsold(offer: Offer, name: str) -> Offer:
+    """Of a type that doesn't exist, or of a listing that doesn't, where that is what is bought."""
+    terms = offer.terms.with_(listing=name) if offer.terms.listing else offer.terms
+    return offer.with_(instance=offer.instance.with_(name=name), terms=terms)
+
+
 def group_request_for(offer: Offer, name: str = "one") -> GroupRequest:
     group_id = derive("conformance", "placement-group", name)
     owner = Owner(OwnedKind.group, INSTALL, PROJECT, group_id, fleet_id=FLEET)

@@ -13,7 +13,7 @@ from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.errors import BackendError
 from tests.backends.conformance.failing import CALLS, KINDS
 from tests.backends.conformance.provider import Call, Fails, Provider
-from tests.backends.conformance.requests import BOOT_TOKEN
+from tests.backends.conformance.requests import BOOT_TOKEN, unsold
 from tests.backends.conformance.suite import Suite
 
 
@@ -51,9 +51,9 @@ class Secrecy(Suite):
     def test_what_cant_be_sent_at_all_shows_none(
         self, backend: Backend, request_one: CreateRequest, provider: Provider
     ) -> None:
-        wrong = request_one.offer.instance.with_(name="\x00 no such type" + "x" * 5000)
+        wrong = "\x00 no such type" + "x" * 5000
         with pytest.raises(BackendError) as raised:
-            list(backend.create(replace(request_one, offer=request_one.offer.with_(instance=wrong))))
+            list(backend.create(replace(request_one, offer=unsold(request_one.offer, wrong))))
         self._shows_none(raised.value, provider)
 
     def test_logs_have_none(

@@ -109,7 +109,7 @@ def sender(fake: Fake) -> Sender:
 
 
 def _content(answer: Answer) -> bytes:
-    if answer.headers.get("content-type") == "text/event-stream":
+    if answer.headers.get("content-type", "").startswith("text/"):
         return str(answer.body).encode()
     return b"" if answer.body is None else json.dumps(answer.body).encode()
 

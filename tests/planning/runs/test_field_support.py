@@ -35,12 +35,12 @@ def with_hints(refuse: Callable[..., Iterable[Problem]]) -> Callable[..., list[P
 
 refusals, fleet_refusals = with_hints(field_support.refusals), with_hints(field_support.fleet_refusals)
 privileged, reservation_refusals = with_hints(field_support.privileged), with_hints(field_support.reservation_refusals)
+option_refusals = with_hints(field_support.option_refusals)
 gateway_refusals = with_hints(gateway_support.gateway_refusals)
 
 
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
-    "backend_options": [{"type": "vastai", "offer_order": "price"}],
     "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
@@ -255,9 +255,16 @@ def test_the_reservation_of_a_group_needs_a_backend_for_it_too() -> None:
     assert reservation_refusals(spec, [BackendFacts(name="aws", reservations=True)]) == []
 
 
-def test_a_field_of_the_profile_is_named_once_where_it_was_written() -> None:
-    spec = effective(run_spec({"backend_options": [{"type": "vastai", "offer_order": "price"}]}))
-    assert [problem.path for problem in refusals(spec)] == ["profile.backend_options"]
+def test_options_are_for_a_backend_that_has_some_and_named_once_where_they_were_written() -> None:
+    options = {"backend_options": [{"type": "vastai", "offer_order": "price"}, {"type": "aws", "fast": True}]}
+    spec = effective(run_spec(options))
+    able = [BackendFacts(name="vastai", options=True), BackendFacts(name="aws")]
+    assert [each.path for each in option_refusals(spec, able)] == ["profile.backend_options.1"]
+    fleet = fleet_spec(nodes="0..2", **options)
+    assert [each.path for each in option_refusals(fleet, ())] == [
+        f"configuration.backend_options.{at}" for at in (0, 1)
+    ]
+    assert option_refusals(run_spec(), ()) == []
 
 
 def test_a_variable_without_a_value_is_named() -> None:

@@ -1,0 +1,80 @@
+"""Vast.ai as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.vastai.facts import FACTS
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Bug, Unfit
+
+if TYPE_CHECKING:
+    from chalicelib.backends.price_file import OfflinePrices
+    from chalicelib.backends.vastai.client import Client
+    from chalicelib.backends.vastai.config import VastAIBackendConfig
+    from chalicelib.domain.offer_requests import OfferRequest
+
+
+class VastAIBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: VastAIBackendConfig,
+        client: Client | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+    ) -> None:
+        """`prices` is ignored: each of Vast.ai's offers has its own."""
+        from chalicelib.backends.vastai.catalog import VastAICatalog
+        from chalicelib.backends.vastai.client import Client
+        from chalicelib.backends.vastai.machines import VastAIInstances
+
+        self._config = config
+        self._client = client or Client(config.creds.api_key, now)
+        self._catalog = VastAICatalog(self._client, now, config.regions, community=config.community_cloud)
+        self._instances = VastAIInstances(self._client, now, self._catalog.forget)
+
+    def check(self) -> None:
+        """Its key, and the form of its regions: Vast.ai has no list of them."""
+        if wrong := [
+            each for each in self._config.regions or () if not re.fullmatch(r"[a-z]{2}(-[a-z0-9-]+)?", each.lower())
+        ]:
+            raise Unfit(
+                f"Vast.ai has no region {', '.join(wrong)}.",
+                hint="Write a country, such as `us`, or a country and a place, such as `us-california`.",
+            )
+        self._client.check()
+
+    def offers(self) -> Sequence[Offer]:
+        raise Bug("what Vast.ai has is asked for each request")
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return self._catalog.offers_for(request)
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._instances.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._instances.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._instances.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._instances.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._instances.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,109 @@
+"""Instances: created, described, destroyed and listed. Their label, the name of their machine, says whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from chalicelib.backends.kit.owners import owned
+from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.vastai import requests
+from chalicelib.backends.vastai.catalog import region_of
+from chalicelib.backends.vastai.client import Body, Client
+from chalicelib.backends.vastai.errors import NO_OFFER
+from chalicelib.backends.vastai.facts import FACTS, LISTS_LAST
+from chalicelib.backends.vastai.states import described
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity, Transient
+
+INSTANCE = "vm"  # the kind of their handles
+
+
+class VastAIInstances:
+    def __init__(self, client: Client, now: Callable[[], Micros], is_taken: Callable[[], None]) -> None:
+        """`is_taken`: called when an offer turns out to be no longer there."""
+        self._client, self._now, self._is_taken = client, now, is_taken
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        """By its label, what an earlier call created; the oldest, should there be two."""
+        body = requests.instance(request)
+        known = sorted(self._client.labelled(request.name), key=lambda each: int(each["id"]))
+        if known:
+            yield _handle(known[0])
+            return
+        answer = self._created(request, body)
+        created = datetime.fromtimestamp(self._now() / SECOND, UTC)
+        yield Handle(kind=INSTANCE, id=str(answer["new_contract"]), data={CREATED: stamp(created)})
+        if not answer.get("success", True):  # it is there, stopped, and its disk is billed
+            name = request.offer.instance.name
+            raise InsufficientCapacity(
+                f"The bid for {name} at Vast.ai was lost at once: {answer.get('msg') or 'too low'}."
+            )
+
+    def _created(self, request: CreateRequest, body: Body) -> Body:
+        listing, name = request.offer.terms.listing, request.offer.instance.name
+        if not listing:
+            raise Bug(f"{request.name} has no offer of Vast.ai's")
+        try:
+            return self._client.create(listing, body, request.offer.region, secrets_of(request))
+        except InsufficientCapacity as error:
+            self._is_taken()
+            why = "somebody has rented it" if error.provider_code == NO_OFFER else error.message
+            raise InsufficientCapacity(f"The offer {listing} of {name} at Vast.ai is gone: {why}.") from None
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        known = {str(body["id"]): body for body in self._client.instances()}  # one list for all
+        return outcomes(machines, lambda handles: self._machine(handles, known))
+
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        for handle in handles:
+            if handle.id in known:
+                return described(known[handle.id], self._now())
+        check_settled(handles, self._now(), FACTS.visibility_lag, "Vast.ai")
+        for handle in handles:  # a list may lack some
+            if (body := self._client.instance(handle.id)) is not None:
+                return described(body, self._now())
+        names = " or ".join(handle.id for handle in handles) or "of this job"
+        raise Gone(f"There is no instance {names}: somebody has destroyed it, or its host has left Vast.ai.")
+
+    # --- terminate ----------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        """Raises Gone only for what two answers lack: an error about an instance doesn't prove that it is gone."""
+        listed = any(str(body["id"]) == handle.id for body in self._client.instances(LISTS_LAST))
+        settled = not is_fresh(handle, self._now(), FACTS.visibility_lag)
+        if not listed and settled and self._client.instance(handle.id) is None:
+            raise Gone(f"There is no instance {handle.id}.")
+        try:
+            self._client.destroy(handle.id)
+        except Gone as error:
+            raise Transient(f"{error.message}; the list will show whether it is gone.") from None
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """Instances that end at the same time share a list."""
+        bodies = self._client.instances(0 if instance_id is None else LISTS_LAST)
+        for body in bodies:
+            if not region or region_of(body) in ("", region):
+                found = owned(_handle(body), {}, str(body.get("label") or ""))
+                yield from (each for each in found if instance_id in (None, each.instance_id))
+
+
+def _handle(body: Body) -> Handle:
+    created = datetime.fromtimestamp(float(body["start_date"]), UTC)
+    return Handle(kind=INSTANCE, id=str(body["id"]), data={CREATED: stamp(created)})

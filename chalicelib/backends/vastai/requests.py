@@ -1,0 +1,64 @@
+"""The body of a request for an instance."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from chalicelib.backends.spi import Container, CreateRequest, RegistryLogin
+from chalicelib.backends.vastai.catalog import GIB, LEAST_DISK
+from chalicelib.domain import container_script
+from chalicelib.errors import Bug, Unfit
+
+KEYS = "CONTAINER_API_KEY VAST_API_KEY"  # of Vast.ai's API, with which the instance could be changed from within
+MOST_ARGUMENTS = 4096  # characters
+DOCKER_HUB = "docker.io"
+_UNQUOTED = re.compile(r"[A-Za-z0-9_.:/@%+=,-]+")  # all that may be in a login, which is written like a command line
+
+
+def container_of(request: CreateRequest) -> Container:
+    if request.container is None:
+        raise Bug(f"{request.name} is no container, and Vast.ai sells nothing else here")
+    return request.container
+
+
+def instance(request: CreateRequest) -> dict[str, Any]:
+    """No port is opened and no SSH is set up in it: the agent calls out. `args` runs the image as it is, with `onstart`
+    as its entry point, where the other kinds of Vast.ai start its own. A bid without a price would be an instance on
+    demand, at the full price. Without room there is to be an error, and no instance that waits."""
+    container, spot = container_of(request), request.offer.instance.resources.spot
+    entry, arguments = container.command[0], list(container.command[1:])
+    if sum(map(len, container.command)) > MOST_ARGUMENTS:
+        raise Unfit(f"The command of {request.name} has more than the {MOST_ARGUMENTS} characters that Vast.ai takes.")
+    body: dict[str, Any] = {
+        "image": container.image,
+        "label": request.name,
+        "disk": max(LEAST_DISK, -(-request.disk_mib // GIB)),
+        "runtype": "args",
+        "onstart": entry,
+        "args": arguments,
+        "env": {**container.env, container_script.HIDDEN: KEYS},
+        "target_state": "running",
+        "cancel_unavail": True,
+    }
+    if spot:
+        bid = request.offer.backend_data.get("bid")
+        if not bid:
+            raise Bug(f"{request.name} is to be a spot instance, and its offer has no bid")
+        body["price"] = bid
+    if container.login is not None:
+        body["image_login"] = _login(container.image, container.login)
+    return body
+
+
+def _login(image: str, login: RegistryLogin) -> str:
+    first, slash, _ = image.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    parts = login.username, login.password, first if is_host else DOCKER_HUB
+    if not all(map(_UNQUOTED.fullmatch, parts)) or any(each.startswith("-") for each in parts):
+        raise Unfit(
+            "Vast.ai takes a registry's login as a command line, and this one has characters that would break it.",
+            hint="Use a user name and a token of letters, digits and `_ . : / @ % + = , -`.",
+        )
+    user, password, registry = parts
+    return f"-u {user} -p {password} {registry}"
