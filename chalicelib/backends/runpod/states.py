@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.backends.kit.errors import cleaned
+from chalicelib.backends.kit.start_failures import start_failure
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Line
 from chalicelib.backends.runpod.pods import bought
@@ -37,26 +38,7 @@ DEARER, CENTS = 1.25, 0.05  # the price of a pod may have its disk in it, and of
 YOUNG = 30  # seconds: a container that has run for less may have been started anew
 EXITED, BY_USER = re.compile(r"exited by", re.IGNORECASE), re.compile(r"exited by user", re.IGNORECASE)
 STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it ends (`domain/container_script.py`)
-# What registries say, which waiting doesn't mend.
-NO_IMAGE = re.compile(
-    r"manifest (for .* )?(unknown|not found)|pull access denied|repository does not exist|no matching manifest"
-    r"|unauthori[sz]ed|authentication required|denied: (requested access|denied)|invalid reference format"
-    r"|no basic auth|requested access to the resource is denied|pulling image.*: not found"
-    r"|\S/\S+[:@]\S+: not found|no such host"
-    r"|x509: certificate signed by unknown authority",
-    re.IGNORECASE,
-)
-RATE_LIMIT = re.compile(r"toomanyrequests", re.IGNORECASE)  # of a registry, for the host's address
-# The start script is `/bin/sh`'s.
-NO_SHELL = re.compile(
-    r"exec:? \"?/bin/sh\"?: .*(executable file not found|no such file or directory|exec format error)", re.IGNORECASE
-)
 COMMAND_AS_TEXT = re.compile(r'\{\\*"entrypoint\\*":')  # the start of what `pods.py` writes, as a file that isn't there
-BROKEN_HOST = re.compile(
-    r"error creating container|layer does not exist|no space left on device|failed to create (shim|task)"
-    r"|nvidia-container-cli|OCI runtime create failed",
-    re.IGNORECASE,
-)
 
 
 def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
@@ -130,18 +112,7 @@ def _check_command(name: str, text: str) -> None:
 
 def _check_log(name: str, lines: Sequence[Line], *, is_over: bool) -> None:
     """Raises Gone if it says why the pod can't start. What the container has written proves nothing."""
-    no_image = f"The image of {name[0].lower()}{name[1:]} can't be pulled"
     for text in (line.text for line in reversed(lines) if not line.is_jobs):
         _check_command(name, text)
-        if NO_IMAGE.search(text):
-            raise Gone(f"{no_image}: {cleaned(text)}", refused=ContainerFailed)
-        if is_over and RATE_LIMIT.search(text):
-            raise Gone(f"{no_image}: {cleaned(text)}", refused=InsufficientCapacity)
-        if NO_SHELL.search(text):
-            raise Gone(
-                f"{name} can't run its job: the image has no shell (/bin/sh), or is made for another processor: "
-                f"{cleaned(text)}",
-                refused=ContainerFailed,
-            )
-        if is_over and BROKEN_HOST.search(text):
-            raise Gone(f"{name} can't be started on its host: {cleaned(text)}", refused=InsufficientCapacity)
+        if found := start_failure(name, text, is_over=is_over):
+            raise Gone(found[0], refused=found[1])

@@ -19,7 +19,7 @@ from chalicelib.errors import BackendError, Bug, Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
-    from chalicelib.backends.vastai.client import Client
+    from chalicelib.backends.vastai.client import VastAIClient
     from chalicelib.backends.vastai.config import VastAIBackendConfig
     from chalicelib.domain.offer_requests import OfferRequest
 
@@ -30,17 +30,17 @@ class VastAIBackend:
     def __init__(
         self,
         config: VastAIBackendConfig,
-        client: Client | None = None,
+        client: VastAIClient | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
     ) -> None:
         """`prices` is ignored: each of Vast.ai's offers has its own."""
         from chalicelib.backends.vastai.catalog import VastAICatalog
-        from chalicelib.backends.vastai.client import Client
+        from chalicelib.backends.vastai.client import VastAIClient
         from chalicelib.backends.vastai.machines import VastAIInstances
 
         self._config = config
-        self._client = client or Client(config.creds.api_key, now)
+        self._client = client or VastAIClient(config.creds.api_key, now)
         self._catalog = VastAICatalog(self._client, now, config.regions, community=config.community_cloud)
         self._instances = VastAIInstances(self._client, now, self._catalog.forget)
 

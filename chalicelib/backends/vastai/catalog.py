@@ -13,8 +13,9 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.vastai.cards import card_of, spelled
-from chalicelib.backends.vastai.client import Body, Client
+from chalicelib.backends.vastai.client import Body, VastAIClient
 from chalicelib.backends.vastai.specs import VastAIProfileOptions
 from chalicelib.domain.gpu_names import squeeze
 from chalicelib.domain.instants import SECOND, Micros
@@ -35,6 +36,7 @@ from chalicelib.errors import InsufficientCapacity
 
 GIB, DISK = 1024, 100  # of an instance, in GiB, unless another size is requested
 LEAST_DISK = 8
+BID, ON_DEMAND = "bid", "ondemand"
 HOURS = 720  # of a month, as storage is priced
 MARGIN = 1.1  # a bid, as a multiple of the least: who bids no more than that is outbid first
 LEAST_BID, MOST_BID = 0.001, 128.0  # USD an hour
@@ -51,7 +53,7 @@ _PLACE = re.compile(r"[^a-z0-9]+")
 
 class VastAICatalog:
     def __init__(
-        self, client: Client, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
+        self, client: VastAIClient, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
     ) -> None:
         self._client, self._now, self._community = client, now, community
         self._regions = None if regions is None else [each.lower() for each in regions]
@@ -62,9 +64,12 @@ class VastAICatalog:
         spec = request.resources.gpu
         if spec is None or not _counts(spec.count):
             raise InsufficientCapacity(f"machines of Vast.ai have 1 to {MOST_GPUS} GPUs")
+        if self._countries(request.regions) == []:
+            return []
         options = VastAIProfileOptions.model_validate({"type": "vastai", **request.options})
-        markets = [False, True] if request.spot is None else [request.spot]
-        found = [offer for is_bid in markets for offer in self._market(request, spec, options, is_bid)]
+        markets = [BID] * (request.spot is not False) + [ON_DEMAND] * (request.spot is not True)
+        answers = everywhere(markets, lambda market: self._market(request, spec, options, market == BID))
+        found = [offer for answer in answers for offer in answer]
         return sorted(found, key=lambda offer: (offer.price, offer.key))[:MOST_OFFERS]
 
     def forget(self) -> None:
@@ -88,7 +93,7 @@ class VastAICatalog:
         wanted, disk = request.resources, _disk(request)
         score, price = ["score", "desc"], ["min_bid" if is_bid else "dph_total", "asc"]
         query: dict[str, Any] = {
-            "type": "bid" if is_bid else "ondemand",
+            "type": BID if is_bid else ON_DEMAND,
             "limit": MOST_ROWS if options.min_score is not None else MOST_OFFERS,
             "order": [price, score] if options.offer_order == "price" else [score, price],
             "allocated_storage": disk,

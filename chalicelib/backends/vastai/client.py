@@ -36,7 +36,7 @@ COLUMNS = (
 )
 
 
-class Client:
+class VastAIClient:
     def __init__(
         self,
         key: str,

@@ -12,7 +12,7 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh,
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.backends.vastai import requests
 from chalicelib.backends.vastai.catalog import region_of
-from chalicelib.backends.vastai.client import Body, Client
+from chalicelib.backends.vastai.client import Body, VastAIClient
 from chalicelib.backends.vastai.errors import NO_OFFER
 from chalicelib.backends.vastai.facts import FACTS, LISTS_LAST
 from chalicelib.backends.vastai.states import described
@@ -24,7 +24,7 @@ INSTANCE = "vm"  # the kind of their handles
 
 
 class VastAIInstances:
-    def __init__(self, client: Client, now: Callable[[], Micros], is_taken: Callable[[], None]) -> None:
+    def __init__(self, client: VastAIClient, now: Callable[[], Micros], is_taken: Callable[[], None]) -> None:
         """`is_taken`: called when an offer turns out to be no longer there."""
         self._client, self._now, self._is_taken = client, now, is_taken
 

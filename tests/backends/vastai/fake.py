@@ -213,7 +213,7 @@ class Vast(Fake):
 
     def _used(self, machine: int, *, on_demand: bool = False) -> int:
         running = (
-            each for each in self.books.existing("vm") if each.facts["machine"] == machine and not _stopped(each)
+            each for each in self.books.existing("vm") if each.facts["machine"] == machine and not self._stopped(each)
         )
         return sum(each.facts["gpus"] for each in running if not (on_demand and each.facts["bid"]))
 
@@ -287,6 +287,9 @@ class Vast(Fake):
         body = {"success": False, "error": "no_such_ask", "msg": f"error {self.gone}/3603: no_such_ask", "ask_id": ask}
         return Refusal(self.gone, body)
 
+    def _stopped(self, made: Resource) -> bool:
+        return made.facts["wish"] == "stopped" or made.state(self.now()) == "stopped"
+
     def _make_room(self, machine: int) -> None:
         """Who rents on demand comes before all who bid, and who bids more before who bids less."""
         bids = sorted(
@@ -298,7 +301,9 @@ class Vast(Fake):
             self.outbid(each)
 
     def _running(self, machine: int) -> Iterator[Resource]:
-        return (each for each in self.books.existing("vm") if each.facts["machine"] == machine and not _stopped(each))
+        return (
+            each for each in self.books.existing("vm") if each.facts["machine"] == machine and not self._stopped(each)
+        )
 
     def outbid(self, instance: Resource, wish: str = "stopped") -> None:
         """`wish`: what Vast.ai says is intended then; `running` for one that is to go on some day."""
@@ -370,10 +375,6 @@ class Vast(Fake):
             "image_runtype": body.get("runtype", "ssh"),
             "public_ipaddr": "198.51.100.7\n" if begun else "",
         }
-
-
-def _stopped(made: Resource) -> bool:
-    return made.facts["wish"] == "stopped" or any(to == "stopped" for _, to in made._states[-1:])
 
 
 def _meets(row: Mapping[str, Any], name: str, wanted: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from chalicelib.backends.spi import Backend, Container, RegistryLogin
-from chalicelib.backends.vastai.client import Client
+from chalicelib.backends.vastai.client import VastAIClient
 from chalicelib.backends.vastai.config import VastAIBackendConfig
 from chalicelib.domain.container_script import HIDDEN
 from chalicelib.domain.instances import Handle
@@ -30,8 +30,8 @@ def many(fake: Vast) -> Vast:
     return fake
 
 
-def client(fake: Vast, clock: Clock, burst: int = 10_000) -> Client:
-    return Client(KEY, clock.now, send=sender(fake), burst=burst)
+def client(fake: Vast, clock: Clock, burst: int = 10_000) -> VastAIClient:
+    return VastAIClient(KEY, clock.now, send=sender(fake), burst=burst)
 
 
 def _error(status: int, error: str) -> Answer:

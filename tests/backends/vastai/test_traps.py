@@ -11,7 +11,7 @@ from chalicelib.backends.kit.rest import RestCall
 from chalicelib.backends.spi import CreateRequest, RegistryLogin
 from chalicelib.backends.vastai.backend import VastAIBackend
 from chalicelib.backends.vastai.cards import spelled
-from chalicelib.backends.vastai.client import Client
+from chalicelib.backends.vastai.client import VastAIClient
 from chalicelib.backends.vastai.errors import TABLE, failure_of
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
@@ -290,7 +290,7 @@ def test_a_wrong_key_is_a_wrong_key_whatever_the_status(
     made = list(backend.create(request_one))
     clock.passes(60)
     fake.wrong_key = status
-    wrong = VastAIBackend(CONFIG, Client("another key", clock.now, send=sender(fake), burst=99), clock.now)
+    wrong = VastAIBackend(CONFIG, VastAIClient("another key", clock.now, send=sender(fake), burst=99), clock.now)
     for call in (wrong.check, lambda: wrong.describe(made), lambda: wrong.terminate(made[0])):
         with pytest.raises(InvalidCredentials):
             call()
