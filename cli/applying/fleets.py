@@ -108,6 +108,9 @@ def _show(session: Session, plan: dict[str, Any]) -> None:
         summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
         if summary:
             terminal.print(summary)
+    for remark in plan.get("remarks") or ():
+        terminal.print(remark)
+    if offers or plan.get("remarks"):
         terminal.print()
 
 

@@ -24,11 +24,16 @@ from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching.instance_selectors import selects
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.matching.requirements import JobRequirements, fleet_query, merged_fleet, requirements_of
+from chalicelib.planning.matching.requirements import (
+    JobRequirements,
+    fleet_query,
+    merged_fleet,
+    requirements_of,
+    wanted_at_once,
+)
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.runs.endings import grace_of
 from chalicelib.planning.volumes.mounts import named_volumes
-from chalicelib.usecases.machines.fleet_plans import wanted_at_once
 from tests.planning.field_proofs import FLEET_PROOFS, RUN_PROOFS
 from tests.world import nouns as b
 

@@ -12,6 +12,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
+from chalicelib.planning.matching.requirements import wanted_at_once
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases.machines import fleet_plans, fleets
@@ -190,4 +191,4 @@ def test_fleets(desk: Desk) -> None:
     ("nodes", "want"), [(None, 0), (0, 0), ("2..4", 2), ({"min": 1, "target": 3, "max": 5}, 3), (3, 3)]
 )
 def test_a_fleet_makes_its_minimum_or_its_target_at_once(nodes: Any, want: int) -> None:
-    assert fleet_plans.wanted_at_once(b.fleet_spec(nodes=nodes).configuration) == want
+    assert wanted_at_once(b.fleet_spec(nodes=nodes).configuration) == want

@@ -41,4 +41,5 @@ def fleet_plan_json(plan: FleetPlan, project_name: str, user_name: str) -> dict[
         "total_offers": plan.total_offers,
         "max_offer_price": plan.max_price,
         "action": plan.action,
+        "remarks": list(plan.remarks),
     }

@@ -162,6 +162,11 @@ def fleet_purchase(config: FleetConfiguration) -> Query:
     return without_job(fleet_query(config))
 
 
+def wanted_at_once(config: FleetConfiguration) -> int:
+    """How many instances an apply of the fleet creates without waiting for a run."""
+    return 0 if config.nodes is None else max(config.nodes.min, config.nodes.target)
+
+
 @dataclass(frozen=True)
 class FleetConditions:
     """A fleet's own conditions, with its profile merged in. `query` is None if it has none."""

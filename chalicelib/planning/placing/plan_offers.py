@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.job_specs import JobSpec
@@ -11,6 +11,7 @@ from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import beside, capable, first_of, is_cluster
+from chalicelib.planning.matching.containers import refusal, without_job
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.isolation import UNISOLATED, text_of, unisolated, without_docker
 from chalicelib.planning.matching.machine_index import Query
@@ -22,6 +23,7 @@ from chalicelib.planning.matching.requirements import (
     fleet_purchase,
     fleet_query,
     merged_fleet,
+    wanted_at_once,
 )
 from chalicelib.planning.placing.why_not import closed_to, nearest, no_offers, out_of_reach, relevant
 from chalicelib.planning.volumes.mounts import named_volumes
@@ -165,7 +167,25 @@ def separation(fleets: Iterable[FleetView], job_spec: JobSpec) -> list[str]:
 
 def shown_query(config: FleetConfiguration) -> Query:
     """What a fleet's plan shows: what it buys at once, or else what it would buy for jobs."""
-    return fleet_purchase(config) if config.nodes is not None and config.nodes.min else fleet_query(config)
+    return fleet_purchase(config) if wanted_at_once(config) else fleet_query(config)
+
+
+def unready(spec: FleetSpec, book: OfferBook, facts: Mapping[str, BackendFacts]) -> Iterator[str]:
+    """Why a fleet that buys machines before any job needs them gets none from those of its backends that have nothing
+    but containers for it."""
+    config = merged_fleet(spec)
+    query = fleet_query(config)
+    if not wanted_at_once(config):
+        return
+    for name, known in sorted(facts.items()):
+        if not known.containers or (query.backends is not None and name not in query.backends):
+            continue
+        here = query._replace(backends=frozenset({name}))
+        contained = book.match(here, 0)[1] and not book.match(without_job(here), 0)[1]
+        if contained or not known.machines:
+            why = refusal(without_job(here).container).text
+            hint = "With `nodes: 0..` the fleet gets one for each job"
+            yield f"{name} has nothing but containers here, and none is kept ready: {why}. {hint}."
 
 
 def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int) -> tuple[list[Offer], int]:

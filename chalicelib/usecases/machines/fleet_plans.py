@@ -16,7 +16,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
+from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Problem, Refused
@@ -25,7 +25,7 @@ from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.hosts import match_hosts
 from chalicelib.planning.machines.snapshots import FleetSnapshot
-from chalicelib.planning.matching.requirements import merged_fleet
+from chalicelib.planning.matching.requirements import merged_fleet, wanted_at_once
 from chalicelib.planning.placing import plan_offers
 from chalicelib.planning.runs import field_support
 from chalicelib.store import nouns, sealed_specs
@@ -46,6 +46,7 @@ class FleetPlan:
     max_price: float | None
     current: FleetRow | None
     action: str  # create, update
+    remarks: tuple[str, ...]  # notes for the reader
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
         max_price=book.dearest([plan_offers.shown_query(merged_fleet(spec))]) if offers else None,
         current=current,
         action="update" if current is not None and not _obstacles(plane, current, spec) else "create",
+        remarks=tuple(plan_offers.unready(spec, book, plane.backends.facts(project.id))),
     )
 
 
@@ -248,9 +250,3 @@ def _with_hosts(plane: OfferPorts, row: FleetRow, spec: FleetSpec) -> FleetRow:
 def stored_body(plane: SealedPorts, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:
     text = specs.text_of(sealed_specs.sealed(plane.seal, FleetSpec, raw, sealed_specs.of_fleet(fleet.id)))
     return FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=text)
-
-
-def wanted_at_once(configuration: FleetConfiguration) -> int:
-    """How many instances an apply creates without waiting for a run."""
-    nodes = configuration.nodes
-    return 0 if nodes is None else max(nodes.min, nodes.target)

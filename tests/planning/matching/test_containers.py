@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.offers import CONTAINER, Offer, OfferTerms
 from chalicelib.planning.gateways.gateway_machines import choose
@@ -14,7 +15,7 @@ from chalicelib.planning.machines.fleet import decide_fleet
 from chalicelib.planning.machines.snapshots import FleetSnapshot
 from chalicelib.planning.matching import containers
 from chalicelib.planning.matching.offer_book import OfferBook
-from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers
+from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers, unready
 from chalicelib.planning.placing.queue import decide_queue
 from tests.world import nouns as b
 from tests.world.gateways import gateway
@@ -121,6 +122,31 @@ def test_a_fleet_buys_none_before_a_job_needs_it() -> None:
     book = OfferBook([pod(), VM])
     assert [offer.instance.name for offer in fleet_offers(b.fleet_spec(nodes="0..2"), book, 9)[0]] == ["pod", "vm"]
     assert [offer.instance.name for offer in fleet_offers(b.fleet_spec(nodes="1..2"), book, 9)[0]] == ["vm"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "backends", "offers", "named"),
+    [
+        ("1..2", None, (pod(), VM), ["aws-only-pods", "runpod"]),
+        ({"min": 0, "target": 1, "max": 1}, None, (), ["runpod"]),
+        ("0..2", None, (pod(), VM), []),
+        ("1..2", ["aws"], (VM,), []),
+    ],
+)
+def test_the_plan_of_a_fleet_says_of_each_backend_with_nothing_but_containers_that_none_is_kept_ready(
+    nodes: Any, backends: list[str] | None, offers: tuple[Offer, ...], named: list[str]
+) -> None:
+    """A backend without a list of offers, too, and one that sells machines, but only containers that fit."""
+    facts = {
+        "aws": BackendFacts(name="aws"),
+        "runpod": BackendFacts(name="runpod", machines=False, containers=True),
+        "aws-only-pods": BackendFacts(name="aws-only-pods", containers=True),
+    }
+    book = OfferBook([*offers, *(each.with_(backend="aws-only-pods") for each in offers if each.is_container)])
+    spec = b.fleet_spec(nodes=nodes, **({"backends": backends} if backends else {}))
+    found = list(unready(spec, book, facts))
+    assert [text.partition(" ")[0] for text in found] == named
+    assert all("it is created for a job, and can't wait for one. With `nodes: 0..`" in text for text in found)
 
 
 def test_a_cluster_buys_no_containers_that_dont_reach_each_other() -> None:
