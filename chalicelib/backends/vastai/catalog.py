@@ -64,6 +64,8 @@ class VastAICatalog:
         spec = request.resources.gpu
         if spec is None or not _counts(spec.count):
             raise InsufficientCapacity(f"machines of Vast.ai have 1 to {MOST_GPUS} GPUs")
+        if request.zones is not None:
+            raise InsufficientCapacity("Vast.ai has no availability zones: name its places in `regions`")
         if self._countries(request.regions) == []:
             return []
         options = VastAIProfileOptions.model_validate({"type": "vastai", **request.options})
@@ -107,7 +109,7 @@ class VastAICatalog:
             "inet_down": {"gte": DOWNLOAD},
             "num_gpus": {"in": _counts(spec.count)},
             "disk_space": {"gte": disk},
-            "cpu_cores_effective": _bounds(wanted.cpu.count),
+            "cpu_cores_effective": _bounds(wanted.cpu.count, fraction=0.999),
             "cpu_ram": {"gte": (wanted.memory.min or 0) * GIB},
             "gpu_ram": _bounds(spec.memory, GIB, NEAR),
             "gpu_total_ram": _bounds(spec.total_memory, GIB, NEAR),
@@ -148,6 +150,8 @@ class VastAICatalog:
         disk = min(_disk(request), space)
         count = int(row["num_gpus"])
         terms: dict[str, Any] = {"bid": bid} if bid is not None else {}
+        if row.get("end_date"):
+            terms["ends_at"] = round(float(row["end_date"]) * SECOND)
         offer = Offer(
             backend="vastai",
             instance=InstanceType(
@@ -229,8 +233,8 @@ def _counts(count: Range[int]) -> list[int]:
     return list(range(max(1, count.min or 1), most + 1))
 
 
-def _bounds(wanted: Range[Any] | None, unit: int = 1, near: float = 0.0) -> dict[str, float]:
+def _bounds(wanted: Range[Any] | None, unit: int = 1, near: float = 0.0, fraction: float = 0.0) -> dict[str, float]:
     if wanted is None:
         return {}
     least = {"gte": round(wanted.min * unit * (1 - near), 3)} if wanted.min is not None else {}
-    return least | ({"lte": round(wanted.max * unit * (1 + near), 3)} if wanted.max is not None else {})
+    return least | ({"lte": round(wanted.max * unit * (1 + near) + fraction, 3)} if wanted.max is not None else {})

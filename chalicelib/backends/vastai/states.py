@@ -16,6 +16,7 @@ from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity
 
 UNTOUCHED_FOR = 10 * MINUTE  # its host doesn't begin
 BROKEN_AFTER = 3 * MINUTE  # a host tries again
+WARNING = 5 * MINUTE  # before its host's offer ends, when Vast.ai stops what runs there
 
 
 def described(body: Body, now: Micros) -> Machine:
@@ -27,6 +28,9 @@ def described(body: Body, now: Micros) -> Machine:
         said = f": {cleaned(message)}" if message else ""
         raise Gone(f"{name} has exited: its container has ended{said}.", refused=ContainerFailed)
     if actual in ("running", "frozen"):
+        ends = round(float(body.get("end_date") or 0) * SECOND)
+        if ends and now >= ends - WARNING:
+            return Machine("running", hostname=str(body["id"]), interrupted=True, reclaim_at=ends)
         return Machine("running", hostname=str(body["id"]))
     age = now - round(float(body.get("start_date") or now / SECOND) * SECOND)
     found = start_failure(name, message, is_over=actual == "created" or age >= BROKEN_AFTER)

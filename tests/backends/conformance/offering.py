@@ -10,6 +10,7 @@ from chalicelib.errors import InsufficientCapacity
 from chalicelib.planning.matching.containers import GRANTABLE
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.suite import ANYTHING, Suite, offers_of
+from tests.harness.conformance import needs
 
 
 class Offering(Suite):
@@ -67,10 +68,10 @@ class Offering(Suite):
                 zones.setdefault(zone, set()).add(offer.region)
         assert [zone for zone, regions in zones.items() if len(regions) > 1] == []
 
+    @needs("live_offers")
     def test_a_market_offers_nothing_outside_of_the_requested_zones(self, backend: Backend) -> None:
         """An offer that names no zone would be taken for one that is in any."""
-        if not isinstance(backend, LiveOffers):
-            return
+        assert isinstance(backend, LiveOffers)
         try:
             found = backend.offers_for(ANYTHING.with_(zones=("nowhere-1",)))
         except InsufficientCapacity as why:

@@ -111,6 +111,12 @@ class NamesZonesAlikeEverywhere(OtherOffers):
         return [offer.with_(availability_zones=("zone-a",)) for offer in offers]
 
 
+@noticed_by("a_market_offers_nothing_outside_of_the_requested_zones")
+class OffersWhateverTheZones(PortFault):
+    def answer(self, request: OfferRequest) -> Sequence[Offer]:
+        return self.inner.offers_for(request.with_(zones=None))  # type: ignore[no-any-return]
+
+
 @noticed_by("offers_are_the_same_when_asked_again")
 class OffersEachOnce(OtherOffers):
     def __init__(self, inner: Any) -> None:

@@ -72,9 +72,10 @@ class PlantedFaults(Suite):
         self, request: pytest.FixtureRequest, sound: Backend, fault: type[PortFault], case: Case
     ) -> None:
         played = getattr(BackendConformance(), f"test_{case.name}")
+        facts = facts_of(sound)
         for capability in needed(played):
-            if not getattr(sound.facts, capability):
-                raise Denied(f"the facts of {sound.facts.name} deny `{capability}`")
+            if not getattr(facts, capability):
+                raise Denied(f"the facts of {facts.name} deny `{capability}`")
         wanted = [name for name in inspect.signature(played).parameters if name not in case.given]
         given = {name: request.getfixturevalue(name) for name in wanted}
         try:

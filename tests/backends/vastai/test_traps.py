@@ -13,7 +13,7 @@ from chalicelib.backends.vastai.backend import VastAIBackend
 from chalicelib.backends.vastai.cards import spelled
 from chalicelib.backends.vastai.client import VastAIClient
 from chalicelib.backends.vastai.errors import TABLE, failure_of
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.instants import DAY, MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
@@ -237,7 +237,24 @@ def test_an_account_without_credit_interrupts_what_it_rents(
     with pytest.raises(Gone, match="no credit left") as gone:
         backend.describe(made)
     assert gone.value.refused is None
-    clock.passes(31 * 24 * 3600)
+    one.goes(clock.now(), (0, "running"))  # it goes on by itself once there is some
+    one.facts["wish"] = "running"
+    assert backend.describe(made).state == "running"
+
+
+def test_the_end_of_a_hosts_offer_is_announced(
+    backend: VastAIBackend, fake: Vast, request_one: CreateRequest, clock: Clock
+) -> None:
+    ends = clock.now() + 30 * DAY
+    assert request_one.offer.terms.ends_at == ends
+    made = list(backend.create(request_one))
+    clock.passes((30 * DAY - 6 * MINUTE) / SECOND)
+    assert not backend.describe(made).interrupted
+    clock.passes(2 * 60)
+    found = backend.describe(made)
+    assert (found.interrupted, found.reclaim_at) == (True, ends)
+    clock.passes(5 * 60)
+    fake.outbid(next(fake.books.existing("vm")))
     with pytest.raises(Gone, match="rents out the machine no longer"):
         backend.describe(made)
 
