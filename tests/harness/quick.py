@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# What is long by nature: real processes, whole histories, an emulated account, whole suites of a backend, mutants.
-ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench", "backends/aws")
+BACKENDS = ROOT / "tests" / "backends"
+# What is long by nature: real processes, whole histories, whole suites of a backend, mutants.
+ELSEWHERE = ("e2e", "simulation", "wire", "fuzz", "mutants", "bench")
 FILES = (
-    "backends/test_*aws*.py",
     "backends/test_fake.py",
     "backends/test_rest_cloud.py",
     "functions/test_cloud_policies.py",
@@ -39,9 +39,20 @@ def slow(item: pytest.Item) -> bool:
 def elsewhere(path: Path) -> bool:
     """Does all of this file or folder belong to `make test` alone?"""
     name, inside = str(path), f"{ROOT}/tests/"
-    if f"{name}/".startswith(tuple(f"{inside}{folder}/" for folder in ELSEWHERE)):
+    if f"{name}/".startswith(tuple(f"{inside}{folder}/" for folder in ELSEWHERE)) or of_a_provider(path):
         return True
     return path.suffix == ".py" and any(fnmatch.fnmatchcase(name, f"*/{pattern}") for pattern in FILES)
+
+
+def of_a_provider(path: Path) -> bool:
+    """Tests of one provider's package: the suite (`test_runpod.py`), and its folder, with the emulation of it."""
+    inside = path.relative_to(BACKENDS).parts[:1] if path.is_relative_to(BACKENDS) else ()
+    return any(name.removeprefix("test_").removesuffix(".py") in providers() for name in inside)
+
+
+@functools.cache
+def providers() -> frozenset[str]:
+    return frozenset(file.parent.name for file in (ROOT / "chalicelib" / "backends").glob("*/config.py"))
 
 
 def begins(nodeid: str) -> None:
