@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import Record
 from chalicelib.usecases.operator.first_start import first_start
 from tests.world import nouns as b
-from tests.world.plane import World
+from tests.world.plane import DATABASE, World, write_database
 from tests.world.ports import Books, accounts
 
 ADMIN = "admin-token"
@@ -37,6 +39,16 @@ OFFERS = (
 )
 
 
+@cache
+def _started() -> bytes:
+    """A database with what the first start of a control plane creates, made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World.in_folder(Path(folder))
+        first_start(world.plane, ADMIN)
+        world.store.close()
+        return (Path(folder) / DATABASE).read_bytes()
+
+
 @dataclass
 class Rig:
     world: World
@@ -45,7 +57,10 @@ class Rig:
     @classmethod
     def at(cls, folder: Path, **changes: Any) -> Rig:
         backends = accounts(BackendFacts(name="vultr"))
+        write_database(folder, _started())
         world = World.in_folder(folder, **{"catalog": Books(OFFERS), "backends": backends, **changes})
+        for _ in ("the admin", "the project"):
+            world.plane.random_id()  # is its id
         _, project = first_start(world.plane, ADMIN)
         return cls(world, project)
 

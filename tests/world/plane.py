@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,6 +25,7 @@ from chalicelib.usecases.pace import PER_CALL
 from tests.world.time import Clock
 
 EVERYBODY = "everybody"  # rings when rights change
+DATABASE = "plane.db"
 
 
 Known = TypeVar("Known", bound=Noun)
@@ -33,6 +36,19 @@ class NoOffers:
         raise AssertionError("nothing here asks for offers")
 
     ages = book
+
+
+@cache
+def _empty() -> bytes:
+    """A new database, made once: copies of it are there sooner."""
+    with tempfile.TemporaryDirectory() as folder:
+        SqliteStore(Path(folder) / DATABASE).close()
+        return (Path(folder) / DATABASE).read_bytes()
+
+
+def write_database(folder: Path, content: bytes) -> None:
+    (folder / DATABASE).touch(0o600)
+    (folder / DATABASE).write_bytes(content)
 
 
 @dataclass
@@ -49,7 +65,9 @@ class World:
     def in_folder(cls, folder: Path, **ports: Any) -> Self:
         """With SQLite and files."""
         clock = Clock()
-        store = SqliteStore(folder / "plane.db", now=clock.seconds)
+        if not (folder / DATABASE).exists():
+            write_database(folder, _empty())
+        store = SqliteStore(folder / DATABASE, now=clock.seconds)
         defaults = {"store": store, "blobs": FileBlobs(folder / "blobs"), "logs": FileLogs(folder / "logs")}
         return cls._over(clock, folder, **{**defaults, **ports})
 
