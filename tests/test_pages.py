@@ -7,8 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
+from tests.harness.rows import each
 from tests.harness.server import ROOT
 
 README = ROOT / "README.md"
@@ -29,7 +28,7 @@ def anchors(page: Path) -> set[str]:
     return made | set(re.findall(r'<a id="(\S+?)">', prose(page)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_its_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"https?:", target):
@@ -40,13 +39,13 @@ def test_its_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(found), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_targets_of_make_that_it_names_exist(page: Path) -> None:
     named = re.findall(r"(?:`|^)make ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(named) <= TARGETS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_files_that_it_names_exist(page: Path) -> None:
     folders = "chalicelib|cli|docs|examples|functions|infra|tests"
     named = re.findall(rf"(?<![\w/.*-])((?:{folders})/[\w/.-]*\.\w+)", page.read_text(encoding="utf-8"))

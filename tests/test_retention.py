@@ -10,8 +10,6 @@ from pathlib import Path
 from pkgutil import walk_packages
 from typing import get_type_hints
 
-import pytest
-
 import chalicelib
 from chalicelib.agent.kernel import tasks
 from chalicelib.catalog import offers
@@ -28,6 +26,7 @@ from chalicelib.usecases.operator.first_start import first_start
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.engine.test_erase_unused import archive, closed, turn
+from tests.harness.rows import each
 from tests.world import nouns as b
 from tests.world.plane import World
 from tests.world.time import Clock
@@ -57,7 +56,7 @@ def declared() -> Iterator[str]:
 FAMILIES = sorted(set(declared()))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@each("name", FAMILIES)
 def test_every_family_of_keys_has_its_line(name: str) -> None:
     assert name in LISTED, f"say in docs/reference/retention.md how long `{name}` is kept, and what erases it"
 
@@ -81,7 +80,7 @@ def nouns() -> list[type[Noun]]:
     return found
 
 
-@pytest.mark.parametrize("kind", sorted(nouns(), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+@each("kind", sorted(nouns(), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
 def test_every_noun_stands_in_the_table_of_keys(kind: type[Noun]) -> None:
     assert re.search(rf"^\| {kind.__name__} ", keys.__doc__ or "", re.MULTILINE)
 
@@ -103,7 +102,7 @@ def test_what_a_control_plane_stores_is_listed(tmp_path: Path) -> None:
     rig.world.plane.store.close()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
+@each("row", ROWS, ids=lambda row: row[0][:40])
 def test_every_line_says_how_long_and_by_what(row: list[str]) -> None:
     what, kept, by = row
     assert what and kept

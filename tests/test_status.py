@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.harness.rows import each
 from tests.harness.server import ROOT
 from tests.test_pages import TARGETS
 
@@ -26,14 +27,14 @@ def test_no_capability_stands_there_twice() -> None:
     assert len(capabilities) > 150 and len(set(capabilities)) == len(capabilities)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@each("row", ROWS, ids=lambda row: row[0])
 def test_it_is_one_sentence_and_one_command(row: tuple[str, ...]) -> None:
     capability, command = row
     assert re.fullmatch(r"[^a-z].*[.]", capability) and not re.search(r"[.!?] [A-Z]", capability)
     assert re.fullmatch(r"`[^`]+`", command)
 
 
-@pytest.mark.parametrize("command", sorted({row[1].strip("`") for row in ROWS}))
+@each("command", sorted({row[1].strip("`") for row in ROWS}))
 def test_its_command_exists(command: str) -> None:
     program, *args = shlex.split(command)
     if program == "make":

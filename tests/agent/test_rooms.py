@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import chalicelib.agent
@@ -34,6 +35,7 @@ def imported(source: str, package: list[str], known: set[str]) -> Iterator[str]:
                 yield name[1:]
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     paths = {module(path): path for path in FOLDER.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")}
     return {name: set(imported(path.read_text(), name.split(".")[:-1], set(paths))) for name, path in paths.items()}

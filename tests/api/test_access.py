@@ -25,6 +25,7 @@ from tests.api.rig import fleet, task
 from tests.api.uploads import BOUNDARY, multipart, tar
 from tests.fuzz.tenants import Town
 from tests.fuzz.watch import Caller
+from tests.harness.rows import each
 
 TABLE = Path(__file__).parent / "access.txt"
 # By the letters of the table's columns; `{}` is the project.
@@ -156,7 +157,7 @@ def test_callers_get_what_the_table_says(town: Town, route: Route) -> None:
     assert row(town, route) == table()[f"{route.method} {route.path}"]
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=IDS)
+@each("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_who_may_not_call_learns_nothing_from_a_body(town: Town, route: Route) -> None:
     """The caller comes before the body: nonsense gets 403 from those whom the table keeps out of every project."""
     known = {caller.name: caller for caller in town.callers}

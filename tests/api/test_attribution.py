@@ -20,6 +20,7 @@ from chalicelib.store.sqlite import SqliteStore
 from tests.api.rig import Rig, submit, task
 from tests.api.test_access import PRIVATE, request
 from tests.fuzz.tenants import Town
+from tests.harness.rows import each
 
 BESIDE = {  # what is written without an event, and why
     "/api/files/get_archive_by_hash": "when an archive was last asked for",
@@ -65,8 +66,8 @@ def written(town: Town, route: Route, name: str) -> tuple[Sequence[Change], list
     return store.tried, [nouns.read(Event, record) for record in puts if record.key.pk.startswith(EVENTS)]
 
 
-@pytest.mark.parametrize("route", WRITING, ids=lambda route: f"{route.method} {route.path}")
-@pytest.mark.parametrize("name", [f"{PRIVATE}admin", "root"])
+@each("route", WRITING, ids=lambda route: f"{route.method} {route.path}")
+@each("name", [f"{PRIVATE}admin", "root"])
 def test_what_is_written_is_told_with_who_did_it(town: Town, route: Route, name: str) -> None:
     changes, events = written(town, route, name)
     if changes and route.path not in BESIDE:

@@ -18,6 +18,7 @@ from chalicelib.store.port import Delete
 from chalicelib.usecases.people.projects import set_public, view, visible
 from chalicelib.usecases.people.users import named_user
 from tests.api.rig import Rig, fleet, submit, task
+from tests.harness.rows import each
 
 KEYS = {"project_id", "project_name", "owner", "created_at", "backends", "members", "is_public", "templates_repo"}
 
@@ -42,7 +43,7 @@ def test_an_unknown_project_is_a_404_for_those_who_see_all(rig: Rig) -> None:
 WITHIN = [route for route in ROUTES if "{project_name}" in route.path]
 
 
-@pytest.mark.parametrize("route", WITHIN, ids=lambda route: f"{route.method} {route.path}")
+@each("route", WITHIN, ids=lambda route: f"{route.method} {route.path}")
 def test_a_project_of_others_is_answered_as_one_that_doesnt_exist(both: tuple[Rig, str], route: Route) -> None:
     """Or anybody with a token could try out names."""
     rig, token = both

@@ -32,6 +32,9 @@ def may_name(path: Path) -> bool:
 
 def named_in(source: str) -> Iterator[str]:
     """What of it names a provider: a text that is a name, something that is defined, an import."""
+    text = source.lower()
+    if not any(name in text for name in NAMES | KINDS | PACKAGES):
+        return  # most needn't be parsed
     for node in ast.walk(ast.parse(source)):
         found: list[str] = []
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -15,6 +15,7 @@ import typer
 from cli.main import GROUPS, HIDDEN, app
 from cli.reference import leaves
 from tests.cli.conftest import Dstack
+from tests.harness.rows import each
 
 ROOT = typer.main.get_command(app)
 SHELL_WORDS = ("|", ">", "<")
@@ -23,7 +24,7 @@ SHELL_WORDS = ("|", ">", "<")
 LEAVES = dict(leaves())
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+@each("path", LEAVES, ids=" ".join)
 def test_help_shows_two_examples_that_parse(path: tuple[str, ...]) -> None:
     epilog = LEAVES[path].epilog or ""
     examples = [line.strip() for line in epilog.splitlines() if "dstack " in line]
@@ -56,14 +57,14 @@ def parse(args: list[str]) -> typer.Context:
     return context
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+@each("path", LEAVES, ids=" ".join)
 def test_json_or_why_not(path: tuple[str, ...]) -> None:
     command = LEAVES[path]
     has_flag = any("--json" in param.opts for param in command.params)
     assert has_flag or "No --json" in (command.help or ""), f"{path} neither has --json nor says why"
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+@each("path", LEAVES, ids=" ".join)
 def test_every_flag_is_explained_and_help_fits(path: tuple[str, ...], bare: Dstack) -> None:
     for param in LEAVES[path].params:
         assert getattr(param, "help", None), f"{path}: {param.name} has no help"
@@ -71,7 +72,7 @@ def test_every_flag_is_explained_and_help_fits(path: tuple[str, ...], bare: Dsta
     assert ended.code == 0 and all(len(line) <= 100 for line in ended.out.splitlines())
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@each("name", GROUPS)
 def test_the_list_of_commands_says_what_they_say(name: str) -> None:
     if GROUPS[name][0] != "unbuilt":
         help_text = ROOT.get_command(None, name).help.splitlines()[0]  # type: ignore[attr-defined]

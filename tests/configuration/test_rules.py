@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.configuration.parse import parse
 from chalicelib.errors import Invalid
+from tests.harness.rows import each
 
 TASK = "type: task\ncommands: [a]\n"
 SERVICE = "type: service\nport: 80\ncommands: [a]\n"
@@ -166,7 +167,7 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "path", "code"), WRONG)
+@each(("text", "path", "code"), WRONG)
 def test_refused(text: str, path: str, code: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse(text)

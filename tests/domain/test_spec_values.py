@@ -23,6 +23,7 @@ from chalicelib.domain.specs.mounts import (
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.domain.specs.references import EntityReference
 from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
+from tests.harness.rows import each
 
 
 def adapter(kind: Any) -> TypeAdapter[Any]:
@@ -59,17 +60,17 @@ DURATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("written", "seconds"), DURATIONS)
-@pytest.mark.parametrize("flavour", ["Duration", "OffableDuration", "IdleDuration", "InactivityDuration"])
+@each(("written", "seconds"), DURATIONS)
+@each("flavour", ["Duration", "OffableDuration", "IdleDuration", "InactivityDuration"])
 def test_durations(flavour: str, written: Any, seconds: int) -> None:
     assert read(getattr(quantities, flavour), written) == seconds
 
 
-@pytest.mark.parametrize(
+@each(
     "written",
     ["1h30m", "1.5h", "5M", "m", "", "5 minutes", [], {}, "1" * 400, math.inf, math.nan, 1e300, "9" * 11 + "w"],
 )
-@pytest.mark.parametrize("flavour", ["Duration", "OffableDuration", "IdleDuration", "InactivityDuration"])
+@each("flavour", ["Duration", "OffableDuration", "IdleDuration", "InactivityDuration"])
 def test_not_durations(flavour: str, written: Any) -> None:
     assert "duration" in error_of(getattr(quantities, flavour), written) or "hundred years" in error_of(
         getattr(quantities, flavour), written

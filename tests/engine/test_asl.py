@@ -29,6 +29,7 @@ from chalicelib.planning.kernel.workflows import (
     decide_workflow,
 )
 from tests.harness import golden
+from tests.harness.rows import each
 from tests.world.step_functions import StepFunctions
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -200,19 +201,33 @@ def by_step_functions(machine: Mapping[str, Any], world: World) -> WorkflowStatu
 
 
 ERRORS = ["Transient", "Unfit", "a bug"]
-CASES = [
-    pytest.param(name, relayed, step.name, times, error, marks=pytest.mark.slow if times == 2600 else ())
+STEPS = [
+    (name, relayed, step)
     for name, definition in WORKFLOWS.items()
     for relayed in (True, False)
     for step in definition.steps
-    for times in (0, 1, 2, 3, 2600)
-    for error in ERRORS
-    if times < 2600 or (step.attempts is None and relayed and error == "Transient")
 ]
+CASES = [
+    (name, relayed, step.name, times, error)
+    for name, relayed, step in STEPS
+    for times in (0, 1, 2, 3)
+    for error in ERRORS
+]
+ENDLESS = [(name, step.name) for name, relayed, step in STEPS if step.attempts is None and relayed]
 
 
-@pytest.mark.parametrize(("name", "relayed", "step", "times", "error"), CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "step"), ENDLESS)
+def test_both_try_again_for_ever(name: str, step: str) -> None:
+    both_make_the_same_steps(name, True, step, 2600, "Transient")
+
+
+@each(("name", "relayed", "step", "times", "error"), CASES)
 def test_both_make_the_same_steps(name: str, relayed: bool, step: str, times: int, error: str) -> None:
+    both_make_the_same_steps(name, relayed, step, times, error)
+
+
+def both_make_the_same_steps(name: str, relayed: bool, step: str, times: int, error: str) -> None:
     """Whichever step fails, and however often: the same attempts, in the same order, with the same end."""
     failures = {(step, False): (times, error), ("install", True): (2, "Unfit")}
     engine, machine = World(failures, relayed), World(failures, relayed)

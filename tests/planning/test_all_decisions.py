@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from chalicelib.planning.machines.instance import InstancePass
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.runs.run_pass import RunPass
 from chalicelib.planning.runs.snapshot import RunSnapshot
 from chalicelib.planning.runs.timeouts import CHECKS
 from tests.harness import golden
+from tests.harness.rows import each
 from tests.planning.situations import ALL
 from tests.world.nouns import lint
 from tests.world.plan_text import outline, plan_text
@@ -24,7 +23,7 @@ from tests.world.plan_text import outline, plan_text
 PLANS = Path(__file__).parent / "golden" / "plans.txt"
 
 
-@pytest.mark.parametrize("name", [name for name, situation in ALL.items() if situation.comes_to])
+@each("name", [name for name, situation in ALL.items() if situation.comes_to])
 def test_a_decision_comes_to(name: str) -> None:
     snapshot, plan = ALL[name].decide()
     assert lint(snapshot, plan) == []
@@ -43,7 +42,7 @@ INSTANCE_QUESTIONS = (
 )
 
 
-@pytest.mark.parametrize("name", ALL)
+@each("name", ALL)
 def test_a_question_changes_nothing(name: str) -> None:
     snapshot, _ = ALL[name].decide()
     if isinstance(snapshot, InstanceSnapshot):

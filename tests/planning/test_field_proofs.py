@@ -20,6 +20,7 @@ from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.planning.gateways.field_support import GATEWAY_NOT_BUILT
 from chalicelib.planning.kernel.field_support import NotBuilt
 from chalicelib.planning.runs.field_support import FLEET_NOT_BUILT, RUN_NOT_BUILT
+from tests.harness.rows import each
 from tests.planning.field_proofs import FLEET_PROOFS, GATEWAY_PROOFS, RUN_PROOFS
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +83,7 @@ def _tests_of(file: str) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("proof", sorted({*RUN_PROOFS.values(), *FLEET_PROOFS.values(), *GATEWAY_PROOFS.values()}))
+@each("proof", sorted({*RUN_PROOFS.values(), *FLEET_PROOFS.values(), *GATEWAY_PROOFS.values()}))
 def test_every_proof_is_a_test_that_runs(proof: str) -> None:
     file, _, node = proof.partition("::")
     name, _, case = node.partition("[")

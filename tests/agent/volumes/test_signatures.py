@@ -26,6 +26,7 @@ from chalicelib.agent.volumes.signatures import (
     formattable,
     inspect,
 )
+from tests.harness.rows import each
 
 SIZE = 200 * MIB
 KNOWN = [*FILESYSTEMS, *CONTAINERS, *UNSUPPORTED]
@@ -90,20 +91,20 @@ def test_a_disk_of_any_size_is_blank_but_of_none_nothing_is_known(size: int, bla
     assert disk(size=size).blank is blank
 
 
-@pytest.mark.parametrize("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
+@each("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
 def test_every_signature_is_named_and_nothing_with_one_is_formatted(magic: Magic) -> None:
     found = disk((magic.at, magic.text))
     assert magic.name in found.description()
     assert not found.blank and not formattable(found, {}, False)
 
 
-@pytest.mark.parametrize("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
+@each("magic", KNOWN, ids=lambda magic: f"{magic.name}@{magic.at}")
 def test_not_even_on_a_disk_that_we_began_to_format(magic: Magic) -> None:
     assert not formattable(disk((magic.at, magic.text)), {}, True)
 
 
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("text", SWAP)
+@each("page", PAGES)
+@each("text", SWAP)
 def test_swap_of_every_page_size(page: int, text: bytes) -> None:
     assert disk((page - 10, text)).unsupported == ("swap space",)
 

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.backends.kit.gpus import GIB, SOLD_WITH, gpu
 from chalicelib.domain.gpu_names import vendor_of
+from tests.harness.rows import each
 
 # As eleven clouds say it: the name, its memory if it is given apart, and ours.
 NAMES = [
@@ -65,7 +66,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "memory_mib", "name", "gib"), NAMES)
+@each(("given", "memory_mib", "name", "gib"), NAMES)
 def test_a_card_has_the_name_and_memory_that_people_ask_for(given: str, memory_mib: int, name: str, gib: int) -> None:
     found = gpu(given, memory_mib)
     assert found is not None

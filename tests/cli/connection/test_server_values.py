@@ -10,6 +10,7 @@ from chalicelib.errors import Refused
 from cli.connection.server_values import is_word, private_key, public_key, seconds, token, web_address
 from cli.repositories.access import stored_access
 from tests.cli.fake_ssh import PRIVATE, PUBLIC
+from tests.harness.rows import each
 
 HINT = "Is it the server you mean?"
 
@@ -28,7 +29,7 @@ def test_what_a_browser_may_open(address: str) -> None:
     assert web_address(address) == address
 
 
-@pytest.mark.parametrize(
+@each(
     "address",
     [
         *("file:///etc/passwd", "javascript:alert(1)", "ftp://x", "vscode://x", "data:text/html,x", "//x", "x", ""),

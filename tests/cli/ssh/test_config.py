@@ -20,6 +20,7 @@ from chalicelib.errors import Refused
 from cli.ssh.config import NEWER, Hop, JobHops, SshFolder, config_text, include_in, known_hosts_text, with_include
 from cli.ssh.routes import routes_to
 from tests.cli.fake_ssh import HOST_KEY, FakeSsh
+from tests.harness.rows import each
 
 LINE = "Include ~/.dstack/ssh/runs/*/config"
 JOB = Hop("localhost", 40022, "root", HOST_KEY)
@@ -64,8 +65,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
-@pytest.mark.parametrize("place", ["hostname", "username", "proxy host", "proxy user", "job user", "host key", "alias"])
+@each("value", HOSTILE, ids=lambda value: repr(value)[:20])
+@each("place", ["hostname", "username", "proxy host", "proxy user", "job user", "host key", "alias"])
 def test_what_a_server_sends_is_never_a_line_of_configuration(place: str, value: Any) -> None:
     proxy = {"hostname": "login.lab", "port": 22, "username": "ann"}
     sent: dict[str, dict[str, Any]] = {
