@@ -18,6 +18,8 @@
 `crowd`     an embedded server with 1,000 simulated hosts on which nothing happens, for a minute
 `load`      300 slow clients, 60 large bodies without a token, a flood of searches and a huge fleet at once: what
             another tenant waits meanwhile for its health check and its tasks, and the most memory that the server took
+`kubernetes` pods on the tests' cluster, in a process of its own: from a submission to the first line, in an engine's
+            containers; 200 that run at once: CPU of the server's process, by the pod; the watch of 1,000 for a minute
 
 To compare two trees, run both on one machine, one right after the other, and look at CPU rather than at wall time: a
 neighbour's work stretches the second and hardly the first.

@@ -43,6 +43,7 @@ BENCHES: dict[str, list[str]] = {
     "services": [],
     "rollout": [],
     "gateway": [],
+    "kubernetes": [],
     "units": [],
 }
 

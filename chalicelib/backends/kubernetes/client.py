@@ -136,10 +136,10 @@ class Clusters:
             "".join(f"/{_segment(part)}" for part in path),
             query_params=list(query.items()),
             header_params=headers,
-            body=body,
             auth_settings=["BearerToken"],
         )
-        return client.call_api(*request, _request_timeout=(CONNECT, patience))
+        where, form = request[:3], request[4]  # a body of plain data needs no conversion, which goes through all of it
+        return client.call_api(*where, body, form, _request_timeout=(CONNECT, patience))
 
     def _read(self, status: int, headers: Mapping[str, str], data: bytes) -> Body | ProviderFailure:
         try:
@@ -222,6 +222,7 @@ def _client(cluster: Cluster) -> Any:
         load_kube_config_from_dict(  # type: ignore[no-untyped-call]
             cluster.kubeconfig, client_configuration=configuration, persist_config=False
         )
+    configuration.proxy = configuration.proxy  # as it is now, or the environment would be read for every call
     return ApiClient(configuration)
 
 

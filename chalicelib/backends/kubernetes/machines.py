@@ -23,7 +23,16 @@ from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import AlreadyThere, BackendError, Gone, MissingPermission, Unfit
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InvalidCredentials,
+    MissingPermission,
+    Throttled,
+    Transient,
+    Unfit,
+)
 
 Body = dict[str, Any]
 SINGLY = 3  # pods that are described one by one; for more of them the namespace is listed
@@ -42,7 +51,7 @@ class Pods:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
         self._watches.pods(region)  # begins, if it hasn't
-        found = self._adopted(request) or self._created(request)
+        found = self._created(request)
         yield _handle(found, region)
         if pods.waits(found):
             self._add_secret(request, found)
@@ -73,7 +82,9 @@ class Pods:
         body = pods.pod(request, self._clusters.cluster(region), self.level(region))
         try:
             return self._call(region, "POST", "pods", body=body, meanings={"NotFound": Unfit})
-        except AlreadyThere:  # a call at the same time
+        except (InvalidCredentials, Throttled, Transient):
+            raise
+        except BackendError:  # also for a quota, which is checked before the name: an earlier call's pod may be there
             found = self._adopted(request)
             if found is None:
                 raise

@@ -17,7 +17,6 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.planning.kernel.plan import Effect, Failed, Outcome, Step
 
 PATIENCE: Micros = MINUTE  # a describe or terminate later than this is dropped
-_DESCRIBED = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,11 @@ def terminate(instance: Instance, again_at: Micros) -> Terminate:
 
 def after_change(instance: Instance, now: Micros, facts: BackendFacts, *, gone: bool) -> Effect | None:
     """What to do at once, since its provider reports that the machine has changed. It would be done later anyway."""
+    if instance.status is InstanceStatus.terminated:
+        return None
     if instance.status is InstanceStatus.terminating:
         return terminate(instance, now) if gone else None
-    return describe(instance, now, facts) if instance.status in _DESCRIBED else None
+    return describe(instance, now, facts)  # of one that is being bought: once its purchase has been concluded
 
 
 def unit_of(instance: Instance) -> str:

@@ -156,7 +156,7 @@ class _InstanceOutcome(InstancePass):
     # --- described --------------------------------------------------------------------------------------------------
 
     def seen(self, seen: Seen) -> None:
-        if self._leaving:
+        if self._leaving or self.instance.status == InstanceStatus.pending:  # its purchase is still under way
             return
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))

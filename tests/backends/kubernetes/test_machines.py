@@ -24,6 +24,7 @@ from chalicelib.errors import (
     InsufficientCapacity,
     InvalidCredentials,
     NotYet,
+    QuotaExceeded,
     Transient,
     Unfit,
 )
@@ -108,7 +109,7 @@ def test_whichever_answer_is_lost_the_next_call_goes_on(
     assert len(home.store.all("pods", NAMESPACE)) == len(home.store.all("secrets", NAMESPACE)) == 1
     done = len(home.calls)
     assert list(backend.create(asked)) == handles
-    assert calls(home)[done:] == ["get pods"], "all is done"
+    assert calls(home)[done:] == ["create pods", "get pods"], "all is done"
 
 
 def test_the_secret_goes_with_its_pod_and_with_nothing_else(
@@ -147,6 +148,17 @@ def test_a_call_at_the_same_time_takes_no_secret_from_an_open_pod(
     assert "delete secrets" not in calls(home)
 
 
+def test_a_pod_that_is_there_is_adopted_though_its_quota_is_used_up(
+    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+) -> None:
+    handles = [next(iter(backend.create(asked)))]
+    home.add("ResourceQuota", "most", NAMESPACE, spec={"hard": {"pods": "1"}})
+    home.settle()
+    assert list(backend.create(asked)) == handles and "nodeName" in pod_of(home, handles)["spec"]
+    with pytest.raises(QuotaExceeded):
+        list(backend.create(request_for(asked.offer, "another")))
+
+
 def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
     making = backend.create(asked)
     handles = [next(making)]
@@ -156,7 +168,7 @@ def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBa
     assert list(making) == []
     assert pod_of(home, handles)["spec"]["schedulingGates"] == [{"name": "team/quota"}]
     home.calls.clear()
-    assert list(backend.create(asked)) == handles and calls(home) == ["get pods"], "ours is open already"
+    assert list(backend.create(asked)) == handles and calls(home) == ["create pods", "get pods"], "ours is open already"
 
 
 def test_tags_that_somebody_broke_hide_no_pod(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:

@@ -148,7 +148,7 @@ def test_a_watch_that_is_late_ends_nothing(here: Followed) -> None:
             here.cluster.store.change(node, spec={"unschedulable": True})
     one = here.make("one")
     here.watched()
-    here.until(lambda: "conditions" in str(here.watches.pods("here")))
+    here.until(lambda: "Unschedulable" in str(here.watches.pods("here")))
     here.cluster.faults.stalled = True
     with here.cluster.store.changed:
         for node in here.cluster.store.all("nodes"):

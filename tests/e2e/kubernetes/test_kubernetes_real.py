@@ -9,21 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.bench.measure import submit, task
 from tests.e2e.hosts.network import Namespace
+from tests.e2e.kubernetes.cluster import IMAGE, add_cluster, cluster_beside
 from tests.harness.carriers import carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import applets_image
-from tests.harness.server import ROOT, Server, until
+from tests.harness.server import Server, until
 from tests.runtime.live import log_of, wait_for
 
 pytestmark = pytest.mark.slow
 
-IMAGE = "test/applets:1"
-FLEET = "type: fleet\nname: cluster\nnodes: 0..2\nbackends: [kubernetes]\n"
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
 
 
@@ -43,15 +41,8 @@ def kubeconfig(
     docker_engine: DockerEngine, place: Namespace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
     """Of a cluster with one node."""
-    folder = tmp_path_factory.mktemp("cluster")
-    command = [*place.prefix, sys.executable, "-m", "tests.backends.kubernetes.fake", docker_engine.socket, str(folder)]
-    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
-    try:
-        until("the cluster to come up", lambda: (folder / "kubeconfig").exists() or process.poll() is not None)
-        yield json.loads((folder / "kubeconfig").read_text())
-    finally:
-        process.terminate()
-        process.wait()
+    with cluster_beside(docker_engine, place, tmp_path_factory.mktemp("cluster")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +50,9 @@ def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytes
     home = tmp_path_factory.mktemp("kubernetes") / "home"
     one = Server(home, network=place.path, opener=place.opener(), program="tests.e2e.kubernetes.plane")
     home.mkdir()
-    backend = {
-        "type": "kubernetes",
-        "kubeconfig": {"data": yaml.safe_dump(kubeconfig)},
-        "contexts": [{"name": kubeconfig["current-context"], "init_image": IMAGE}],
-    }
-    (home / "kubernetes.yml").write_text(yaml.safe_dump(backend))
-    (home / "fleet.dstack.yml").write_text(FLEET)
     try:
         one.start()
-        assert "Backend kubernetes is added" in one.cli("backend", "add", "-f", str(home / "kubernetes.yml"))
-        one.cli("apply", "-y", "-d", "-f", str(home / "fleet.dstack.yml"))
+        add_cluster(one, kubeconfig)
         yield one
     finally:
         one.close()
