@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.runpod.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned, OwnedVolume, VolumeRequest
+from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
@@ -68,6 +68,9 @@ class RunpodBackend:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return self._pods.create(request)
+
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
+        return self._pods.create_several(requests)
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
         return self._pods.describe(handles)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.facts import MOST_NODES
 from chalicelib.backends.runpod.spot import SpotPrice, spot_prices
 from chalicelib.domain.gpu_names import squeeze
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
@@ -22,6 +23,7 @@ from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import (
     CONTAINER,
     Availability,
+    ClusterLimit,
     Disk,
     DiskTerms,
     Gpu,
@@ -43,6 +45,9 @@ MOST_DISK = 2000  # GiB; no limit is published
 FLOOR_CPUS, FLOOR_MEMORY = 4, 15  # a GPU, and in GiB, if the older API, which knows, doesn't answer
 LEAST_DISK_PER_CPU, MOST_MEMORY_PER_CPU = 10, 8  # GiB
 KNOWN_FOR = 10 * SECOND  # what the catalogue and the spot market said: an account may make few calls
+CLUSTER = ClusterLimit(
+    most=MOST_NODES, why=f"Runpod sells clusters of 2 to {MOST_NODES} pods", hint=f"use {MOST_NODES} nodes at most"
+)
 BID = "bid"  # in an offer's own data: for a GPU, in dollars an hour
 
 
@@ -67,7 +72,10 @@ class RunpodCatalog:
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
         if request.zones is not None:
             raise InsufficientCapacity("Runpod has no availability zones: name its data centers in `regions`")
-        wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
+        if request.nodes > 1:
+            wanted = [*self._clusters(request)]
+        else:
+            wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
         found = [
             offer
             for offer in wanted
@@ -139,6 +147,19 @@ class RunpodCatalog:
                 return int(least["minVcpu"]), int(least["minMemory"])
         return FLOOR_CPUS * count, FLOOR_MEMORY * count
 
+    def _clusters(self, request: OfferRequest) -> Iterator[Offer]:
+        """Each offer is one of its pods. They are sold with eight GPUs a pod, and none is a spot pod."""
+        spec = request.resources.gpu
+        if request.nodes > MOST_NODES:
+            raise InsufficientCapacity(f"Runpod sells clusters of 2 to {MOST_NODES} pods")
+        if request.spot or spec is None or MOST_GPUS not in _numbers(spec.count, [MOST_GPUS]):
+            return
+        for body in self._catalog("gpus", product="CLUSTER", cloud="SECURE", count=MOST_GPUS):
+            for kind in _kinds(body, "SECURE"):
+                for offer in self._on_demand(kind, "SECURE", MOST_GPUS):
+                    more = {"order": f"{offer.terms.order} cluster", "grants": (*offer.terms.grants, "multinode")}
+                    yield offer.with_(terms=offer.terms.with_(**more, cluster=CLUSTER))
+
     # --- without ------------------------------------------------------------------------------------------------------
 
     def _cpu_pods(self, request: OfferRequest) -> Iterator[Offer]:
@@ -174,13 +195,13 @@ class RunpodCatalog:
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
-    def _catalog(self, kind: str, **query: str | int) -> Sequence[Body]:
+    def _catalog(self, kind: str, product: str = "POD", **query: str | int) -> Sequence[Body]:
         """Those of the kind, with where there are some left."""
         asked = {name: str(each) for name, each in query.items()}
         look_up = self._client.listed
         return self._bodies.get(
-            f"{kind} {asked}",
-            lambda: list(look_up(f"catalog/{kind}", kind, include="AVAILABILITY", product="POD", **asked)),
+            f"{kind} {product} {asked}",
+            lambda: list(look_up(f"catalog/{kind}", kind, include="AVAILABILITY", product=product, **asked)),
         )
 
     def _limits(self) -> Body:

@@ -9,6 +9,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND
 
 LISTS_LAST = 3 * SECOND  # in which its lists aren't read again for another instance that ends
+MOST_NODES = 8  # of a cluster; larger ones are sold by people
 PROVISIONING = 20 * MINUTE  # images are large
 
 FACTS = BackendFacts(
@@ -19,6 +20,8 @@ FACTS = BackendFacts(
     create_timeout=2 * MINUTE,
     provisioning_timeout=PROVISIONING,
     offers_last=MINUTE,
+    multinode=True,
+    batch=MOST_NODES,
     describes=1000,
     spot_notice=False,
     tags=False,

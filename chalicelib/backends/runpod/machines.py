@@ -20,17 +20,19 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh,
 from chalicelib.backends.runpod import pods, spot
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Client, Line
+from chalicelib.backends.runpod.clusters import CLUSTER, RunpodClusters, id_of, is_node, node_of
 from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
 from chalicelib.backends.runpod.states import LookUps, described, other_than_bought
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros, iso
+from chalicelib.domain.instants import MINUTE, Micros, from_iso, iso
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
 
 log = logging.getLogger(__name__)
 
 POD, LOGIN = "vm", "registry"  # kinds of handles
 ENDED = "TERMINATED"
+AWAITED = 10 * MINUTE  # in which a node's pod shows, or not at all
 MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no end
 
 
@@ -38,6 +40,7 @@ class RunpodPods:
     def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: they were others, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers
+        self._clusters = RunpodClusters(client, now, forget_offers)
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._changes = LookupCache[Mapping[str, str]](now, LISTS_LAST)
         self._logs: dict[str, tuple[Micros, Sequence[Line]]] = {}  # when each pod's was read
@@ -46,18 +49,37 @@ class RunpodPods:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         """By its name, what an earlier call made; the oldest, should there be two."""
+        if pods.container_of(request).gang is not None:
+            try:
+                yield from self._clusters.create(request)
+            finally:
+                self._lists.clear()
+            return
         login = ""
         if pods.container_of(request).login is not None:
             login = self._login(request)
             yield Handle(kind=LOGIN, id=login)
         made = sorted(
-            (body for body in self._all() if body["name"] == request.name),
+            (body for body in self._single() if body["name"] == request.name),
             key=lambda body: (str(body["createdAt"]), str(body["id"])),
         )
         pod = made[0] if made else self._created(request, login)
         yield _handle(pod)
         if difference := other_than_bought(pod):  # what isn't known yet, its description judges
             raise InsufficientCapacity(difference)
+
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
+        """One after the other, so that the last of a gang finds all others: no two calls create its cluster."""
+        none = True
+        for request in requests:
+            try:
+                for handle in self.create(request):
+                    none = False
+                    yield CreateResult(request.token, handle)
+            except BackendError as error:
+                if none:  # the others are no better off
+                    raise
+                yield CreateResult(request.token, error=error)
 
     def _login(self, request: CreateRequest) -> str:
         login = pods.container_of(request).login
@@ -97,7 +119,7 @@ class RunpodPods:
     def _rented(self, request: CreateRequest, login: str) -> Body:
         body = pods.spot_pod(request, login)
         made = spot.rent(self._client, body, region=request.offer.region, secrets=secrets_of(request))
-        return {"id": made, "createdAt": iso(self._now()), "status": "PROVISIONING"}
+        return {"id": made, "createdAt": iso(self._now())}
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -108,22 +130,33 @@ class RunpodPods:
         return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        known = {str(body["id"]): body for body in self._all()}  # one list for all
-        self._logs = {pod: read for pod, read in self._logs.items() if pod in known}
+        known = {id_of(body): body for body in self._all()}  # one list for all
+        there = {str(body["id"]) for body in known.values()}
+        self._logs = {pod: read for pod, read in self._logs.items() if pod in there}
         unread = iter(range(MOST_LOGS))
         return outcomes(machines, lambda handles: self._machine(handles, known, unread))
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body], unread: Iterator[int]) -> Machine:
         wanted = [handle for handle in handles if handle.kind == POD]
         for handle in wanted:
-            if handle.id in known:
-                return described(known[handle.id], self._now(), self._look_ups(handle.id, unread))
+            if (body := known.get(handle.id)) is not None:
+                return described(body, self._now(), self._look_ups(str(body["id"]), unread))
+        if any(is_node(handle) and handle.id in self._awaited() for handle in wanted):
+            return Machine("pending")
         check_settled(wanted, self._now(), FACTS.visibility_lag, "Runpod")
         for handle in wanted:  # a list may lack some
-            if (body := self._found(handle.id)) is not None:
+            if not is_node(handle) and (body := self._found(handle.id)) is not None:
                 return described(body, self._now(), self._look_ups(handle.id, unread))
         names = " or ".join(handle.id for handle in wanted) or "of this job"
         raise Gone(f"There is no pod {names}: somebody has terminated it, or Runpod has taken it back.")
+
+    def _awaited(self) -> set[str]:
+        """The nodes of tasks whose pods may be still to come."""
+        known = (node for body in self._templates() if (node := node_of(body)) is not None)
+        return {node.id for node in known if self._now() - from_iso(node.made_at) < AWAITED}
+
+    def _templates(self) -> Sequence[Body]:
+        return self._lists.get("templates", lambda: list(self._clusters.templates()))
 
     def _found(self, pod: str) -> Body | None:
         try:
@@ -162,6 +195,14 @@ class RunpodPods:
         if handle.kind == LOGIN:
             self._client.call("DELETE", "registries", handle.id, meanings={400: InUse, 409: InUse})
             return
+        if is_node(handle) or handle.kind == CLUSTER:
+            every = self._lists.get("every pod", lambda: list(self._listed()))
+            end = self._clusters.terminate_node if is_node(handle) else self._clusters.terminate_cluster
+            try:
+                end(handle, every)
+            finally:
+                self._lists.clear()
+            return
         try:
             self._client.call("DELETE", "pods", handle.id, meanings={409: NotYet})
         except Gone:
@@ -172,20 +213,31 @@ class RunpodPods:
     # --- what is ours -------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        all_pods: Callable[[], Iterable[Body]] = self._all
-        logins: Callable[[], Iterable[Body]] = self._logins
-        if instance_id is not None:  # many instances may end at the same time, and the calls of an account are few
-            all_pods = partial(self._lists.get, "pods", lambda: list(self._all()))
-            logins = partial(self._lists.get, "logins", lambda: list(self._logins()))
+        def look_up(name: str, listed: Callable[[], Iterable[Body]]) -> Sequence[Body]:
+            """Many instances may end at the same time, and the calls of an account are few."""
+            return list(listed()) if instance_id is None else self._lists.get(name, lambda: list(listed()))
+
+        all_pods, logins = look_up("pods", self._single), look_up("logins", self._logins)
+        templates, clusters = (
+            look_up("templates", self._clusters.templates),
+            look_up("clusters", self._clusters.clusters),
+        )
         found = [
-            *(each for body in all_pods() if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
-            *(each for body in logins() for each in owned(_login_handle(body), {}, body["name"])),
+            *(each for body in all_pods if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
+            *(each for body in logins for each in owned(_login_handle(body), {}, body["name"])),
+            *self._clusters.owned(templates, clusters, region),
         ]
         yield from (each for each in found if instance_id in (None, each.instance_id))
 
+    def _single(self) -> Iterator[Body]:
+        """Pods that are in no cluster."""
+        return (body for body in self._all() if "cluster" not in body)
+
     def _all(self) -> Iterator[Body]:
-        listed = self._client.listed("pods", "pods", includeClusterPods="true")
-        return (body for body in listed if body["status"] != ENDED)
+        return (body for body in self._listed() if body["status"] != ENDED)
+
+    def _listed(self) -> Iterator[Body]:
+        return self._client.listed("pods", "pods", includeClusterPods="true")
 
     def _logins(self) -> Iterator[Body]:
         return self._client.listed("registries", "registries")

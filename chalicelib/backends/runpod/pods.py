@@ -58,7 +58,7 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
     return {
         "name": request.name,
         "image": container.image,
-        "args": _args(container),
+        "args": as_args(container.command),
         "env": _env(container, request.offer),
         "ports": [],
         "disk": -(-request.disk_mib // GIB),
@@ -68,7 +68,7 @@ def pod(request: CreateRequest, registry: str) -> dict[str, Any]:
         "startJupyter": False,
         **size,
         **({"registry": registry} if registry else {}),
-        **_mounts(container),
+        **mounts_of(container),
     }
 
 
@@ -81,7 +81,7 @@ def spot_pod(request: CreateRequest, registry: str) -> dict[str, Any]:
         "bidPerGpu": request.offer.backend_data[BID],
         "name": request.name,
         "imageName": container.image,
-        "dockerArgs": _args(container),
+        "dockerArgs": as_args(container.command),
         "env": [{"key": key, "value": value} for key, value in _env(container, request.offer).items()],
         "ports": "",
         "containerDiskInGb": -(-request.disk_mib // GIB),
@@ -96,9 +96,9 @@ def spot_pod(request: CreateRequest, registry: str) -> dict[str, Any]:
     }
 
 
-def _args(container: Container) -> str:
+def as_args(command: Sequence[str]) -> str:
     """Runpod's form of a command that takes the place of the image's entry point: JSON in a text."""
-    return orjson.dumps({"entrypoint": container.command[:2], "cmd": container.command[2:]}).decode()
+    return orjson.dumps({"entrypoint": command[:2], "cmd": command[2:]}).decode()
 
 
 def _env(container: Container, offer: Offer) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _env(container: Container, offer: Offer) -> dict[str, str]:
     }
 
 
-def _mounts(container: Container) -> dict[str, Any]:
+def mounts_of(container: Container) -> dict[str, Any]:
     network = [{"volumeId": each.volume.id, "path": each.path} for each in _mounted(container)]
     return {"mounts": {"network": network}} if network else {}
 

@@ -55,7 +55,8 @@ def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
     if status == "RUNNING" and (runtime := pod.get("runtime")) is not None:
         if age >= READ_AFTER and runtime.get("uptime", YOUNG) < YOUNG:
             _check_start(name, look_up.log())
-        return Machine("running", hostname=str(pod["id"]))
+        address = str((pod.get("cluster") or {}).get("ip") or "")  # between the pods of a cluster
+        return Machine("running", hostname=str(pod["id"]), internal_ip=address)
     if status == "ERROR" or age >= READ_AFTER:
         _check_log(name, look_up.log(), is_over=status == "ERROR" or age >= BROKEN_AFTER)
     if status == "ERROR":

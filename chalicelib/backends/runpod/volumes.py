@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.clusters import id_of, is_node
 from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
@@ -53,7 +54,7 @@ class NetworkVolumes:
         self._body(handle.id)
         pods = {each.id for each in machine}
         if pods.isdisjoint(self._users(handle.id)):
-            if any(is_fresh(each, self._now(), FACTS.visibility_lag) for each in machine):
+            if any(is_node(each) or is_fresh(each, self._now(), FACTS.visibility_lag) for each in machine):
                 raise NotYet(f"Runpod doesn't show yet whether {handle.id} is mounted.")
             names = ", ".join(sorted(pods)) or "without a handle"
             raise Unfit(f"The pod {names} doesn't mount {handle.id}, and a pod gets a volume only from its beginning.")
@@ -84,7 +85,8 @@ class NetworkVolumes:
     def _users(self, volume: str) -> list[str]:
         """The pods that mount it, whoever's they are."""
         pods = self._client.listed("pods", "pods", includeClusterPods="true")
-        return sorted(str(pod["id"]) for pod in pods if pod["status"] != "TERMINATED" and volume in _mounted(pod))
+        using = (pod for pod in pods if pod["status"] != "TERMINATED" and volume in _mounted(pod))
+        return sorted(id_of(pod) for pod in using)
 
     def _disk(self, body: Body) -> ProviderDisk:
         users, size = self._users(str(body["id"])), int(body["size"])

@@ -16,7 +16,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.errors import ContainerFailed, Gone
 from tests.backends.conformance.provider import LetPass, Provider
 from tests.backends.conformance.requests import BOOT_TOKEN, member_for, request_for
-from tests.backends.conformance.suite import ENOUGH, Suite, cut_short
+from tests.backends.conformance.suite import ENOUGH, Suite, cut_short, offers_of
 from tests.harness.conformance import needs
 
 USER, PASSWORD = "team", "pa55-of-the-registry"
@@ -94,14 +94,13 @@ class ContainerConformance(Suite):
     def test_the_containers_of_a_gang_start_once_the_last_is_created(
         self,
         backend: Backend,
-        offers: Sequence[Offer],
         provider: Provider,
         let_time_pass: LetPass,
         run: Callable[[Sequence[Handle]], Machine],
         end: Callable[[Sequence[Handle]], None],
     ) -> None:
         """However often its creation is cut short, and whatever other gangs there are. They have addresses then."""
-        offer = next(each for each in offers if "multinode" in each.terms.grants)
+        offer = next(each for each in offers_of(backend, 3) if "multinode" in each.terms.grants)
         first, second, last = (member_for(offer, "train", rank) for rank in range(3))
         other = member_for(offer, "other", 2)
         made = [list(backend.create(each)) for each in (other, first, second)]

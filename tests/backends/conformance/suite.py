@@ -83,9 +83,9 @@ class Suite(Conformance):
         return partial(end_all, backend, let_time_pass)
 
 
-def offers_of(backend: Backend) -> Sequence[Offer]:
+def offers_of(backend: Backend, nodes: int = 1) -> Sequence[Offer]:
     """All that it lists or, of a market, what it answers to a request without conditions."""
-    return backend.offers_for(ANYTHING) if isinstance(backend, LiveOffers) else backend.offers()
+    return backend.offers_for(ANYTHING.with_(nodes=nodes)) if isinstance(backend, LiveOffers) else backend.offers()
 
 
 def refusal_of(

@@ -49,7 +49,7 @@ def _api() -> Api:
     """With the answers that aren't JSON, and with pages, which the document doesn't have."""
     document = json.loads(Path(__file__).with_name("rest.json").read_text(encoding="utf-8"))
     document["operations"]["getPodLogs"]["responses"]["200"] = {"type": "string"}
-    for name in ("deletePod", "deleteCluster", "deleteRegistry", "deleteNetworkVolume"):
+    for name in ("deletePod", "deleteCluster", "deleteTemplate", "deleteRegistry", "deleteNetworkVolume"):
         document["operations"][name]["responses"]["204"] = {"type": "null"}
     document["operations"]["listPods"]["parameters"].append({"name": "cursor", "in": "query", "schema": {}})
     document["schemas"]["ListPodsResponse"]["properties"]["pagination"] = {"type": "object"}
@@ -447,6 +447,23 @@ class Runpod(Fake):
             **size,
         }
 
+    # --- templates ----------------------------------------------------------------------------------------------------
+
+    @answers("createTemplate")
+    def _add_template(self, call: Call) -> Any:
+        if any(each.facts["name"] == call.body["name"] for each in self.books.existing("template")):
+            raise _problem(400, "Template name must be unique.")
+        return Answer(201, _template(self.books.add("template", (0, "there"), lag=self.script.lag, **call.body)))
+
+    @answers("listTemplates")
+    def _list_templates(self, call: Call) -> Any:
+        return {"templates": [_template(each) for each in self.books.shown("template")]}
+
+    @answers("deleteTemplate")
+    def _delete_template(self, call: Call) -> Any:
+        self._found("template", call.path["id"]).goes(self.now(), (0, GONE))
+        return Answer(204)
+
     # --- logins -------------------------------------------------------------------------------------------------------
 
     @answers("createRegistry")
@@ -495,6 +512,11 @@ class Runpod(Fake):
         if found is None:
             raise _problem(404, f"{kind} {identity} not found")
         return found
+
+
+def _template(made: Resource) -> Any:
+    rest = {"mounts": {}, "category": "NVIDIA", "allowedCudaVersions": [], "registry": None}
+    return {**rest, **made.facts, "id": made.id}
 
 
 def _volume(made: Resource) -> Any:

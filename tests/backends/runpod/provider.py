@@ -50,7 +50,7 @@ class RunpodProvider(ScriptedProvider):
         "Throttled": _error(429, {"retry-after": "7"}),
         "Transient": _error(500),
     }
-    kinds = ("vm", "registry")
+    kinds = ("vm", "registry", "template", "cluster")
     page_token = "cursor"
 
     def capacity_counters(self, offer: Offer, zone: str = "") -> Sequence[str]:

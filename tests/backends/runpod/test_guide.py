@@ -10,6 +10,7 @@ import yaml
 
 from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.catalog import FLOOR_CPUS
+from chalicelib.backends.runpod.facts import MOST_NODES
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
 from chalicelib.domain.offer_requests import OfferRequest
@@ -19,11 +20,11 @@ from tests.backends.runpod.fake import Runpod
 from tests.backends.runpod.provider import client
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "runpod.md").read_text()
-BACKEND, FLEET, TASK, SPOT, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+BACKEND, FLEET, TASK, SPOT, NODES, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 
 
 def test_its_configurations_are_accepted_and_find_what_they_name() -> None:
-    assert all(map(parse, (FLEET, TASK, SPOT, VOLUME)))
+    assert all(map(parse, (FLEET, TASK, SPOT, NODES, VOLUME)))
     config: Any = parse_backend(BACKEND)
     clock = Clock()
     backend = RunpodBackend(config, client(Runpod(clock.now), clock), clock.now)
@@ -37,3 +38,4 @@ def test_its_configurations_are_accepted_and_find_what_they_name() -> None:
 
 def test_its_numbers_are_those_of_the_code() -> None:
     assert f"{FLOOR_CPUS}\n  CPUs and" in GUIDE
+    assert f"up to {MOST_NODES} gets a cluster" in GUIDE

@@ -157,3 +157,18 @@ def test_a_spot_pod_that_is_taken_back_before_its_job_runs_is_ended_and_another_
     stage.until("another pod", lambda: bool(list(fake.books.existing("vm"))))
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: list(fake.books.existing()) == [theirs])
+
+
+@pytest.mark.slow
+def test_a_task_on_two_nodes_gets_a_cluster_and_leaves_nothing_behind(stage: Virtual) -> None:
+    (fake,) = FakeBackend.accounts
+    applied(stage, "fleet", f"{FLEET}placement: cluster\n")
+    task = TASK.replace("registry_auth: {username: team, password: pa55}\n", "nodes: 2\n").replace("H100:2", "H100:8")
+    assert "$43.04 an hour" in applied(stage, "task", task)
+    stage.until("its cluster", lambda: bool(list(fake.books.existing("cluster"))))
+    (cluster,) = fake.books.existing("cluster")
+    assert cluster.facts["request"]["compute"]["podCount"] == 2
+    stage.site.time.run(stage.site.time.at + MINUTE)
+    assert len(list(fake.books.existing("vm"))) == 2
+    done(stage, "stop", "work", "-y")
+    stage.until("its end", lambda: not list(fake.books.existing()))

@@ -1,0 +1,250 @@
+"""Clusters: pods for the nodes of one task, with InfiniBand between them.
+
+Runpod creates a cluster in one call, with one environment for all of its pods, and nothing of it can be created before.
+But each node's agent has settings of its own, and nodes are requested one by one. So each is written down first, in a
+template, which costs nothing and bears the name of its owner; the call that finds the last one creates the cluster with
+the settings of all, of which each pod takes those of its rank. A template is there as long as its node.
+
+A node's handle has the gang and the rank in its id, because its pod doesn't exist when it is yielded. Pods of a
+cluster can't be deleted, only the cluster can, with all of them. So one that isn't needed any more is stopped, and the
+last that is to end takes the cluster with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from chalicelib.backends.kit.owners import owned
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, is_fresh, stamp
+from chalicelib.backends.runpod import pods
+from chalicelib.backends.runpod.client import Body, Client
+from chalicelib.backends.runpod.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, GangMember, Owned
+from chalicelib.domain import container_script
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import Bug, Gone, InsufficientCapacity, NotYet, Transient, Unfit
+
+NODE, CLUSTER = "vm", "cluster"  # kinds of handles
+GANG = "DSTACK_GANG"  # the variable that says whose a template or a pod is: the gang's token, its nodes; and of a
+# template, the rank and when it was made
+MOUNTS = "DSTACK_MOUNTS"  # that with the volume of a node
+OWN = "DSTACK_OWN"  # that with the names of those that each node has for itself
+INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
+# Runpod numbers the pods of a cluster in NODE_RANK.
+TAKE_OWN = (
+    '[ -n "${NODE_RANK-}" ] || { echo "dstack: Runpod has set no NODE_RANK in this pod" >&2; exit 78; }; '
+    f"for each in ${OWN}; do "
+    'eval "export $each=\\"\\${${each}_$NODE_RANK-}\\""; done; exec "$@"'
+)
+
+
+class ClusterNode(NamedTuple):
+    gang: str
+    rank: int
+    made_at: str  # empty: it is a pod's
+
+    @property
+    def id(self) -> str:
+        return f"{self.gang}/{self.rank}"
+
+
+def node_of(body: Body) -> ClusterNode | None:
+    """Whose template or pod it is; None: no cluster's, or it has no rank yet."""
+    gang, _, rank, at = (*str((body.get("env") or {}).get(GANG, "")).split(), "", "", "", "")[:4]
+    if "cluster" in body:
+        found = body["cluster"].get("rank")
+        rank = "" if found is None else str(found)
+    return ClusterNode(gang, int(rank), at) if gang and rank.isdecimal() else None
+
+
+def is_node(handle: Handle) -> bool:
+    return handle.kind == NODE and "/" in handle.id
+
+
+def id_of(pod: Body) -> str:
+    """As in the handle of the pod, or of the node that it is for."""
+    node = node_of(pod) if "cluster" in pod else None
+    return node.id if node is not None else str(pod["id"])
+
+
+class RunpodClusters:
+    def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+        self._client, self._now, self._forget_offers = client, now, forget_offers
+        self._creating = threading.Lock()
+
+    def templates(self) -> Iterator[Body]:
+        return self._client.listed("templates", "templates")
+
+    def clusters(self) -> Iterator[Body]:
+        return self._client.listed("clusters", "clusters")
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        member = _member(request)
+        made = self._of_gang(member.token).get(member.rank)
+        if made is None:
+            body = self._template(request, member)
+            made = self._client.call("POST", "templates", body=body, secrets=secrets_of(request))
+        yield _handle(made)
+        with self._creating:  # by two calls at the same time, it would be created twice
+            found = self._of_gang(member.token)
+            if len(found) == member.nodes and self._cluster(found[0]["name"]) is None:
+                self._create_cluster(request, [found[rank] for rank in range(member.nodes)])
+
+    def _of_gang(self, token: str) -> dict[int, Body]:
+        """Templates by rank."""
+        known = ((node_of(body), body) for body in self.templates())
+        return {node.rank: body for node, body in known if node is not None and node.gang == token}
+
+    def _template(self, request: CreateRequest, member: GangMember) -> dict[str, Any]:
+        container = pods.container_of(request)
+        if container.login is not None:
+            raise Unfit(
+                "Runpod's clusters can't pull an image with a login: use a public image, or a task of one node."
+            )
+        same = pods.pod(request, "")
+        names = "name", "image", "args", "disk", "ports", "startSsh", "startJupyter"
+        at = stamp(datetime.fromtimestamp(self._now() // SECOND, UTC))
+        gang = f"{member.token} {member.nodes} {member.rank} {at}"
+        marked = {**same["env"], GANG: gang, MOUNTS: orjson.dumps(same.get("mounts")).decode()}
+        return {**{name: same[name] for name in names}, "env": marked, "public": False, "serverless": False}
+
+    def _cluster(self, name: str) -> Body | None:
+        """The first, should there be two."""
+        found = [body for body in self.clusters() if body["name"] == name]
+        return min(found, key=lambda body: (str(body["createdAt"]), str(body["id"])), default=None)
+
+    def _create_cluster(self, request: CreateRequest, templates: Sequence[Body]) -> None:
+        """Raises InsufficientCapacity if its pods don't fit at once."""
+        offer, container = request.offer, pods.container_of(request)
+        if len({each["env"].get(MOUNTS) for each in templates}) > 1:
+            raise Unfit("The pods of a cluster of Runpod mount one and the same network volume, at one path.")
+        body = {
+            "name": templates[0]["name"],
+            "type": "TRAINING",
+            "compute": {
+                "gpuTypeId": offer.instance.name,
+                "gpuCountPerPod": len(offer.instance.resources.gpus),
+                "podCount": len(templates),
+            },
+            "dataCenterIds": [offer.region],
+            "image": container.image,
+            "args": pods.as_args(["/bin/sh", "-c", TAKE_OWN, "sh", *container.command]),
+            "env": _env(templates),
+            "ports": [],
+            "disk": templates[0]["disk"],
+            "startSsh": False,
+            "startJupyter": False,
+            **pods.mounts_of(container),
+        }
+        try:
+            made = self._client.call(
+                "POST", "clusters", body=body, region=offer.region, secrets=[*secrets_of(request), *_secrets(templates)]
+            )
+        except InsufficientCapacity as error:
+            self._forget_offers()
+            raise InsufficientCapacity(
+                f"Runpod has no cluster of {len(templates)} pods with {offer.instance.name} left: {error.message}"
+            ) from None
+        first = self._cluster(body["name"])
+        if first is not None and first["id"] != made["id"]:  # another process was faster
+            self._client.call("DELETE", "clusters", str(made["id"]))
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def terminate_node(self, handle: Handle, all_pods: Sequence[Body]) -> None:
+        """One that has been stopped is left to the cluster's end."""
+        in_clusters = [(node, body) for body in all_pods if "cluster" in body and (node := node_of(body)) is not None]
+        own = next((body for node, body in in_clusters if node.id == handle.id), None)
+        if own is None:
+            self._delete_template(handle)
+        elif own["status"] == "TERMINATED":
+            return
+        elif not any(body is not own and _runs_in(body, str(own["cluster"]["id"])) for _, body in in_clusters):
+            self._delete_cluster(str(own["cluster"]["id"]))
+        elif own["status"] == "RUNNING":
+            self._client.call("POST", "pods", str(own["id"]), "action", body={"action": "stop"}, meanings={409: NotYet})
+        elif own["status"] == "EXITED":
+            self._delete_template(handle)
+
+    def terminate_cluster(self, handle: Handle, all_pods: Sequence[Body]) -> None:
+        """Once none of its pods runs, because others than its owner may still need theirs."""
+        running = [body for body in all_pods if _runs_in(body, handle.id)]
+        if running:
+            self._client.call("GET", "clusters", handle.id)
+        else:
+            self._client.call("DELETE", "clusters", handle.id)
+
+    def _delete_template(self, handle: Handle) -> None:
+        for body in list(self.templates()):
+            if (node := node_of(body)) is not None and node.id == handle.id:
+                self._client.call("DELETE", "templates", str(body["id"]))
+                return
+        if is_fresh(handle, self._now(), FACTS.visibility_lag):
+            raise Transient(f"Runpod doesn't show {handle.id} yet.")
+        raise Gone(f"There is no node {handle.id}.")
+
+    def _delete_cluster(self, cluster: str) -> None:
+        with suppress(Gone):  # its pods follow
+            self._client.call("DELETE", "clusters", cluster)
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def owned(self, templates: Sequence[Body], clusters: Sequence[Body], region: str) -> Iterator[Owned]:
+        for body in templates:
+            node = node_of(body)
+            if node is not None and region in ("", pods.bought(body).region):
+                yield from owned(_handle(body), {}, body["name"])
+        for body in clusters:
+            if not body.get("dataCenterId") or region in ("", body["dataCenterId"]):
+                yield from owned(Handle(kind=CLUSTER, id=str(body["id"])), {}, body["name"])
+
+
+def _handle(template: Body) -> Handle:
+    node = node_of(template)
+    if node is None:
+        raise Transient(f"Runpod's template {template['id']} isn't what was written.")
+    return Handle(kind=NODE, id=node.id, data={CREATED: node.made_at})
+
+
+def _member(request: CreateRequest) -> GangMember:
+    found = pods.container_of(request).gang
+    if found is None:
+        raise Bug(f"{request.name} is no node of a task")
+    return found
+
+
+def _runs_in(body: Body, cluster: str) -> bool:
+    return body["status"] == "RUNNING" and str(body.get("cluster", {}).get("id")) == cluster
+
+
+def _env(templates: Sequence[Body]) -> Mapping[str, str]:
+    """For all nodes: what is the same for all, and what isn't, with the rank behind its name."""
+    envs = [
+        {name: str(value) for name, value in body["env"].items() if name not in (GANG, MOUNTS)} for body in templates
+    ]
+    first, own = envs[0], sorted(name for name in envs[0] if len({env.get(name) for env in envs}) > 1)
+    numbered = {f"{name}_{rank}": env[name] for rank, env in enumerate(envs) for name in own}
+    gang, nodes = templates[0]["env"][GANG].split()[:2]
+    hidden = [*first[container_script.HIDDEN].split(), GANG, OWN, *numbered]
+    return {
+        **INTERFACE,
+        **{name: value for name, value in first.items() if name not in own},
+        **numbered,
+        OWN: " ".join(own),
+        GANG: f"{gang} {nodes}",
+        container_script.HIDDEN: " ".join(hidden),
+    }
+
+
+def _secrets(templates: Sequence[Body]) -> list[str]:
+    return [container_script.read_settings(body["env"])[2] for body in templates]
