@@ -36,7 +36,7 @@ from chalicelib.errors import InsufficientCapacity
 
 GIB, DISK = 1024, 100  # of an instance, in GiB, unless another size is requested
 LEAST_DISK = 8
-BID, ON_DEMAND = "bid", "ondemand"
+BID, ON_DEMAND = "bid", "on-demand"
 HOURS = 720  # of a month, as storage is priced
 MARGIN = 1.1  # a bid, as a multiple of the least: who bids no more than that is outbid first
 LEAST_BID, MOST_BID = 0.001, 128.0  # USD an hour

@@ -30,6 +30,7 @@ MOST_PAGES = 1_000
 # Seconds between two calls, of each endpoint.
 BETWEEN: Mapping[str, float] = {"search": 6.0, "create": 4.5, "show": 2.0, "list": 1.0, "destroy": 3.0}
 SEARCHES = 4  # at once after a pause: both markets, for a plan and for a purchase
+BY_AGE = '[{"col":"id","dir":"asc"}]'  # so that nothing moves to another page while they are read
 COLUMNS = (
     *("id", "label", "actual_status", "intended_status", "cur_state", "next_state", "status_msg"),
     *("start_date", "end_date", "is_bid", "geolocation"),
@@ -102,7 +103,7 @@ class VastAIClient:
         return found or None
 
     def destroy(self, identity: str) -> None:
-        self._call("destroy", "DELETE", "v0", "instances", identity)
+        self._call("destroy", "DELETE", "v0", "instances", identity, body={})
 
     def close(self) -> None:
         self._rest.close()
@@ -110,7 +111,7 @@ class VastAIClient:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _page(self, token: str, filters: Body | None = None) -> tuple[Sequence[Body], str]:
-        query: dict[str, str | int] = {"limit": PAGE, "select_cols": orjson.dumps(COLUMNS).decode()}
+        query: dict[str, str | int] = {"limit": PAGE, "order_by": BY_AGE, "select_cols": orjson.dumps(COLUMNS).decode()}
         if filters:
             query["select_filters"] = orjson.dumps(filters).decode()
         if token:

@@ -31,6 +31,7 @@ def instance(request: CreateRequest) -> dict[str, Any]:
     if sum(map(len, container.command)) > MOST_ARGUMENTS:
         raise Unfit(f"The command of {request.name} has more than the {MOST_ARGUMENTS} characters that Vast.ai takes.")
     body: dict[str, Any] = {
+        "client_id": "me",
         "image": container.image,
         "label": request.name,
         "disk": max(LEAST_DISK, -(-request.disk_mib // GIB)),

@@ -1,9 +1,10 @@
 """Vast.ai: the offers of six hosts, what is rented of them, and what somebody else takes away.
 
-`api.json` is made by `extract` from the document that it names; what that lacks is from Vast.ai's pages, from its own
-client and from reports of those who use it (`_api`, and the rules below): paths end in a slash; environments are
-objects; an endpoint called too soon answers in plain text; the old list is a 410; a wrong key may be a 404; an offer's
-id is another after some minutes; who is outbid, or bids too little, has an instance that is stopped and billed.
+`api.json` is made by `extract` from the document that it names; what that lacks is from Vast.ai's pages, from what its
+own client sends and from reports of those who use it (`_api`, and the rules below): paths end in a slash, environments
+are objects, pages need an order; an endpoint called too soon answers in plain text; the old list is a 410; a wrong key
+may be a 404; an offer's id is another after some minutes; who is outbid, or bids too little, has an instance that is
+stopped and billed.
 """
 
 from __future__ import annotations
@@ -99,7 +100,10 @@ def _api() -> Api:
         parameter for one in operations.values() for parameter in one["parameters"] if parameter["in"] == "path"
     ):
         each["schema"] = {"pattern": "^[0-9]+$"}  # as text, which a path is
-    operations["createInstance"]["body"]["properties"]["env"] = {"additionalProperties": {"type": "string"}}
+    body = operations["createInstance"]["body"]["properties"]
+    body.update(env={"additionalProperties": {"type": "string"}}, client_id={"const": "me"})
+    operations["searchOffers"]["body"]["properties"]["type"]["enum"].append("on-demand")
+    operations["destroyInstance"]["body"] = {"type": "object", "additionalProperties": False}
     answer = operations["createInstance"]["responses"]["200"]["properties"]
     answer.update(error={"type": "string"}, msg={"type": "string"})
     shown = operations["showInstance"]["responses"]["200"]["properties"]
@@ -321,7 +325,10 @@ class Vast(Fake):
             for each in self.books.shown("vm")
             if all(_meets(self._instance(each), *wanted) for wanted in filters.items())
         ]
+        order = _parsed(call.query.get("order_by", "[]"), list)
         page, token = self.page(call, found, int(call.query.get("limit", 25)), "after_token")
+        if token and order != [{"col": "id", "dir": "asc"}]:
+            raise _problem(400, "invalid_request", "this fake has pages in the order of ids alone")
         rows = [self._instance(each) for each in page]
         if columns != ["*"]:
             known = self.api.operations["showInstances"].responses["200"]["properties"]["instances"]["items"]
