@@ -47,10 +47,11 @@ class RunpodBackend:
         self._volumes = NetworkVolumes(self._client, now)
 
     def check(self) -> None:
-        """Its key, and the names of its regions."""
+        """Its key, for all that is listed later, and the names of its regions."""
         from chalicelib.backends.runpod.catalog import COMMUNITY
 
-        self._client.call("GET", "pods")
+        for listed in ("pods", "registries", "templates", "clusters", "network-volumes"):
+            self._client.call("GET", listed)
         if self._config.regions:
             known = [*self._catalog.data_centers(), *([COMMUNITY] if self._config.community_cloud else [])]
             if wrong := [each for each in self._config.regions if each not in known]:

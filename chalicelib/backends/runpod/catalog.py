@@ -150,10 +150,10 @@ class RunpodCatalog:
     def _clusters(self, request: OfferRequest) -> Iterator[Offer]:
         """Each offer is one of its pods. They are sold with eight GPUs a pod, and none is a spot pod."""
         spec = request.resources.gpu
-        if request.nodes > MOST_NODES:
-            raise InsufficientCapacity(f"Runpod sells clusters of 2 to {MOST_NODES} pods")
-        if request.spot or spec is None or MOST_GPUS not in _numbers(spec.count, [MOST_GPUS]):
-            return
+        if request.nodes > MOST_NODES or request.spot:
+            raise InsufficientCapacity(f"Runpod sells clusters of 2 to {MOST_NODES} pods, on demand alone")
+        if spec is None or not _numbers(spec.count, [MOST_GPUS]):
+            raise InsufficientCapacity(f"each pod of Runpod's clusters has {MOST_GPUS} GPUs: write `gpu: {MOST_GPUS}`")
         for body in self._catalog("gpus", product="CLUSTER", cloud="SECURE", count=MOST_GPUS):
             for kind in _kinds(body, "SECURE"):
                 for offer in self._on_demand(kind, "SECURE", MOST_GPUS):

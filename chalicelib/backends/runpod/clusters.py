@@ -3,7 +3,8 @@
 Runpod creates a cluster in one call, with one environment for all of its pods, and nothing of it can be created before.
 But each node's agent has settings of its own, and nodes are requested one by one. So each is written down first, in a
 template, which costs nothing and bears the name of its owner; the call that finds the last one creates the cluster with
-the settings of all, of which each pod takes those of its rank. A template is there as long as its node.
+the settings of all, of which each pod takes those of its rank. A template is there as long as its node: a pod without
+one is needed by nobody.
 
 A node's handle has the gang and the rank in its id, because its pod doesn't exist when it is yielded. Pods of a
 cluster can't be deleted, only the cluster can, with all of them. So one that isn't needed any more is stopped, and the
@@ -13,7 +14,7 @@ last that is to end takes the cluster with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ GANG = "DSTACK_GANG"  # the variable that says whose a template or a pod is: the
 MOUNTS = "DSTACK_MOUNTS"  # that with the volume of a node
 OWN = "DSTACK_OWN"  # that with the names of those that each node has for itself
 INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
+STOP = {"action": "stop"}
 # Runpod numbers the pods of a cluster in NODE_RANK.
 TAKE_OWN = (
     '[ -n "${NODE_RANK-}" ] || { echo "dstack: Runpod has set no NODE_RANK in this pod" >&2; exit 78; }; '
@@ -163,35 +165,31 @@ class RunpodClusters:
 
     def terminate_node(self, handle: Handle, all_pods: Sequence[Body]) -> None:
         """One that has been stopped is left to the cluster's end."""
-        in_clusters = [(node, body) for body in all_pods if "cluster" in body and (node := node_of(body)) is not None]
-        own = next((body for node, body in in_clusters if node.id == handle.id), None)
-        if own is None:
-            self._delete_template(handle)
-        elif own["status"] == "TERMINATED":
+        own = next((body for body in all_pods if "cluster" in body and id_of(body) == handle.id), None)
+        templates = {node.id: body for body in self.templates() if (node := node_of(body)) is not None}
+        if own is not None and own["status"] == "TERMINATED":
             return
-        elif not any(body is not own and _runs_in(body, str(own["cluster"]["id"])) for _, body in in_clusters):
-            self._delete_cluster(str(own["cluster"]["id"]))
-        elif own["status"] == "RUNNING":
-            self._client.call("POST", "pods", str(own["id"]), "action", body={"action": "stop"}, meanings={409: NotYet})
-        elif own["status"] == "EXITED":
-            self._delete_template(handle)
-
-    def terminate_cluster(self, handle: Handle, all_pods: Sequence[Body]) -> None:
-        """Once none of its pods runs, because others than its owner may still need theirs."""
-        running = [body for body in all_pods if _runs_in(body, handle.id)]
-        if running:
-            self._client.call("GET", "clusters", handle.id)
-        else:
-            self._client.call("DELETE", "clusters", handle.id)
-
-    def _delete_template(self, handle: Handle) -> None:
-        for body in list(self.templates()):
-            if (node := node_of(body)) is not None and node.id == handle.id:
-                self._client.call("DELETE", "templates", str(body["id"]))
+        if own is not None:
+            others = templates.keys() - {handle.id}
+            if not any(_is_needed(body, str(own["cluster"]["id"]), others) for body in all_pods):
+                self._delete_cluster(str(own["cluster"]["id"]))
                 return
+            if own["status"] == "RUNNING":
+                self._client.call("POST", "pods", str(own["id"]), "action", body=STOP, meanings={409: NotYet})
+            if own["status"] != "EXITED":
+                return
+        if handle.id in templates:
+            self._client.call("DELETE", "templates", str(templates[handle.id]["id"]))
+            return
         if is_fresh(handle, self._now(), FACTS.visibility_lag):
             raise Transient(f"Runpod doesn't show {handle.id} yet.")
         raise Gone(f"There is no node {handle.id}.")
+
+    def terminate_cluster(self, handle: Handle, all_pods: Sequence[Body]) -> None:
+        """Once no node needs it, because others than its owner may."""
+        nodes = {node.id for body in self.templates() if (node := node_of(body)) is not None}
+        needed = any(_is_needed(body, handle.id, nodes) for body in all_pods)
+        self._client.call("GET" if needed else "DELETE", "clusters", handle.id)
 
     def _delete_cluster(self, cluster: str) -> None:
         with suppress(Gone):  # its pods follow
@@ -223,8 +221,10 @@ def _member(request: CreateRequest) -> GangMember:
     return found
 
 
-def _runs_in(body: Body, cluster: str) -> bool:
-    return body["status"] == "RUNNING" and str(body.get("cluster", {}).get("id")) == cluster
+def _is_needed(body: Body, cluster: str, nodes: Set[str]) -> bool:
+    """Does one of these nodes run in this pod of the cluster?"""
+    in_cluster = str((body.get("cluster") or {}).get("id")) == cluster
+    return in_cluster and body["status"] == "RUNNING" and id_of(body) in nodes
 
 
 def _env(templates: Sequence[Body]) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ _SCARCE = re.compile(
     re.IGNORECASE,
 )
 _LOST_BID = re.compile(r"\bbid\b.*\b(low|lower|below|less|least|minimum|greater|higher)\b", re.IGNORECASE)
-_POOR = re.compile(r"\b(balance|funds?|credits?)\b", re.IGNORECASE)
+_POOR = re.compile(r"\b(balance|funds?|credits?|spend(ing)? limit)\b", re.IGNORECASE)
 TABLE = ErrorTable(
     "Runpod",
     (
@@ -46,9 +46,11 @@ TABLE = ErrorTable(
 
 def failure_of(status: int, data: Any) -> ProviderFailure | None:
     failure = failure_by_status(status, data)
-    if failure is not None and status == 400 and _SCARCE.search(failure.text):
-        return replace(failure, code=NO_CAPACITY)
-    return failure
+    if failure is None or status != 400:
+        return failure
+    if _POOR.search(failure.text):
+        return replace(failure, code=NO_CREDIT)
+    return replace(failure, code=NO_CAPACITY) if _SCARCE.search(failure.text) else failure
 
 
 def graphql_failure(status: int, data: Any) -> ProviderFailure | None:

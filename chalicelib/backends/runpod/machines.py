@@ -60,7 +60,7 @@ class RunpodPods:
             login = self._login(request)
             yield Handle(kind=LOGIN, id=login)
         made = sorted(
-            (body for body in self._single() if body["name"] == request.name),
+            (body for body in self._listed() if _is_single(body) and body["name"] == request.name),
             key=lambda body: (str(body["createdAt"]), str(body["id"])),
         )
         pod = made[0] if made else self._created(request, login)
@@ -130,7 +130,7 @@ class RunpodPods:
         return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        known = {id_of(body): body for body in self._all()}  # one list for all
+        known = {id_of(body): body for body in self._listed() if body["status"] != ENDED}  # one list for all
         there = {str(body["id"]) for body in known.values()}
         self._logs = {pod: read for pod, read in self._logs.items() if pod in there}
         unread = iter(range(MOST_LOGS))
@@ -176,9 +176,9 @@ class RunpodPods:
             log.warning("nothing says who has stopped the pod %s: %s", pod, error)
             return ""
 
-    def _log(self, pod: str, unread: Iterator[int]) -> Sequence[Line]:
-        """Read once a minute, as long as `unread` lasts. One that can't be read proves nothing."""
-        at, lines = self._logs.get(pod, (None, ()))
+    def _log(self, pod: str, unread: Iterator[int]) -> Sequence[Line] | None:
+        """Read once a minute, as long as `unread` lasts; None: not yet. One that can't be read proves nothing."""
+        at, lines = self._logs.get(pod, (None, None))
         if (at is not None and self._now() - at < MINUTE) or next(unread, None) is None:
             return lines
         try:
@@ -217,11 +217,10 @@ class RunpodPods:
             """Many instances may end at the same time, and the calls of an account are few."""
             return list(listed()) if instance_id is None else self._lists.get(name, lambda: list(listed()))
 
-        all_pods, logins = look_up("pods", self._single), look_up("logins", self._logins)
-        templates, clusters = (
-            look_up("templates", self._clusters.templates),
-            look_up("clusters", self._clusters.clusters),
-        )
+        all_pods = (body for body in look_up("every pod", self._listed) if _is_single(body))
+        logins = look_up("logins", self._logins)
+        templates = look_up("templates", self._clusters.templates)
+        clusters = look_up("clusters", self._clusters.clusters)
         found = [
             *(each for body in all_pods if _is_in(body, region) for each in owned(_handle(body), {}, body["name"])),
             *(each for body in logins for each in owned(_login_handle(body), {}, body["name"])),
@@ -229,18 +228,16 @@ class RunpodPods:
         ]
         yield from (each for each in found if instance_id in (None, each.instance_id))
 
-    def _single(self) -> Iterator[Body]:
-        """Pods that are in no cluster."""
-        return (body for body in self._all() if "cluster" not in body)
-
-    def _all(self) -> Iterator[Body]:
-        return (body for body in self._listed() if body["status"] != ENDED)
-
     def _listed(self) -> Iterator[Body]:
         return self._client.listed("pods", "pods", includeClusterPods="true")
 
     def _logins(self) -> Iterator[Body]:
         return self._client.listed("registries", "registries")
+
+
+def _is_single(body: Body) -> bool:
+    """Is it there, and in no cluster?"""
+    return body["status"] != ENDED and "cluster" not in body
 
 
 def _is_in(body: Body, region: str) -> bool:

@@ -21,14 +21,14 @@ from chalicelib.backends.runpod.client import Body, Line
 from chalicelib.backends.runpod.pods import bought
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, from_iso
-from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity
+from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity, NotYet
 
 
 @dataclass(frozen=True)
 class LookUps:
     """What else can be known about a pod. Each is called only if it is needed."""
 
-    log: Callable[[], Sequence[Line]]  # the last lines
+    log: Callable[[], Sequence[Line] | None]  # the last lines; None: they are read another time
     change: Callable[[], str]  # what has last become of it, and by whom; empty: unknown
 
 
@@ -54,11 +54,11 @@ def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
     age = now - from_iso(str(pod["createdAt"]))
     if status == "RUNNING" and (runtime := pod.get("runtime")) is not None:
         if age >= READ_AFTER and runtime.get("uptime", YOUNG) < YOUNG:
-            _check_start(name, look_up.log())
+            _check_start(name, look_up.log() or ())
         address = str((pod.get("cluster") or {}).get("ip") or "")  # between the pods of a cluster
         return Machine("running", hostname=str(pod["id"]), internal_ip=address)
     if status == "ERROR" or age >= READ_AFTER:
-        _check_log(name, look_up.log(), is_over=status == "ERROR" or age >= BROKEN_AFTER)
+        _check_log(name, look_up.log() or (), is_over=status == "ERROR" or age >= BROKEN_AFTER)
     if status == "ERROR":
         raise Gone(f"{name} couldn't be started on its host.", refused=InsufficientCapacity)
     return Machine("pending", hostname=str(pod["id"]))
@@ -79,7 +79,10 @@ def other_than_bought(pod: Body) -> str:
 def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
     """Raises it, too."""
     if not pod.get("startedAt"):
-        _check_log(name, look_up.log(), is_over=True)
+        lines = look_up.log()
+        if lines is None:
+            raise NotYet(f"{name} has stopped, and its log is still to be read.")
+        _check_log(name, lines, is_over=True)
     change = cleaned(look_up.change())
     if BY_USER.search(change):
         return Gone(f"Somebody has stopped the pod {pod['id']}: {change}", refused=ContainerFailed)

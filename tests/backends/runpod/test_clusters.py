@@ -76,9 +76,14 @@ def test_only_what_is_sold_as_clusters_is_offered_for_several_nodes(backend: Run
     assert {(each.instance.name, each.region) for each in found} == {(H100, "US-KS-2"), (H100, "CA-MTL-3")}
     assert {each.terms.grants for each in found} == {("volumes", "multinode")} and found[0].most_nodes == 8
     assert found[0].price == 21.52 and found[0].key not in {each.key for each in offers(backend, 1)}
-    assert not offers(backend, gpu="H100:4") and not offers(backend, spot=True) and offers(backend, gpu="H100:4..8")
-    with pytest.raises(InsufficientCapacity, match="clusters of 2 to 8 pods"):
-        offers(backend, 9)
+    assert offers(backend, gpu="H100:4..8") and offers(backend, spot=None)
+    for wrong, text in (
+        ({"nodes": 9}, "clusters of 2 to 8 pods"),
+        ({"spot": True}, "on demand alone"),
+        ({"gpu": "H100:4"}, "has 8 GPUs"),
+    ):
+        with pytest.raises(InsufficientCapacity, match=text):
+            offers(backend, **wrong)
 
 
 def test_one_call_creates_it_and_few_are_made(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
@@ -187,6 +192,18 @@ def test_one_that_is_given_up_before_it_runs_is_deleted_at_once(
     clock.passes(6)
     backend.terminate(*first)
     assert len(fake.calls_of("deleteCluster")) == 1
+
+
+def test_a_pod_that_belongs_to_no_node_any_more_keeps_no_cluster(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
+    """Else it would be billed for ever: for instance, its pod shows only after its node has been given up."""
+    *made, lost = created(backend, members(backend))
+    clock.passes(60)
+    list(fake.books.existing("template"))[2].goes(clock.now(), (0, None))
+    for handles in made:
+        end_all(backend, clock.passes, handles)
+    assert existing(fake) == {} and lost
 
 
 def test_one_that_nobody_knows_is_swept(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:

@@ -21,6 +21,7 @@ from chalicelib.errors import (
     Gone,
     InsufficientCapacity,
     MissingPermission,
+    NotYet,
     QuotaExceeded,
     Transient,
     Unfit,
@@ -232,6 +233,19 @@ def test_one_that_never_started_says_what_its_log_says(
     with pytest.raises(Gone, match="manifest unknown") as gone:
         backend.describe(made)
     assert gone.value.refused is ContainerFailed
+
+
+def test_why_one_never_started_is_known_before_it_is_judged(
+    backend: RunpodBackend, fake: Runpod, wanted: CreateRequest, clock: Clock
+) -> None:
+    """One call reads few logs."""
+    made: list[list[Handle]] = [list(backend.create(request_for(wanted.offer, f"n{n}"))) for n in range(4)]
+    for pod in fake.books.existing("vm"):
+        pod.goes(clock.now(), (0, "EXITED"))
+        pod.facts["log"].append(NO_IMAGE)
+    clock.passes(15)
+    for last in (NotYet, Gone):
+        assert [type(each) for each in backend.describe_several(made)] == [Gone, Gone, Gone, last]
 
 
 def test_many_that_are_taken_at_once_are_looked_up_at_once(

@@ -30,6 +30,7 @@ from chalicelib.errors import (
     InsufficientCapacity,
     InUse,
     NotYet,
+    QuotaExceeded,
     Throttled,
     Transient,
     Unfit,
@@ -175,6 +176,8 @@ def test_a_pod_is_pinned_to_the_cloud_and_place_of_its_offer_and_opens_nothing(
         (400, "There are no longer any instances available with the requested specifications.", InsufficientCapacity),
         (400, "This machine does not have the resources to deploy your pod.", InsufficientCapacity),
         (400, "exactly one of gpu and cpu is required", Unfit),
+        (400, "Insufficient balance to deploy this cluster.", QuotaExceeded),
+        (400, "You have reached your spend limit.", QuotaExceeded),
         (422, "unknown field minCuda", Unfit),
         (503, "The service is not available.", Transient),
         (500, "insufficient", Transient),
@@ -542,7 +545,7 @@ def test_an_account_calls_no_more_often_than_it_may(fake: Runpod, clock: Clock) 
     early = 0
     for _ in range(200):
         try:
-            backend.check()
+            list(backend.list_owned_volumes())
         except Throttled:
             early += 1
         clock.passes(0.6)
