@@ -12,11 +12,12 @@ from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.client import Body, Client
 from chalicelib.backends.spi import CreateRequest, RegistryLogin
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Transient
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import request_for, volume_request
+from tests.backends.conformance.requests import member_for, request_for, volume_request
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.fakes.transport import sender
@@ -49,9 +50,19 @@ class Account:
             self.backend.describe(made)
         return made
 
+    def cluster(self) -> list[list[Handle]]:
+        """The handles of each of its nodes, which run."""
+        eight = ResourcesSpec.model_validate({"gpu": "H100:8"})
+        offer = self.backend.offers_for(OfferRequest(resources=eight, nodes=2))[0]
+        made = [list(self.backend.create(member_for(offer, "train", rank, 2))) for rank in range(2)]
+        self.clock.passes(60)
+        assert [self.backend.describe(each).state for each in made] == ["running"] * 2
+        return made
+
     def swept(self) -> None:
         """By what is listed alone, as if nobody knew any handle."""
         end_all(self.backend, self.clock.passes, [each.handle for each in self.backend.list_owned()])
+        self.clock.passes(self.fake.end / SECOND)
         assert not list(self.fake.books.existing())
 
 
@@ -113,6 +124,25 @@ def a_pod_that_costs_more_than_its_offer_is_no_machine(account: Account) -> None
     assert account.backend.describe(made).state == "running", "once it runs, its price may rise"
 
 
+def a_cluster_ends_with_its_last_node(account: Account) -> None:
+    nodes = account.cluster()
+    for handles in nodes:
+        end_all(account.backend, account.clock.passes, handles)
+    assert not list(account.fake.books.existing()) and account.fake.billed() == 0.0
+
+
+def a_cluster_is_swept(account: Account) -> None:
+    account.cluster()
+    account.swept()
+
+
+def a_cluster_that_no_node_is_known_of_is_swept(account: Account) -> None:
+    account.cluster()
+    for template in list(account.fake.books.existing("template")):
+        template.goes(account.clock.now(), (0, None))
+    account.swept()
+
+
 def a_deleted_volume_is_gone(account: Account) -> None:
     """It is billed with or without pods."""
     made = account.backend.create_volume(volume_request("US-KS-2"))
@@ -148,6 +178,25 @@ class StopsPods(Mistake):
 class ListsOnlyWhatRuns(Mistake):
     def listed(self, path: str, name: str, **query: str) -> Iterator[Body]:
         return (each for each in super().listed(path, name, **query) if each.get("status") != "EXITED")
+
+
+class ListsNoClusters(Mistake):
+    def listed(self, path: str, name: str, **query: str) -> Iterator[Body]:
+        return iter(()) if name == "clusters" else super().listed(path, name, **query)
+
+
+class StopsClusters(Mistake):
+    """Pod by pod, and doesn't delete them."""
+
+    def call(self, method: str, *path: str, body: Any = None, **more: Any) -> Any:
+        return None if (method, path[0]) == ("DELETE", "clusters") else super().call(method, *path, body=body, **more)
+
+
+class NamesClustersAnew(Mistake):
+    """So that nothing says whose they are. Nor do their pods' names."""
+
+    def changed(self, method: str, path: Sequence[str], body: Any) -> tuple[str, Sequence[str], Any]:
+        return method, path, {**body, "name": "cluster"} if (method, path) == ("POST", ("clusters",)) else body
 
 
 class ListsNoLogins(Mistake):
@@ -207,6 +256,10 @@ TRAPS: Sequence[tuple[Callable[[Account], None], type[Client]]] = [
     (a_pod_whose_end_was_lost_is_ended, TakesNoAnswerForTheEnd),
     (a_pod_whose_creation_was_lost_is_swept, NamesPodsAnew),
     (a_pod_that_costs_more_than_its_offer_is_no_machine, IgnoresWhatIsBilled),
+    (a_cluster_ends_with_its_last_node, StopsClusters),
+    (a_cluster_is_swept, StopsClusters),
+    (a_cluster_that_no_node_is_known_of_is_swept, ListsNoClusters),
+    (a_cluster_that_no_node_is_known_of_is_swept, NamesClustersAnew),
     (a_deleted_volume_is_gone, LeavesVolumes),
 ]
 
