@@ -17,10 +17,11 @@ from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.rest import RestClient, Sender, bearer
 from chalicelib.backends.vastai.errors import TABLE, failure_of
 from chalicelib.backends.vastai.facts import LISTS_WITHIN
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.errors import BackendError, Gone, Throttled, Transient
 
 Body = Mapping[str, Any]
+Page = tuple[Sequence[Body], str]  # with the token of the next; empty: it is the last
 
 URL = "https://console.vast.ai/api"
 READ, CREATE = 15.0, 30.0  # seconds
@@ -55,7 +56,8 @@ class VastAIClient:
         self._rest = RestClient(
             URL, TABLE, bearer(key), secrets=[key], send=send, failure_of=failure_of, now=now, ending="/"
         )
-        self._list = _List(self._page, now)
+        self._list = _List(self._page, now, LISTS_WITHIN)
+        self._rare_list = _List(self._page, now, HOUR)
 
     # --- offers -------------------------------------------------------------------------------------------------------
 
@@ -89,6 +91,10 @@ class VastAIClient:
         """All of the account's: complete, or an error. `lasting`: how old the list may be."""
         return self._list.read(lasting)
 
+    def instances_for_sweep(self) -> Sequence[Body]:
+        """The same for who comes seldom, whatever the age of what they say: some may be gone by now."""
+        return self._rare_list.read(0)
+
     def instance(self, identity: str) -> Body | None:
         """None: there is none."""
         if not identity.isdecimal():
@@ -110,7 +116,7 @@ class VastAIClient:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _page(self, token: str, filters: Body | None = None) -> tuple[Sequence[Body], str]:
+    def _page(self, token: str, filters: Body | None = None) -> Page:
         query: dict[str, str | int] = {"limit": PAGE, "order_by": BY_AGE, "select_cols": orjson.dumps(COLUMNS).decode()}
         if filters:
             query["select_filters"] = orjson.dumps(filters).decode()
@@ -143,18 +149,19 @@ class VastAIClient:
 
 
 class _List:
-    """All instances, in pages between which time must pass. A call that comes too soon leaves what it has read to the
-    next. What is too old by then is read anew: what isn't listed would count as gone."""
+    """All instances, the oldest first, in pages between which time must pass. A call that comes too soon leaves what it
+    has read to the next, unless that comes too late (`within`). What isn't listed would count as gone, so new instances
+    are on the page that is read last."""
 
-    def __init__(self, page: Callable[[str], tuple[Sequence[Body], str]], now: Callable[[], Micros]) -> None:
-        self._page, self._now, self._lock = page, now, threading.Lock()
+    def __init__(self, page: Callable[[str], Page], now: Callable[[], Micros], within: Micros) -> None:
+        self._page, self._now, self._within, self._lock = page, now, within, threading.Lock()
         self._begun: Micros | None = None
         self._items: list[Body] = []
         self._tokens: list[str] = []  # of the pages so far, and of the next; empty behind the last
 
     def read(self, lasting: Micros) -> Sequence[Body]:
         with self._lock:
-            lasts = LISTS_WITHIN if self._is_unfinished else lasting
+            lasts = self._within if self._is_unfinished else lasting
             if self._begun is None or not 0 <= self._now() - self._begun < lasts:
                 self._begun, self._items, self._tokens = self._now(), [], []
                 self._read_page("")

@@ -97,7 +97,8 @@ class VastAIInstances:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         """Instances that end at the same time share a list."""
-        bodies = self._client.instances(0 if instance_id is None else LISTS_LAST)
+        one = instance_id is not None
+        bodies = self._client.instances(LISTS_LAST) if one else self._client.instances_for_sweep()
         for body in bodies:
             if not region or region_of(body) in ("", region):
                 found = owned(_handle(body), {}, str(body.get("label") or ""))

@@ -397,6 +397,12 @@ def test_many_instances_are_described_and_listed_within_the_limits(fake: Vast, c
     assert {getattr(each, "state", each) for each in backend.describe_several(made)} == {"running"}
     assert len(list(backend.list_owned(instance_id))) == 1, "what ends then shares the list"
     assert len(fake.calls_of("showInstances")) - before == 3 and not fake.calls_of("showInstance")
+    for _ in range(2):  # sweeps come every five minutes
+        clock.passes(300)
+        with pytest.raises(Throttled):
+            list(backend.list_owned())
+    clock.passes(300)
+    assert len(list(backend.list_owned())) == 60
 
 
 def test_a_call_that_came_too_soon_pauses_its_endpoint_alone(
