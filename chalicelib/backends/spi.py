@@ -312,6 +312,21 @@ class LiveOffers(Protocol):
         none, it may raise InsufficientCapacity, which says so."""
 
 
+@runtime_checkable
+class GatewayContainers(Protocol):
+    """For a backend whose containers can have an address that the world reaches, so that gateways run in them. Those
+    that sell machines open ports of these (`facts.gateways`).
+
+    The container is like any other that `create` makes, and `open_ports` are reached at its address under the same
+    numbers. What is kept or charged for the address has handles of its own. `describe` calls the container pending
+    until it has its address, which is the `hostname`; if none comes, it raises Gone with the reason, and Unfit as
+    `refused`.
+    """
+
+    def create_gateway(self, request: CreateRequest) -> Iterator[Handle]:
+        """As `create`, for a request with `open_ports`."""
+
+
 def facts_of(backend: Backend | type[Backend]) -> BackendFacts:
     """The facts that the backend, or its class, declares, and those that follow from its methods."""
 
@@ -323,4 +338,6 @@ def facts_of(backend: Backend | type[Backend]) -> BackendFacts:
         placement_groups=has(PlacementGroups),
         live_offers=has(LiveOffers),
         watches=has(Watches),
+        gateways=backend.facts.gateways or has(GatewayContainers),
+        gateway_containers=has(GatewayContainers),
     )

@@ -34,7 +34,7 @@ class BackendFacts(Value):
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
     largest_volume: int = 0  # in GiB; 0: any size that a configuration can have
     volume_zones: bool = False  # a volume can only be attached to machines in its zone
-    gateways: bool = False  # has machines for gateways, with ports that the world can reach
+    gateways: bool = False  # has machines for gateways, with ports that the world can reach, or such containers
     simulated: bool = False  # nothing is bought; offers say so
 
     # Derived.
@@ -42,3 +42,4 @@ class BackendFacts(Value):
     volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
     placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
     watches: bool = False  # reports changes of machines over a connection that stays open (`spi.Watches`)
+    gateway_containers: bool = False  # gateways run in its containers (`spi.GatewayContainers`)

@@ -14,6 +14,7 @@ import orjson
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.market_answers import MarketQuery
 from chalicelib.domain.noun import Noun, Value
 
 
@@ -60,6 +61,7 @@ class Orders(Value):
     """The state of machine purchases for a gateway."""
 
     next_num: int = 0
+    markets: tuple[MarketQuery, ...] = ()  # what was asked for offers, and when
     tried: tuple[str, ...] = ()  # keys of offers that failed, until all are tried again
     refused: str = ""  # why the last of them failed
     pauses: int = 0  # since a machine last came up

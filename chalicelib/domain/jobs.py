@@ -15,6 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.bounds import Amount
 from chalicelib.domain.instances import OnPrem
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.market_answers import MarketQuery
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
@@ -83,17 +84,6 @@ class Attempt(Value):
 
     offer_key: str
     error: str
-
-
-class MarketQuery(Value):
-    """That a job's decision waits for a market's answer, or has waited."""
-
-    backend: str
-    key: str  # of the request
-    at: Micros  # an older answer is none
-    until: Micros  # from then on, the decision goes on without it
-    attempts: int = 0  # that had failed by then: the next failure asks anew
-    retried: bool = False  # the second, after one without an answer
 
 
 class Job(Noun):

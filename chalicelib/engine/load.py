@@ -262,7 +262,9 @@ class Loader:
             return GatewaySnapshot(now, gateway, machines)
         if not gateway.fleet:
             facts = self.backends.facts(gateway.project_id)
-            return GatewaySnapshot(now, gateway, machines, offers=self.catalog.book(gateway.project_id), facts=facts)
+            offers, asked = self.catalog.book(gateway.project_id), gateway.orders.markets
+            answers = self.catalog.answers(gateway.project_id, [(each.backend, each.key) for each in asked])
+            return GatewaySnapshot(now, gateway, machines, offers=offers, facts=facts, answers=answers)
         pointer = nouns.find_target(self.store, keys.fleet_name(gateway.project_id, gateway.fleet))
         fleet = None if pointer is None else self.read.find(Fleet, keys.fleet(pointer[0]))
         if fleet is None or fleet.deleted:

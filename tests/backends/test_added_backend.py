@@ -7,6 +7,7 @@ of a list of offers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -22,9 +23,11 @@ from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.schema import configuration_schema
+from chalicelib.domain.container_script import GATEWAY_IMAGE
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import HOUR, MINUTE
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.domain.specs.credentials import ApiKeyCreds
@@ -91,7 +94,7 @@ class Nimbus(FakeCloud):
 class Bazaar(Nimbus):
     """The same with a market: what it is asked for is offered as single machines."""
 
-    facts = FACTS.with_(offers_last=MINUTE)
+    facts = FACTS.with_(offers_last=MINUTE, gateways=False)
     requests: ClassVar[list[OfferRequest]] = []
     error: ClassVar[BackendError | None] = None
     taken: ClassVar[set[str]] = set()
@@ -120,6 +123,13 @@ class Bazaar(Nimbus):
         return super().create(request)
 
 
+class Arcade(Bazaar):
+    """Its containers have addresses that the world reaches, so gateways run in them."""
+
+    def create_gateway(self, request: CreateRequest) -> Iterator[Handle]:
+        return super().create(request)
+
+
 ROW = Row(
     f"{__name__}:NimbusBackendConfig",
     volume=f"{__name__}:NimbusVolumeConfiguration",
@@ -129,6 +139,7 @@ ROW = Row(
 )
 
 MARKET = replace(ROW, backend=f"{__name__}:Bazaar")
+CONTAINER_MARKETS = {name: replace(ROW, backend=f"{__name__}:{name}") for name in ("Bazaar", "Arcade")}
 
 # --- the tests --------------------------------------------------------------------------------------------------------
 
@@ -201,13 +212,21 @@ def test_a_fleet_a_volume_and_a_task_run_there(stage: Virtual, site: Site) -> No
 
 @pytest.fixture
 def market(tmp_path: Path) -> Iterator[Virtual]:
-    with registered("nimbus", MARKET):
-        site = Site("nimbus", tmp_path / "server")
-        stage = Virtual(site, tmp_path, MAIN)
-        (tmp_path / "nimbus.yml").write_text("type: nimbus\ncreds: {type: api_key, api_key: a-key}\n")
+    with opened(MARKET, tmp_path) as (stage, _):
+        yield stage
+
+
+@contextmanager
+def opened(row: Row, folder: Path, facts: BackendFacts | None = None) -> Iterator[tuple[Virtual, Site]]:
+    """A server with a market of this row."""
+    with registered("nimbus", row):
+        site = Site("nimbus", folder / "server")
+        site.cloud.facts = facts or site.cloud.facts
+        stage = Virtual(site, folder, MAIN)
+        (folder / "nimbus.yml").write_text("type: nimbus\ncreds: {type: api_key, api_key: a-key}\n")
         done(stage, "backend", "add", "-f", "nimbus.yml")
         site.root.refresh_accounts()
-        yield stage
+        yield stage, site
         Bazaar.error = None
         Bazaar.requests.clear()
         Bazaar.taken.clear()
@@ -294,6 +313,35 @@ def test_a_gateway_gets_a_machine_there(stage: Virtual, site: Site) -> None:
     applied(stage, "gateway", GATEWAY)
     assert stage.ask("gateways/get", {"name": "door"})["status"] == "running"
     assert [machine["open_ports"] for machine in site.cloud.machines()] == [[80]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Arcade", "Bazaar"])
+def test_a_gateway_gets_a_container_where_the_class_can_do_that_and_is_refused_where_not(
+    kind: str, tmp_path: Path
+) -> None:
+    facts = FACTS.with_(containers=True, gateways=False, offers_last=MINUTE)
+    with opened(CONTAINER_MARKETS[kind], tmp_path, facts) as (stage, site):
+        wanted = GATEWAY.replace("sim-north", CONTAINERS)
+        if kind == "Bazaar":
+            (stage.home / "door.dstack.yml").write_text(wanted)
+            text, code = stage.dstack(["apply", "-f", "door.dstack.yml", "-y"])
+            assert code and "gateways in the backend nimbus aren't supported yet" in text
+            return
+        Bazaar.error = InsufficientCapacity("Both stalls are empty.")
+        applied(stage, "door", wanted, "-d")
+        site.time.run(site.time.at + SECOND)
+        empty = "the backend `nimbus` was asked for offers and has nothing that fits now: Both stalls are empty"
+        assert stage.ask("gateways/get", {"name": "door"})["status_message"] == empty
+        Bazaar.error = None
+        stage.until("its container", lambda: stage.ask("gateways/get", {"name": "door"})["status"] == "running")
+        (machine,) = site.cloud.machines()
+        assert (machine["open_ports"], machine["container"]["image"]) == ([80], GATEWAY_IMAGE)
+        assert [request.regions for request in Bazaar.requests] == [(CONTAINERS,)] * 2
+        found = stage.ask("gateways/get", {"name": "door"})
+        assert found["hostname"] == machine["id"], "as the provider names it, and not as its agent does"
+        done(stage, "gateway", "delete", "door", "-y")
+        stage.until("its end", lambda: not site.cloud.resources())
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ class Kubernetes(Suite):
 
     @pytest.fixture
     def calls(self, clusters: Sequence[Cluster], clock: Clock) -> Iterator[Clusters]:
-        found = Clusters(kubeconfig.clusters(config_of(clusters, privileged=True)), clock.now)
+        found = Clusters(kubeconfig.clusters(config_of(clusters, privileged=True, gateways={})), clock.now)
         yield found
         found.close()
 

@@ -19,6 +19,7 @@ from tests.harness.mpi import mpirun
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
 BUSYBOX, PYTHON, ENGINE, MPI = "test/busybox:1", "test/python:1", "test/engine:1", "test/mpi:1"
 GLOO = "test/gloo:1"
+GATEWAY = "test/gateway:1"
 APPLETS = (
     "sh",
     "cat",
@@ -257,7 +258,7 @@ def debian_image(*more: str, name: str = "test/debian:1") -> Image:
     packages to add. NotHere if this machine isn't a Debian that has them."""
 
     def make(root: Path) -> None:
-        for folder in (*(f"usr/{name}" for name in LINKED), "etc", "tmp", "proc", "dev", "run", "root"):
+        for folder in (*(f"usr/{name}" for name in LINKED), "etc", "tmp", "proc", "dev", "run", "root", "var/lib"):
             (root / folder).mkdir(parents=True)
         (root / "tmp").chmod(0o1777)
         for folder in LINKED:
@@ -266,8 +267,10 @@ def debian_image(*more: str, name: str = "test/debian:1") -> Image:
         if done.returncode:
             raise NotHere(f"these packages aren't here: {done.stderr.strip()}")
         listed = [Path(line) for line in done.stdout.splitlines() if line.startswith("/")]
-        chosen = [path for path in listed if not path.is_relative_to("/usr/share") or "base-passwd" in path.parts]
-        programs = [path for path in chosen if path.is_file() and os.access(path, os.X_OK) and not path.is_symlink()]
+        shared = {"base-passwd", "lua"}
+        chosen = [path for path in listed if not path.is_relative_to("/usr/share") or shared & {*path.parts}]
+        files = [path for path in chosen if path.is_file() and not path.is_symlink()]
+        programs = [path for path in files if os.access(path, os.X_OK) or "modules" in path.parts]
         for path in [*chosen, *libraries_of(programs)]:
             place = root / path.relative_to("/")
             if (path.is_file() or path.is_symlink()) and not place.exists():
@@ -280,6 +283,12 @@ def debian_image(*more: str, name: str = "test/debian:1") -> Image:
 
     archive = _once("-".join(["debian-1", *more]), make)
     return Image(name, archive, {"PATH": "/usr/local/bin:/usr/bin:/bin", "IMAGE": "its own"}, "/bin/bash", "/tmp")
+
+
+def gateway_image() -> Image:
+    """A Debian with nginx and its Lua module, so that a gateway installs nothing there."""
+    nginx = ("nginx", "libnginx-mod-http-lua", "libnginx-mod-http-ndk", "openssl")
+    return debian_image(*nginx, "lua-cjson", "lua-resty-core", "lua-resty-lrucache", name=GATEWAY)
 
 
 def engine_image() -> Image:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol
 
+from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
 from ..kernel.limits import TEXT_MOST
 from ..kernel.tasks import delete_tree, read_json, read_text, take_lock, write_atomic
@@ -197,7 +197,7 @@ class GatewayRole:
         return self._packages
 
     def _command(self, wanted: Body) -> List[str]:
-        command = [sys.executable, "-I", "-S", self._program(), "gateway", "--data", self._data]
+        command = [*interpreter.command(), self._program(), "gateway", "--data", self._data]
         command += ["--folder", self._folder, "--http", str(wanted["http"])]
         return command + (["--https", str(wanted["https"])] if wanted.get("https") else [])
 

@@ -64,6 +64,9 @@ class KubernetesBackend:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return self._pods.create(request)
 
+    def create_gateway(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._pods.create_gateway(request)
+
     def describe(self, handles: Sequence[Handle]) -> Machine:
         return self._pods.describe(handles)
 

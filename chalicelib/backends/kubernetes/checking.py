@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.kubernetes.client import Clusters
-from chalicelib.backends.kubernetes.permissions import RULES, Rule, verbs
+from chalicelib.backends.kubernetes.gateways import has_services
+from chalicelib.backends.kubernetes.permissions import GATEWAYS, RULES, Rule, verbs
 from chalicelib.errors import Gone, MissingPermission, Unfit
 
 OLDEST = (1, 27)  # the first whose pods have scheduling gates
@@ -29,7 +30,8 @@ def check(clusters: Clusters) -> None:
 def _denied(clusters: Clusters, region: str) -> list[str]:
     check_version(region, clusters.call(region, "GET", ("version",)))
     namespace = clusters.cluster(region).namespace
-    missing = [(rule, verb) for rule, verb in verbs(RULES) if not _is_allowed(clusters, region, rule, verb)]
+    rules = (*RULES, *(GATEWAYS if has_services(clusters.cluster(region)) else ()))
+    missing = [(rule, verb) for rule, verb in verbs(rules) if not _is_allowed(clusters, region, rule, verb)]
     if not missing:
         _check_namespace(clusters, region, namespace)
     found: dict[str, list[str]] = {}

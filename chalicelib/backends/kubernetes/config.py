@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.backends.configs import shaped
 from chalicelib.backends.kubernetes.addresses import is_near
+from chalicelib.domain.container_script import GATEWAY_IMAGE
 from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
 from chalicelib.domain.specs.quantities import Memory
 from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
@@ -37,8 +39,15 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
     return labels
 
 
+def _key(key: str) -> str:
+    if not is_label_key(key):
+        raise fault("invalid-value", f"`{key[:80]}` isn't the key of an annotation", "for example `example.com/pool`")
+    return key
+
+
 Name = Annotated[str, AfterValidator(_NAMED)]
 Resource = Annotated[str, AfterValidator(_RESOURCE)]
+Key = Annotated[str, AfterValidator(_key)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
@@ -99,6 +108,67 @@ class KubernetesAccelerator(Spec):
     vendor: Literal["nvidia", "amd", "google", "intel", "tenstorrent"] = Field(description="Who makes it.")
 
 
+def _range(text: str) -> str:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise fault(
+            "invalid-value", f"`{text[:60]}` isn't a range of addresses", "for example `203.0.113.0/24`"
+        ) from None
+    return text
+
+
+class KubernetesGateways(Spec):
+    """How gateways run in a cluster: as pods that the world reaches."""
+
+    expose: Literal["LoadBalancer", "HostPort"] = Field(
+        default="LoadBalancer",
+        description="`LoadBalancer`: at a Service of this type. `HostPort`: at ports 80 and 443 of the pod's node.",
+    )
+    image: Text | None = Field(
+        default=None,
+        description="An image of Debian or Ubuntu, where nginx and its Lua module are installed unless it has them; "
+        f"`{GATEWAY_IMAGE}` unless set.",
+    )
+    node_selector: Labels = Field(
+        default={}, description="Labels that a gateway's node must have, besides those of the context."
+    )
+    annotations: dict[Key, str] = Field(
+        default={}, description="Annotations of the Service, for example for an internal load balancer."
+    )
+    load_balancer_class: Text | None = Field(default=None, description="The Service's load balancer class.")
+    load_balancer_source_ranges: tuple[Annotated[Text, AfterValidator(_range)], ...] = Field(
+        default=(), description="The only addresses from which it is reached, as ranges; all unless set."
+    )
+    external_traffic_policy: Literal["Local", "Cluster"] = Field(
+        default="Local",
+        description="`Local` keeps the callers' addresses, which limits of services count by. `Cluster` is for load "
+        "balancers that need it.",
+    )
+
+    @model_validator(mode="after")
+    def _of_the_service(self) -> KubernetesGateways:
+        if self.expose == "HostPort":
+            found = [
+                (
+                    "exclusive",
+                    f"with `HostPort` there is no Service, so `{field}` has no meaning",
+                    f"remove `{field}`",
+                    field,
+                )
+                for field in (
+                    "annotations",
+                    "load_balancer_class",
+                    "load_balancer_source_ranges",
+                    "external_traffic_policy",
+                )
+                if getattr(self, field) != type(self).model_fields[field].default
+            ]
+            if found:
+                raise faults(found)
+        return self
+
+
 class KubernetesContext(Spec):
     """A cluster: a context of the kubeconfig. Its name is the region."""
 
@@ -134,6 +204,9 @@ class KubernetesContext(Spec):
     )
     networks: Texts = Field(
         default=(), description="Networks of Multus that pods with GPUs join besides: `name` or `namespace/name`."
+    )
+    gateways: KubernetesGateways | None = Field(
+        default=None, description="How gateways run in this cluster; unless set, none do. `{}` is enough."
     )
     proxy_jump: KubernetesProxyJump | None = Field(
         default=None, description="How to reach its nodes. Accepted, but not needed."

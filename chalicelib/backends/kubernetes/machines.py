@@ -7,6 +7,7 @@ the pod's `uid`, so nothing is done to another pod that got the same name later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,9 @@ from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
 from chalicelib.backends.kubernetes.gangs import Gangs
+from chalicelib.backends.kubernetes.gateways import LOAD_BALANCER, SERVICE, Services, gateways_of, has_services
 from chalicelib.backends.kubernetes.labels import tags_of
+from chalicelib.backends.kubernetes.objects import POD, Objects, handle_of
 from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -37,33 +40,53 @@ from chalicelib.errors import (
 Body = dict[str, Any]
 SINGLY = 3  # pods that are described one by one; for more of them the namespace is listed
 LEVEL = "pod-security.kubernetes.io/enforce"
-_GRACE = 10  # seconds: the agent has nothing left to do when its pod is deleted
 
 
-class Pods:
+class Pods(Objects):
     def __init__(self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches) -> None:
-        self._clusters, self._now, self._watches = clusters, now, watches
-        self._gangs = Gangs(clusters, now)
+        super().__init__(clusters)
+        self._now, self._watches = now, watches
+        self._gangs, self._services = Gangs(clusters, now), Services(clusters, now)
         self._levels = LookupCache[str](now)
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
-        self._watches.pods(region)  # begins, if it hasn't
-        found = self._created(request)
-        yield _handle(found, region)
+        found = self._placed(request)
+        yield handle_of(found, region)
+        self._open(request, found)
+        gang = request.container and request.container.gang
+        if gang and pods.waits(found, pods.GANG_GATE):
+            yield handle_of(found, region)  # each of these steps has its own time
+            if gang.rank == 0:
+                self._gangs.add_service(request, gang, found)
+                yield handle_of(found, region)
+            self._gangs.start(region, gang)
+
+    def create_gateway(self, request: CreateRequest) -> Iterator[Handle]:
+        """The Service is there before the pod may start, so its address is being made meanwhile."""
+        region = request.offer.region
+        gateways = gateways_of(self._clusters.cluster(region), self.level(region))
+        if request.container is not None and gateways.image is not None:
+            request = replace(request, container=replace(request.container, image=gateways.image))
+        found = self._placed(request)
+        yield handle_of(found, region)
+        if gateways.expose == LOAD_BALANCER:
+            yield self._services.create(request, found)
+        self._open(request, found)
+
+    def _placed(self, request: CreateRequest) -> Body:
+        """The pod, behind its gate if it is new."""
+        self._watches.pods(request.offer.region)  # begins, if it hasn't
+        return self._created(request)
+
+    def _open(self, request: CreateRequest, found: Body) -> None:
+        """Opens the pod's gate, once its secret is there."""
         if pods.waits(found):
             self._add_secret(request, found)
             ours = {"spec": {"schedulingGates": [{"name": pods.GATE, "$patch": "delete"}]}}
-            self._call(region, "PATCH", "pods", _named(found), body=ours, content_type=MERGE)
-        gang = request.container and request.container.gang
-        if gang and pods.waits(found, pods.GANG_GATE):
-            yield _handle(found, region)  # each of these steps has its own time
-            if gang.rank == 0:
-                self._gangs.add_service(request, gang, found)
-                yield _handle(found, region)
-            self._gangs.start(region, gang)
+            self._call(request.offer.region, "PATCH", "pods", _named(found), body=ours, content_type=MERGE)
 
     def _adopted(self, request: CreateRequest) -> Body | None:
         """What an earlier call created."""
@@ -157,6 +180,8 @@ class Pods:
     def _found(self, region: str, handles: Sequence[Handle]) -> Mapping[str, Body]:
         found = {}
         for handle in handles:
+            if handle.kind != POD:
+                continue
             try:
                 found[handle.id] = self._call(region, "GET", "pods", handle.id, namespace=handle.data.get("namespace"))
             except Gone:
@@ -168,69 +193,36 @@ class Pods:
             body = known.get(handle.id)
             if body is not None and body["metadata"]["uid"] == handle.data.get("uid"):
                 try:
-                    return described(body, self._now(), partial(self._events, region, body))
+                    machine = described(body, self._now(), partial(self._events, region, body))
                 except Gone as gone:
                     raise self._gangs.explained(region, body, gone) from None
+                return self._services.reached(region, body, handles, machine)
         names = " or ".join(handle.id for handle in handles) or "without a handle"
         raise Gone(f"There is no pod {names} in {region}: somebody has deleted it, or its node is gone.")
-
-    def _events(self, region: str, body: Body, claim: str = "") -> Sequence[Body]:
-        """Those of a pod, or of a claim that it mounts, from the oldest to the newest. Without the permission there are
-        none."""
-        selector = f"involvedObject.uid={body['metadata']['uid']}"
-        if claim:
-            selector = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"
-        path = self._path(region, "events", body["metadata"]["namespace"])
-        try:
-            found = list(self._clusters.listed(region, path, fieldSelector=selector))
-        except MissingPermission:
-            return ()
-        return sorted(found, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 
     def terminate(self, handle: Handle) -> None:
         region = handle.data.get("region") or self._clusters.regions[0]
-        self._delete(region, "pods", handle.id, handle.data.get("uid"), handle.data.get("namespace"))
-
-    def _delete(self, region: str, kind: str, name: str, uid: str | None, namespace: str | None = None) -> None:
-        """Raises Gone if there is nothing of this name, or something newer."""
-        options: Body = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if kind == "pods":
-            options["gracePeriodSeconds"] = _GRACE
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
-        self._call(
-            region,
-            "DELETE",
-            kind,
-            name,
-            body=options,
-            meanings={"Conflict": Gone} if uid else None,
-            namespace=namespace,
-        )
+        kind = "services" if handle.kind == SERVICE else "pods"
+        self._delete(region, kind, handle.id, handle.data.get("uid"), handle.data.get("namespace"))
 
     # --- what is ours -------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         wanted = INSTANCE if instance_id is None else f"{INSTANCE}={instance_id}"
         regions = (region,) if region else self._clusters.regions
-        for found in everywhere(regions, lambda there: [(there, body) for body in self._listed(there, wanted)]):
-            for there, body in found:
-                yield from owned(_handle(body, there), tags_of(body))
+        for found in everywhere(regions, lambda there: [*self._handles(there, wanted)]):
+            for handle, body in found:
+                yield from owned(handle, tags_of(body))
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _listed(self, region: str, selector: str) -> Iterator[Body]:
-        return self._clusters.listed(region, self._path(region, "pods"), labelSelector=selector)
-
-    def _call(
-        self, region: str, method: str, kind: str, *name: str, namespace: str | None = None, **options: Any
-    ) -> Body:
-        return self._clusters.call(region, method, (*self._path(region, kind, namespace), *name), **options)
-
-    def _path(self, region: str, kind: str, namespace: str | None = None) -> tuple[str, ...]:
-        return ("api", "v1", "namespaces", namespace or self._clusters.cluster(region).namespace, kind)
+    def _handles(self, region: str, selector: str) -> Iterator[tuple[Handle, Body]]:
+        for body in self._listed(region, selector):
+            yield handle_of(body, region), body
+        if has_services(self._clusters.cluster(region)):
+            for body in self._listed(region, selector, "services"):
+                if body["spec"]["type"] == LOAD_BALANCER:  # others go with their pods at once
+                    yield handle_of(body, region, SERVICE), body
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
         return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])
@@ -238,9 +230,3 @@ class Pods:
 
 def _named(body: Mapping[str, Any]) -> str:
     return str(body["metadata"]["name"])
-
-
-def _handle(body: Mapping[str, Any], region: str) -> Handle:
-    metadata = body["metadata"]
-    data = {"region": region, "namespace": str(metadata["namespace"]), "uid": str(metadata["uid"])}
-    return Handle(kind="vm", id=str(metadata["name"]), data=data)

@@ -22,6 +22,9 @@ RULES: tuple[Rule, ...] = (
     Rule("pods", ("create", "delete", "get", "patch"), what_for="to run jobs"),
     Rule("secrets", ("create", "delete"), what_for="the settings of their agents"),
 )
+GATEWAYS: tuple[Rule, ...] = (  # where they are reached through Services
+    Rule("services", ("create", "delete", "get", "list"), what_for="gateways"),
+)
 OPTIONAL: tuple[Rule, ...] = (
     Rule("pods", ("watch",), what_for="changes of pods as they happen"),
     Rule("services", ("create", "delete"), what_for="tasks on several nodes: names for their pods"),

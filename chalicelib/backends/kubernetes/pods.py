@@ -18,6 +18,7 @@ import orjson
 
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
+from chalicelib.backends.kubernetes.config import KubernetesGateways
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.backends.kubernetes.labels import labels_of, tags_of
 from chalicelib.backends.kubernetes.nodes import ZONE
@@ -35,6 +36,7 @@ JOB, INIT = "job", "dstack-init"  # the containers
 TYPE = "dstack-instance-type"  # the annotation with the name of the offer
 LOGIN = ".dockerconfigjson"
 GRACE = 120  # seconds that a job has left if somebody else deletes its pod
+EXPOSED = "dstack-gateway"  # the annotation of a gateway's pod: how the world reaches it
 NOBODY = 65_534
 NO_CARDS = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)  # or an image could ask for all cards of the node
 DOCKER_HUB = "https://index.docker.io/v1/"
@@ -103,6 +105,10 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
     if gang:
         spec |= {"hostname": f"node-{gang.rank}", "subdomain": service_name(gang)}
         labels |= {GANG: gang.token, RANK: str(gang.rank)}
+    if request.open_ports and context.gateways is not None:
+        spec["containers"][0]["ports"] = _ports(request.open_ports, context.gateways)
+        spec["nodeSelector"] = {**context.node_selector, **context.gateways.node_selector}
+        rest = {**rest, EXPOSED: context.gateways.expose}
     annotations = {
         TYPE: request.offer.instance.name,
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -227,6 +233,11 @@ def _job(name: str, request: CreateRequest, container: Container, choice: Mappin
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "resources": _resources(request, choice, cluster),
     }
+
+
+def _ports(ports: Sequence[int], gateways: KubernetesGateways) -> list[Body]:
+    on_node = gateways.expose == "HostPort"
+    return [{"containerPort": port, **({"hostPort": port} if on_node else {})} for port in ports]
 
 
 def _resources(request: CreateRequest, choice: Mapping[str, Any], cluster: Cluster) -> Body:

@@ -4,6 +4,8 @@ The job's spec doesn't change, but the secrets to which its registry's login ref
 bring Python. So the instance keeps those of the first request, the login sealed, until the container is accepted: a
 repeated request is the same.
 
+A gateway's container has no job: the agent installs nginx in an image of Debian.
+
 The agent takes the place of the image's own entry point. A job without commands runs that entry point all the same; its
 registry says what it is, before the container is requested, and the instance keeps it. All else of the image is in the
 container: its user, its environment, its working folder.
@@ -50,6 +52,8 @@ class Containers:
     def container_of(self, instance: Instance) -> tuple[Instance, Container] | None:
         """The instance as it is stored now, and its container. None: its job has ended, or somebody else changes it.
         Raises ContainerFailed if a secret or a volume is missing, and Throttled if a carrier is being made."""
+        if instance.of_gateway:
+            return self._of_gateway(instance)
         job = self._job(instance)
         if job is None or job.finished:
             return None
@@ -73,6 +77,21 @@ class Containers:
             gang=self._gang(found, spec),
         )
 
+    def _of_gateway(self, instance: Instance) -> tuple[Instance, Container] | None:
+        found = self._with_carriers(instance)
+        if found is None:
+            return None
+        env = container_script.settings(*settings(self.here, found), found.carriers or {})
+        return found, Container(container_script.GATEWAY_IMAGE, tuple(container_script.command()), env)
+
+    def _with_carriers(self, instance: Instance) -> Instance | None:
+        if instance.carriers is not None:
+            return instance
+        return self._saved(instance, {"carriers": self._carriers()})
+
+    def _carriers(self) -> dict[str, str]:
+        return {each: self.here.carrier(each) for each in ARCHITECTURES}
+
     def _job(self, instance: Instance) -> Job | None:
         claim = next(iter(instance.claims), None)
         if claim is None:
@@ -92,7 +111,7 @@ class Containers:
         """The instance, stored with the login and the carriers of its first request. None: somebody else changes it."""
         changes: dict[str, Any] = {}
         if instance.carriers is None:
-            changes["carriers"] = {each: self.here.carrier(each) for each in ARCHITECTURES}
+            changes["carriers"] = self._carriers()
         if spec.registry_auth is not None and not instance.registry_login:
             changes["registry_login"] = self._sealed_login(instance, job, spec.registry_auth, spec.image_name)
         if not changes:

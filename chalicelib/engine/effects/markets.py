@@ -1,5 +1,5 @@
-"""Asking markets what they have, for jobs that wait for that. The answers are kept beside the catalog, and nothing is
-committed."""
+"""Asking markets what they have, for jobs and gateways that wait for that. The answers are kept beside the catalog,
+and nothing is committed."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class MarketEffects:
         for account in self.here.backends.accounts(effect.project_id):
             if account.facts.name == effect.backend:
                 self.here.ask_market(account, request)
-        self.here.wake([f"queue/{effect.project_id}"])
+        self.here.wake([effect.wakes or f"queue/{effect.project_id}"])

@@ -15,10 +15,18 @@ before its instances are read. So of a simultaneous purchase and deletion, one s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from chalicelib.backends.spi import Backend, Container, CreateRequest, CreatesSeveral, DescribesSeveral, Machine
+from chalicelib.backends.spi import (
+    Backend,
+    Container,
+    CreateRequest,
+    CreatesSeveral,
+    DescribesSeveral,
+    GatewayContainers,
+    Machine,
+)
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
@@ -27,7 +35,7 @@ from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
 from chalicelib.engine.effects.containers import Containers, settings
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.effects.placement_groups import of_machine
-from chalicelib.errors import BackendError, Conflict, Gone
+from chalicelib.errors import BackendError, Conflict, Gone, Unfit
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.kernel.purchases import (
     Bought,
@@ -79,7 +87,7 @@ class Purchases:
                     return None
                 instance, container = with_container
             with translated(instance.name):
-                making = backend.create(self.request(instance, group, container))
+                making = _creates(backend, instance)(self.request(instance, group, container))
             while self.may_begin(instance, effect, backend):
                 with translated(instance.name):
                     handle = next(making, None)
@@ -317,6 +325,14 @@ def _outcome_of(instance: Instance, answer: Machine | BackendError) -> Outcome:
         return NotDone(unit, *failure_fields(answer), epoch)
     names = answer.hostname, answer.internal_ip
     return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.reclaim_at)
+
+
+def _creates(backend: Backend, instance: Instance) -> Callable[[CreateRequest], Iterator[Handle]]:
+    if not (instance.of_gateway and instance.offer.is_container):
+        return backend.create
+    if not isinstance(backend, GatewayContainers):
+        raise Unfit(f"Gateways can't run in containers of the backend {instance.offer.backend}.")
+    return backend.create_gateway
 
 
 def _ports(instance: Instance) -> tuple[int, ...]:

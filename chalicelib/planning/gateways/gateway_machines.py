@@ -1,5 +1,7 @@
 """Machines that are bought for a gateway's replicas: which offer to buy, and what follows if the purchase fails.
 
+A backend of containers gives it one of these in place of a machine, if gateways can run there.
+
 Such a machine belongs to a gateway instead of a fleet. Decisions about machines expect a fleet with its conditions, so
 `as_fleet` makes one without conditions, which is never stored and lasts as long as the gateway.
 
@@ -39,6 +41,12 @@ SMALL = ResourcesSpec(
     gpu=GPUSpec(count=Range[int](min=0, max=0)),
     disk=_DISK,
 )
+SMALL_CONTAINER = ResourcesSpec(
+    cpu=CPUSpec(arch="x86", count=Range[int](min=1)),
+    memory=Range[float](min=1.0),
+    gpu=GPUSpec(count=Range[int](min=0, max=0)),
+    disk=DiskSpec(size=Range[float](min=2.0)),
+)
 _NO_CONDITIONS = FleetSpec.model_validate({"configuration": {"type": "fleet", "nodes": "0.."}})
 
 
@@ -64,13 +72,13 @@ def as_fleet(gateway: Gateway) -> FleetView:
     return FleetView(fleet, _NO_CONDITIONS)
 
 
-def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Offer | Missing]:
+def choose(gateway: Gateway, facts: BackendFacts, offers: OfferBook, now: Micros) -> tuple[Orders, Offer | Missing]:
     """The offer to buy next: one of the configured type, whatever its architecture, or the cheapest small one without
     GPUs."""
     orders = gateway.orders
     if orders.paused_until is not None and now < orders.paused_until:
         return orders, Missing(orders.refused, orders.paused_until)
-    queries = _queries(gateway)
+    queries = queries_of(gateway, facts)
     if len(orders.tried) < MOST_TRIED:
         for query in queries:
             if (found := offers.best(query, orders.tried)) is not None:
@@ -78,29 +86,32 @@ def choose(gateway: Gateway, offers: OfferBook, now: Micros) -> tuple[Orders, Of
     if awaited := offers.awaited_by(queries[0]):
         return orders, Missing(f"waiting for the first offers of {awaited}", now + CHECK_OFFERS_EVERY)
     if not orders.tried:
-        return orders, Missing(_why_none(gateway, offers), now + RECHECK_OFFERS)
+        return orders, Missing(_why_none(gateway, facts, offers), now + RECHECK_OFFERS)
     until = now + PAUSES[min(orders.pauses, len(PAUSES) - 1)]
     return orders.with_(tried=(), pauses=orders.pauses + 1, paused_until=until), Missing(orders.refused, until)
 
 
-def _queries(gateway: Gateway) -> list[Query]:
+def queries_of(gateway: Gateway, facts: BackendFacts) -> list[Query]:
     wanted = gateway.written.get("instance_type")
     backends, regions = frozenset({gateway.backend.lower()}), frozenset({gateway.region.lower()})
+    inside = facts.gateway_containers
     if not wanted:
-        return [without_job(Query(SMALL, backends=backends, regions=regions))]
-    types = frozenset({str(wanted).lower()})
-    found = (Query(_any(arch), backends=backends, regions=regions, instance_types=types) for arch in ("x86", "arm"))
-    return [without_job(query) for query in found]
+        found = [Query(SMALL_CONTAINER if inside else SMALL, backends=backends, regions=regions)]
+    else:
+        types, kinds = frozenset({str(wanted).lower()}), (_any(arch, facts) for arch in ("x86", "arm"))
+        found = [Query(each, backends=backends, regions=regions, instance_types=types) for each in kinds]
+    return found if inside else [without_job(query) for query in found]
 
 
-def _any(arch: str) -> ResourcesSpec:
-    read = {"cpu": {"arch": arch, "count": {"min": 1}}, "memory": {"min": 0.5}, "disk": {"size": {"min": 20}}}
+def _any(arch: str, facts: BackendFacts) -> ResourcesSpec:
+    disk = SMALL_CONTAINER.disk if facts.gateway_containers else _DISK
+    read = {"cpu": {"arch": arch, "count": {"min": 1}}, "memory": {"min": 0.5}, "disk": disk}
     return ResourcesSpec.model_validate(read)
 
 
-def _why_none(gateway: Gateway, offers: OfferBook) -> str:
+def _why_none(gateway: Gateway, facts: BackendFacts, offers: OfferBook) -> str:
     backends = frozenset({gateway.backend.lower()})
-    if not any(offers.best(Query(_any(arch), backends=backends), ()) for arch in ("x86", "arm")):
+    if not any(offers.best(Query(_any(arch, facts), backends=backends), ()) for arch in ("x86", "arm")):
         return f"no offers of the backend {gateway.backend} are known: see `dstack backend list`"
     wanted = gateway.written.get("instance_type")
     what = f"no machine of the type {wanted}" if wanted else "no machine with 2 CPUs, 2 GB of memory and no GPU"
@@ -133,9 +144,9 @@ def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> 
 
 
 def ended(orders: Orders, machine: Instance) -> Orders:
-    """The orders after the end of one of its machines. A machine that never reported counts as a failed offer; one that
-    did resets the failures before it."""
-    if machine.started_at is not None:
+    """The orders after the end of one of its machines. A machine that never reported, or never had an address, counts
+    as a failed offer; another one resets the failures before it."""
+    if machine.started_at is not None and machine.hostname:
         return orders.with_(tried=(), pauses=0, refused="")
     if machine.status is not InstanceStatus.terminated or machine.reason in (None, InstanceReason.terminated_by_user):
         return orders

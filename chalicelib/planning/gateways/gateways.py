@@ -18,7 +18,7 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.machines.gateway import CHECK_GATEWAY_EVERY, CHECK_HOSTS_EVERY, GATEWAY, TO_LEAVE, TO_RUN
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.table import allows
-from chalicelib.planning.gateways import gateway_machines
+from chalicelib.planning.gateways import gateway_machines, gateway_markets
 from chalicelib.planning.gateways.snapshots import GatewaySnapshot
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.transitions import Draft
@@ -108,6 +108,8 @@ class GatewayPass:
             elif replica.state is not ReplicaState.terminating:
                 if machine.status in _ENDING:
                     self._leave(replica, machine)
+                elif machine.hostname != replica.hostname:
+                    self._update(replicas=_with(self.gateway, replica.with_(hostname=machine.hostname)))
             elif replica.ends_by is not None and self.now >= replica.ends_by and not machine.of_gateway:
                 self._save(machine.with_(gateway=None))
                 self._forget(replica)
@@ -195,16 +197,25 @@ class GatewayPass:
 
     def _buy(self, missing: int) -> None:
         offers, facts = self.snapshot.offers, self.snapshot.facts.get(self.gateway.backend)
-        if offers is None:
+        facts = facts or BackendFacts(name=self.gateway.backend)
+        if missing <= 0 or offers is None:
             return
+        if facts.live_offers and facts.gateway_containers:
+            asked = gateway_markets.ask(self.gateway, facts, self.snapshot.answers, self.now)
+            self._update(orders=asked.orders)
+            for effect in asked.effects:
+                self.draft.act(effect)
+            if isinstance(asked.found, gateway_machines.Missing):
+                self.missing, self.recheck_at = asked.found.text, asked.found.retry_at
+                return
+            offers = asked.found
         for _ in range(missing):
-            orders, found = gateway_machines.choose(self.gateway, offers, self.now)
+            orders, found = gateway_machines.choose(self.gateway, facts, offers, self.now)
             self._update(orders=orders)
             if isinstance(found, gateway_machines.Missing):
                 self.missing, self.recheck_at = found.text, found.retry_at
                 return
-            known = facts or BackendFacts(name=self.gateway.backend)
-            orders, machine = gateway_machines.order(self.draft, self.gateway, found, known)
+            orders, machine = gateway_machines.order(self.draft, self.gateway, found, facts)
             self._update(orders=orders)
             self._seat(machine, ReplicaState.submitted)
 
@@ -235,7 +246,9 @@ class GatewayPass:
 
     def _move(self) -> None:
         live = self._live()
-        ready = len(live) >= self.gateway.wanted and all(each.state is ReplicaState.running for each in live)
+        ready = len(live) >= self.gateway.wanted and all(
+            each.state is ReplicaState.running and each.hostname for each in live
+        )
         message = self._message(live)
         if live and self._may("placed"):
             self.gateway = self.draft.move(GATEWAY, self.gateway, "placed", message=message)
@@ -262,4 +275,7 @@ class GatewayPass:
 
     def _problem(self, replica: GatewayReplica) -> str:
         machine = self.machines.get(replica.instance_id)
-        return "it can't be reached" if machine is not None and machine.unreachable else replica.message
+        if machine is not None and machine.unreachable:
+            return "it can't be reached"
+        waits = replica.state is ReplicaState.running and not replica.hostname
+        return "waiting for its public address" if waits else replica.message

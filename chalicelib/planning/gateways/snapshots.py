@@ -12,6 +12,7 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.planning.kernel.snapshot import FleetView
+from chalicelib.planning.matching.market_answers import Answers
 from chalicelib.planning.matching.offer_book import OfferBook
 
 
@@ -26,6 +27,7 @@ class GatewaySnapshot:
     fleet_exists: bool = True
     offers: OfferBook | None = None  # for machines of its own; read while a replica has no machine
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)  # of its backend, if that has no list of offers
 
     @property
     def unit(self) -> str:

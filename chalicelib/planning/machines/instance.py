@@ -196,7 +196,7 @@ class InstancePass:
         """Why waiting for its agent ends; None: it goes on."""
         if self._ends_with_fleet:
             return self._owner_ends
-        if self.instance.offer.is_container and not self.instance.claims:
+        if self.instance.offer.is_container and not self.instance.claims and not self.instance.of_gateway:
             return InstanceEnd(InstanceReason.job_finished, "its job has ended")
         if self.instance.deadline is None or self.now < self.instance.deadline:
             return None
@@ -260,7 +260,7 @@ class InstancePass:
         clusters = self.instance.host is not None and detects(spec)
         known = "" if clusters else self.instance.internal_ip
         changes: dict[str, object] = {
-            "hostname": self.instance.hostname or facts.hostname,
+            "hostname": self.instance.hostname or ("" if self.instance.of_gateway else facts.hostname),
             "internal_ip": known or internal_address(self.instance, spec, facts, self.fleet.networks),
             "networks": subnets(facts) if clusters else (),
             "runtimes": facts.runtimes,
@@ -320,7 +320,10 @@ class InstancePass:
         return InstanceVerdict(describe=self.now + again, check_at=self.now + again)
 
     def _address(self) -> InstanceVerdict:
-        """In a cluster other nodes need its address: if its agent doesn't know it, ask its provider."""
+        """In a cluster other nodes need its address: if its agent doesn't know it, ask its provider. Only the provider
+        knows where the world reaches a gateway."""
+        if self.instance.of_gateway:
+            return InstanceVerdict() if self.instance.hostname else self._describe(DESCRIBE_EVERY)
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
             return InstanceVerdict()
         return self._describe(DESCRIBE_EVERY)
@@ -405,7 +408,7 @@ class InstancePass:
         ends_at = _idle_until(instance, self.now)
         if ends_at is None or self.now < ends_at:
             return InstanceVerdict(check_at=ends_at)
-        if instance.offer.is_container:
+        if instance.offer.is_container and not instance.of_gateway:
             return InstanceVerdict(InstanceEnd(InstanceReason.job_finished, "its job has ended"))
         least = nodes.min if nodes else 0
         if self._staying() <= least:

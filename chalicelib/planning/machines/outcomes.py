@@ -177,6 +177,8 @@ class _InstanceOutcome(InstancePass):
         if changes:
             self._update(**changes)
             self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
+            if self.instance.of_gateway:
+                self.draft.wake(f"gateway/{self.instance.fleet_id}")
 
     def _hidden(self) -> bool:
         """Could the machine exist although the provider doesn't show it yet?"""

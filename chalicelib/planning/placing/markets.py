@@ -14,8 +14,8 @@ from functools import cached_property
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.domain.jobs import Job, MarketQuery
-from chalicelib.domain.market_answers import MarketAnswer
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.market_answers import MarketAnswer, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.planning.kernel.plan import Effect, Note, Step
@@ -35,9 +35,10 @@ CHECK_ANSWER_EVERY: Micros = 5 * SECOND  # the answer wakes the queue, unless th
 
 @dataclass(frozen=True)
 class AskMarket(Effect):
-    """Ask a market for offers, for the queue of a project. Its answer is kept beside the catalog."""
+    """Ask a market for offers, for the queue of a project or for a gateway. Its answer is kept beside the catalog."""
 
     request: str = ""  # as JSON
+    wakes: str = ""  # the unit that waits for the answer; empty: the queue
 
 
 @dataclass(frozen=True)

@@ -84,3 +84,10 @@ class Provider(Protocol):
     def disk_gib(self, handles: Sequence[Handle]) -> float: ...
 
     def tags(self, handle: Handle) -> dict[str, str]: ...
+
+
+class GatewayProvider(Provider, Protocol):
+    """Of a provider whose containers can have addresses that the world reaches."""
+
+    def addresses(self, *, takes: float = 0.0, released_after: float = 0.0, fail: str | bool = False) -> None:
+        """How many seconds it takes to get one and to take it back; whether nobody gets one, and what is said of it."""

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from chalicelib.backends.spi import Container, CreateRequest, GangMember, GroupRequest, VolumeRequest
+from chalicelib.backends.spi import (
+    Backend,
+    Container,
+    CreateRequest,
+    GangMember,
+    GatewayContainers,
+    GroupRequest,
+    VolumeRequest,
+)
 from chalicelib.domain import container_script
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
@@ -48,6 +57,13 @@ def unsold(offer: Offer, name: str) -> Offer:
     """Of a type that doesn't exist, or of a listing that doesn't, where that is what is bought."""
     terms = offer.terms.with_(listing=name) if offer.terms.listing else offer.terms
     return offer.with_(instance=offer.instance.with_(name=name), terms=terms)
+
+
+def created(backend: Backend, request: CreateRequest) -> Iterator[Handle]:
+    """As the engine creates it: a gateway's container by its own call."""
+    if request.open_ports and request.container is not None and isinstance(backend, GatewayContainers):
+        return backend.create_gateway(request)
+    return backend.create(request)
 
 
 def group_request_for(offer: Offer, name: str = "one") -> GroupRequest:

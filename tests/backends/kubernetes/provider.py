@@ -81,8 +81,9 @@ class KubernetesProvider:
     def __init__(self, clusters: Sequence[Cluster], calls: Clusters) -> None:
         self._clusters, self._calls = {cluster.name: cluster for cluster in clusters}, calls
         self._lives: dict[str, Life] = {}
-        for cluster in clusters:
+        for number, cluster in enumerate(clusters):
             cluster.scripted.life = self._life
+            cluster.balancers.addresses = [f"203.0.{113 + number}.{last}" for last in range(1, 9)]
 
     def _life(self, pod: Body, container: Mapping[str, Any]) -> Life | None:
         usual = Life(pulling=PULLING, stops=ENDING)
@@ -91,10 +92,11 @@ class KubernetesProvider:
     # --- what the suite arranges -------------------------------------------------------------------------------------
 
     def existing(self) -> set[str]:
-        """Pods, secrets that nothing would take away with its pod, and services."""
+        """Pods, services, their addresses, and secrets that nothing would take away with its pod."""
         found = set()
         for cluster in self._clusters.values():
             cluster.settle()
+            found |= {f"address {each}" for each in cluster.balancers.taken.values()}
             found |= {pod["metadata"]["name"] for pod in cluster.store.all("pods", NAMESPACE)}
             found |= {f"secret {each['metadata']['name']}" for each in cluster.store.all("secrets", NAMESPACE)} - {
                 f"secret {name}" for name in found
@@ -222,8 +224,26 @@ class KubernetesProvider:
             mounts=tuple(claims),
         )
 
+    def addresses(self, *, takes: float = 0.0, released_after: float = 0.0, fail: str | bool = False) -> None:
+        for cluster in self._clusters.values():
+            one = cluster.balancers
+            one.takes, one.releases = round(takes * SECOND), round(released_after * SECOND)
+            one.fails = fail if isinstance(fail, str) else ""
+            if fail:
+                one.addresses = []
+
     def open_ports(self, handles: Sequence[Handle]) -> set[int]:
-        return set()
+        """Those of services that select the pod."""
+        cluster, pod = self._pod(handles)
+        labels = pod["metadata"]["labels"].items()
+        found = [each["spec"] for each in cluster.store.all("services", NAMESPACE)]
+        return {
+            port["port"]
+            for spec in found
+            if spec["selector"].items() <= labels
+            for port in spec["ports"]
+            if port["port"] == port["targetPort"]
+        }
 
     def disk_gib(self, handles: Sequence[Handle]) -> float:
         _, pod = self._pod(handles)

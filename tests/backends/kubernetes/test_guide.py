@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
+from chalicelib.agent.gateway.packages import NAMES
 from chalicelib.backends.kubernetes.checking import OLDEST
 from chalicelib.backends.kubernetes.kubeconfig import clusters
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.planning.gateways.gateway_machines import SMALL_CONTAINER
 from tests.backends.kubernetes.bodies import T4, node
 from tests.backends.kubernetes.test_offers import offers, search
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
-BACKEND, CONTEXTS, FLEET, TASK, CLUSTER, NODES, NETWORK, VOLUME = BLOCKS
+BACKEND, CONTEXTS, FLEET, TASK, CLUSTER, NODES, NETWORK, VOLUME, GATEWAYS, GATEWAY, BALANCED = BLOCKS
 
 
 def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
@@ -30,7 +32,7 @@ def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
     assert [context.name for context in with_more.contexts] == ["my-cluster", "other"]
 
 
-@pytest.mark.parametrize("text", [FLEET, TASK, CLUSTER, NODES, VOLUME])
+@pytest.mark.parametrize("text", [FLEET, TASK, CLUSTER, NODES, VOLUME, GATEWAY])
 def test_its_configurations_are_accepted(text: str) -> None:
     assert parse(text)
 
@@ -39,6 +41,17 @@ def test_its_fast_network_is_the_contexts() -> None:
     config: Any = parse_backend(BACKEND + CONTEXTS + NETWORK)
     assert config.contexts[-1].gpu_resources == {"rdma/hca_shared_devices_a": 1}
     assert config.contexts[-1].networks == ("ib-0", "ib-1")
+
+
+def test_its_gateways_are_the_contexts() -> None:
+    plain: Any = parse_backend(BACKEND + CONTEXTS + GATEWAYS)
+    assert plain.contexts[-1].gateways.expose == "LoadBalancer"
+    balanced: Any = parse_backend(BACKEND + CONTEXTS + BALANCED)
+    assert balanced.contexts[-1].gateways.load_balancer_class == "service.k8s.aws/nlb"
+    disk = SMALL_CONTAINER.disk
+    assert (SMALL_CONTAINER.cpu.count.min, SMALL_CONTAINER.memory.min, disk and disk.size.min) == (1, 1, 2)
+    assert "requests 1 CPU, 1 GB of memory and 2 GB of disk" in GUIDE.replace("<!-- = -->", "")
+    assert all(f"`{name}`" in GUIDE for name in NAMES)
 
 
 def test_a_job_gets_what_it_says() -> None:

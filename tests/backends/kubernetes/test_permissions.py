@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +13,7 @@ import yaml
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.checking import check_version
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
-from chalicelib.backends.kubernetes.permissions import OPTIONAL, RULES, Rule, verbs
+from chalicelib.backends.kubernetes.permissions import GATEWAYS, OPTIONAL, RULES, Rule, verbs
 from chalicelib.errors import Gone, InvalidCredentials, MissingPermission, Unfit
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import member_for, request_for
@@ -59,14 +61,19 @@ def home(clock: Clock) -> Iterator[Cluster]:
         yield found
 
 
-def backend(cluster: Cluster, clock: Clock, token: str = TOKEN, namespace: str = NAMESPACE) -> KubernetesBackend:
+def backend(
+    cluster: Cluster, clock: Clock, token: str = TOKEN, namespace: str = NAMESPACE, **context: Any
+) -> KubernetesBackend:
     data = yaml.safe_dump(cluster.kubeconfig(token=token, namespace=namespace))
-    config = KubernetesBackendConfig.model_validate({"type": "kubernetes", "kubeconfig": {"data": data}})
+    contexts = {"contexts": [{"name": "home", **context}]} if context else {}
+    config = KubernetesBackendConfig.model_validate({"type": "kubernetes", "kubeconfig": {"data": data}, **contexts})
     return KubernetesBackend(config, now=clock.now)
 
 
 def test_the_documented_role_is_the_list() -> None:
-    assert granted(ROLE) == {(rule.resource, verb, rule.cluster) for rule, verb in verbs((*RULES, *OPTIONAL))}
+    assert granted(ROLE) == {
+        (rule.resource, verb, rule.cluster) for rule, verb in verbs((*RULES, *GATEWAYS, *OPTIONAL))
+    }
 
 
 def test_the_role_is_enough_for_everything(home: Cluster, clock: Clock) -> None:
@@ -88,6 +95,25 @@ def test_the_role_is_enough_for_everything(home: Cluster, clock: Clock) -> None:
     clock.passes(1.0)
     assert [found.describe(each).state for each in members] == ["running"] * 3
     assert len(home.store.all("services", NAMESPACE)) == 1
+
+
+def test_gateways_need_services_where_they_may_be(home: Cluster, clock: Clock) -> None:
+    home.users.grant(USER, ROLE)
+    found = backend(home, clock, gateways={})
+    found.check()
+    (offer,) = offers_of(found)
+    handles = list(found.create_gateway(replace(request_for(offer), open_ports=(80, 443))))
+    assert [each.handle for each in found.list_owned()] == handles
+    found.terminate(handles[1])
+    with pytest.raises(Gone):
+        found.terminate(handles[1])
+    for rule, verb in verbs(GATEWAYS):
+        home.users.grants.clear()
+        home.users.grant(USER, without(rule, verb))
+        backend(home, clock).check()
+        backend(home, clock, gateways={"expose": "HostPort"}).check()
+        with pytest.raises(MissingPermission, match=f"{verb} services in the namespace {NAMESPACE} .gateways."):
+            backend(home, clock, gateways={}).check()
 
 
 @pytest.mark.parametrize(("rule", "verb"), verbs(RULES), ids=lambda each: getattr(each, "resource", each))

@@ -7,7 +7,18 @@ has for the conformance suite.
 
 from __future__ import annotations
 
-from tests.backends.planted import containers, creating, describing, ending, groups, listing, offering, raising, volumes
+from tests.backends.planted import (
+    containers,
+    creating,
+    describing,
+    ending,
+    gateways,
+    groups,
+    listing,
+    offering,
+    raising,
+    volumes,
+)
 from tests.backends.planted.port import FAULTS, Case, PortFault, planted
 
 __all__ = [
@@ -18,6 +29,7 @@ __all__ = [
     "creating",
     "describing",
     "ending",
+    "gateways",
     "groups",
     "listing",
     "offering",

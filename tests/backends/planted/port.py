@@ -14,13 +14,15 @@ from chalicelib.backends.spi import (
     CreateResult,
     CreatesSeveral,
     DescribesSeveral,
+    GatewayContainers,
     LiveOffers,
     PlacementGroups,
     Volumes,
 )
 from chalicelib.domain.instances import Handle
+from tests.backends.conformance.requests import created
 
-PROTOCOLS = (Backend, CreatesSeveral, DescribesSeveral, LiveOffers, PlacementGroups, Volumes)
+PROTOCOLS = (Backend, CreatesSeveral, DescribesSeveral, GatewayContainers, LiveOffers, PlacementGroups, Volumes)
 PORT = sorted(
     {name for each in PROTOCOLS for name in (*vars(each), *inspect.get_annotations(each)) if not name.startswith("_")}
 )
@@ -79,6 +81,8 @@ def planted(fault: type[PortFault], inner: Any) -> Any:
     }
     if "offers_for" in members and hasattr(fault, "answer"):
         members["offers_for"] = fault.answer
+    if "create_gateway" in members and hasattr(fault, "gateway"):
+        members["create_gateway"] = fault.gateway
     return type(fault.__name__, (fault,), members)(inner)
 
 
@@ -96,7 +100,10 @@ class OtherRequest(PortFault):
         raise NotImplementedError
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        return self.inner.create(self.changed(request))  # type: ignore[no-any-return]
+        return created(self.inner, self.changed(request))
+
+    def gateway(self, request: CreateRequest) -> Iterator[Handle]:
+        return created(self.inner, self.changed(request))
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         changed = [self.changed(request) for request in requests]

@@ -39,12 +39,12 @@ def process_with_kubeconfig(command: list[str], folder: Path) -> Iterator[dict[s
         process.wait()
 
 
-def add_cluster(server: Server, kubeconfig: dict[str, Any], most: int = 2) -> None:
-    """To a server that runs: the backend, and a fleet of `most` pods at once."""
+def add_cluster(server: Server, kubeconfig: dict[str, Any], most: int = 2, **context: Any) -> None:
+    """To a server that runs: the backend, and a fleet of `most` pods at once. `context`: further options of it."""
     backend = {
         "type": "kubernetes",
         "kubeconfig": {"data": yaml.safe_dump(kubeconfig)},
-        "contexts": [{"name": kubeconfig["current-context"], "init_image": IMAGE}],
+        "contexts": [{"name": kubeconfig["current-context"], "init_image": IMAGE, **context}],
     }
     (server.home / "kubernetes.yml").write_text(yaml.safe_dump(backend))
     (server.home / "fleet.dstack.yml").write_text(FLEET.format(most=most))

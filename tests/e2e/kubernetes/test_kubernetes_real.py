@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.e2e.kubernetes.cluster import IMAGE, add_cluster, cluster_beside
 from tests.harness.carriers import carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
-from tests.harness.images import applets_image
+from tests.harness.images import GATEWAY, applets_image, gateway_image
 from tests.harness.server import Server, until
 from tests.runtime.live import log_of, wait_for
 
@@ -52,7 +54,7 @@ def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytes
     home.mkdir()
     try:
         one.start()
-        add_cluster(one, kubeconfig)
+        add_cluster(one, kubeconfig, gateways={"image": GATEWAY})
         yield one
     finally:
         one.close()
@@ -63,13 +65,15 @@ Listed = Callable[[], dict[str, list[dict[str, Any]]]]
 
 @pytest.fixture
 def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
-    """What the API server lists, pods and secrets, asked in its network."""
+    """What the API server lists, pods, secrets and services, asked in its network."""
     program = (
         "import json, sys; from kubernetes import client, config;"
         "core = client.CoreV1Api(config.new_client_from_config_dict(json.load(sys.stdin)));"
         "pods = core.list_pod_for_all_namespaces(_preload_content=False).data;"
         "secrets = core.list_secret_for_all_namespaces(_preload_content=False).data;"
-        "print(json.dumps({'pods': json.loads(pods)['items'], 'secrets': json.loads(secrets)['items']}))"
+        "services = core.list_service_for_all_namespaces(_preload_content=False).data;"
+        "found = {'pods': pods, 'secrets': secrets, 'services': services};"
+        "print(json.dumps({name: json.loads(each)['items'] for name, each in found.items()}))"
     )
 
     def ask() -> dict[str, list[dict[str, Any]]]:
@@ -79,6 +83,12 @@ def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
         return found
 
     return ask
+
+
+def apply(server: Server, name: str, configuration: dict[str, Any]) -> None:
+    path = server.home / f"{name}.dstack.yml"
+    path.write_text(json.dumps(configuration))
+    server.cli("apply", "-y", "-d", "-f", str(path))
 
 
 def run(server: Server, name: str, *commands: str, **more: Any) -> None:
@@ -96,7 +106,7 @@ def nothing_left(server: Server, listed: Listed) -> None:
         return [each for each in fleet["instances"] if each["status"] != "terminated"]
 
     until("the instance to be terminated", lambda: not left())
-    assert listed() == {"pods": [], "secrets": []}
+    assert listed() == {"pods": [], "secrets": [], "services": []}
 
 
 def test_a_task_is_a_pod_and_nothing_is_left_of_it(server: Server, listed: Listed) -> None:
@@ -129,6 +139,43 @@ def test_a_run_that_is_stopped_ends_as_its_job_ends_and_takes_its_pod_along(serv
     status, submission = ended(server, "long")
     assert (status, submission["termination_reason"]) == ("terminated", "terminated_by_user")
     assert "bye" in log_of(server, "long").splitlines()
+    nothing_left(server, listed)
+
+
+def test_a_service_is_reached_through_a_gateway_that_is_a_pod(
+    server: Server, docker_engine: DockerEngine, place: Namespace, kubeconfig: dict[str, Any], listed: Listed
+) -> None:
+    try:
+        bring(docker_engine, gateway_image())
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    gateway = {"type": "gateway", "name": "door", "backend": "kubernetes", "region": kubeconfig["current-context"]}
+    apply(server, "door", {**gateway, "domain": "example.com", "certificate": None})
+    replica = {"image": IMAGE, "commands": ["echo served >index.html", "httpd -f -p 8000"], "resources": SMALL}
+    service = {"type": "service", "name": "web", "gateway": "door", "auth": False, "port": 8000, "https": False}
+    apply(server, "web", {**service, **replica})
+
+    def door() -> Any:
+        return server.call("/api/project/main/gateways/get", {"name": "door"})
+
+    until("the gateway to run", lambda: door()["status"] == "running")
+    assert door()["hostname"] == "127.0.0.1"
+    (balanced,) = listed()["services"]
+    assert balanced["spec"]["type"] == "LoadBalancer" and [each["port"] for each in balanced["spec"]["ports"]] == [80]
+    request = urllib.request.Request("http://127.0.0.1/", headers={"Host": "web.example.com"})
+
+    def answer() -> str:
+        try:
+            with place.opener().open(request, timeout=10) as found:
+                return str(found.read().decode())
+        except urllib.error.HTTPError as problem:
+            return f"{problem.code} {problem.read().decode()}"
+
+    until("the service to answer", lambda: answer() == "served\n")
+    server.call("/api/project/main/runs/stop", {"runs_names": ["web"], "abort": False})
+    ended(server, "web")
+    server.call("/api/project/main/gateways/delete", {"names": ["door"]})
+    until("the gateway to be gone", lambda: server.call("/api/project/main/gateways/list", {}) == [])
     nothing_left(server, listed)
 
 

@@ -144,9 +144,13 @@ def test_after_a_few_refusals_there_is_a_pause_and_then_all_are_tried_again() ->
 
 def test_one_that_came_up_ends_the_pauses_and_is_replaced_when_it_is_gone() -> None:
     of, (machine,), _ = decided(snapshot_of(bought(orders=Orders(pauses=3, refused="x"))))
-    gone = machine.with_(status=InstanceStatus.terminated, started_at=b.NOW, reason=InstanceReason.unreachable)
-    of, (another,), _ = decided(snapshot_of(of, gone))
-    assert another.id != machine.id and of.orders == Orders(next_num=2)
+    gone = machine.with_(
+        status=InstanceStatus.terminated, started_at=b.NOW, hostname="h", reason=InstanceReason.unreachable
+    )
+    again, (another,), _ = decided(snapshot_of(of, gone))
+    assert another.id != machine.id and again.orders == Orders(next_num=2)
+    again, _, _ = decided(snapshot_of(of, gone.with_(hostname="")))
+    assert again.orders.tried == (SMALL.key,), "one that the world never reached was of no use"
 
 
 def test_a_machine_that_a_user_ended_is_no_offer_that_failed() -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.domain.jobs import Attempt, Job, JobStatus, MarketQuery
-from chalicelib.domain.market_answers import MarketAnswer
+from chalicelib.domain.jobs import Attempt, Job, JobStatus
+from chalicelib.domain.market_answers import MarketAnswer, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import CONTAINER, ClusterLimit, Offer, OfferTerms
 from chalicelib.planning.kernel.plan import Plan

@@ -29,6 +29,7 @@ def cluster_of(client: DockerClient, folder: Path) -> Cluster:
     engine = Engine(client, folder, now)
     cluster = Cluster(now, "engine", engine)
     engine.store = cluster.store
+    cluster.balancers.addresses = ["127.0.0.1"]  # as of all pods
     cluster.add_node("node-1", cpu="4", memory="8Gi")
     return cluster
 

@@ -23,6 +23,7 @@ from tests.backends.fakes.script import Call
 from tests.backends.kubernetes.fake import controllers, defaults, quotas
 from tests.backends.kubernetes.fake.admission import Admission
 from tests.backends.kubernetes.fake.api import Api
+from tests.backends.kubernetes.fake.balancers import LoadBalancers
 from tests.backends.kubernetes.fake.faults import Faults
 from tests.backends.kubernetes.fake.kubelet import Kubelet, Runtime
 from tests.backends.kubernetes.fake.rbac import ADMIN, Users
@@ -50,7 +51,7 @@ class Cluster:
         self.scripted = Scripted(now)
         self.kubelet = Kubelet(self, runtime or self.scripted)
         self.nodes = controllers.Nodes(self)
-        self.load_balancer = ""  # the address that a service of this type gets; empty: the cluster has none
+        self.balancers = LoadBalancers(self)
         self.closing = False
         self.api = Api(self)
         self._events: dict[tuple[str, str, str], tuple[str, str]] = {}
@@ -129,7 +130,7 @@ class Cluster:
         yield self.nodes.settle()
         controllers.collect_garbage(self)
         controllers.end_namespaces(self)
-        controllers.balance_loads(self)
+        yield self.balancers.settle()
         yield self.binder.settle()
         self.scheduler.settle()
         yield self.kubelet.settle()

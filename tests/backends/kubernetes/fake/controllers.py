@@ -1,4 +1,4 @@
-"""The small controllers: nodes and their taints, claims, owners, namespaces, load balancers."""
+"""The small controllers: nodes and their taints, claims, owners, namespaces."""
 
 from __future__ import annotations
 
@@ -228,15 +228,3 @@ def end_namespaces(cluster: Cluster) -> None:
                 ended(store, each)
         if not inside:
             store.change(namespace, spec={"finalizers": []})
-
-
-def balance_loads(cluster: Cluster) -> None:
-    for service in cluster.store.in_order("services"):
-        if (
-            service["spec"]["type"] == "LoadBalancer"
-            and cluster.load_balancer
-            and not service["status"]["loadBalancer"]
-        ):
-            address = cluster.load_balancer
-            kind = "ip" if address.replace(".", "").isdigit() else "hostname"
-            cluster.store.change(service, status={"loadBalancer": {"ingress": [{kind: address}]}})

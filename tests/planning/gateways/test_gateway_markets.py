@@ -1,0 +1,130 @@
+"""Gateways in containers of a backend that is asked for its offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.market_answers import MarketAnswer
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.planning.gateways.gateway_markets import ASK_AGAIN_EVERY
+from chalicelib.planning.gateways.gateways import apply_report, decide_gateway
+from chalicelib.planning.gateways.snapshots import GatewaySnapshot
+from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.market_answers import Answers
+from chalicelib.planning.matching.offer_book import OfferBook
+from chalicelib.planning.placing.markets import ANSWER_WITHIN, AskMarket
+from tests.world import nouns as b
+from tests.world.gateways import gateway
+from tests.world.nouns import lint
+
+FACTS = BackendFacts(
+    name="arcade",
+    machines=False,
+    containers=True,
+    gateways=True,
+    gateway_containers=True,
+    live_offers=True,
+    offers_last=15 * SECOND,
+)
+POD = b.offer("node", 0.0, backend="arcade", has=b.resources(cpus=1, gb=1)).with_(instance_runtime="runner")
+
+
+def wanted(**fields: Any) -> Gateway:
+    text = fields.pop("configuration", '{"type": "gateway", "backend": "arcade", "region": "eu"}')
+    return gateway(fleet="", backend="arcade", region="eu", configuration=text, **fields)
+
+
+def decided(
+    of: Gateway, *machines: Instance, answers: Answers | None = None, now: int = b.NOW
+) -> tuple[Gateway, list[Instance], Plan]:
+    held = {each.id: each for each in machines}
+    snapshot = GatewaySnapshot(
+        now, of, held, offers=OfferBook(live=("arcade",)), facts={"arcade": FACTS}, answers=answers or {}
+    )
+    plan = decide_gateway(snapshot)
+    assert lint(snapshot, plan) == []
+    saves = [noun for step in plan.steps for noun in step.saves]
+    found = next((noun for noun in saves if isinstance(noun, Gateway)), of)
+    return found, [noun for noun in saves if isinstance(noun, Instance)], plan
+
+
+def asked(plan: Plan) -> list[AskMarket]:
+    return [each for step in plan.steps for each in step.effects if isinstance(each, AskMarket)]
+
+
+def answered(of: Gateway, *answers: MarketAnswer) -> Answers:
+    """To its questions, in their order."""
+    return {(each.backend, each.key): answer for each, answer in zip(of.orders.markets, answers, strict=True)}
+
+
+def test_its_backend_is_asked_once_for_a_small_container_and_it_waits_for_the_answer() -> None:
+    of, machines, plan = decided(wanted())
+    (effect,) = asked(plan)
+    request = OfferRequest.model_validate_json(effect.request)
+    assert not machines and (effect.backend, effect.wakes) == ("arcade", of.unit)
+    assert (request.regions, request.resources.cpu.count.min, request.resources.memory.min) == (("eu",), 1, 1.0)
+    assert of.message == "waiting for offers of `arcade`" and of.due_at == b.NOW + ANSWER_WITHIN
+    again, machines, plan = decided(of, now=b.NOW + SECOND)
+    assert not (machines or asked(plan)) and again.orders == of.orders
+
+
+def test_a_type_is_asked_for_whatever_its_processor() -> None:
+    text = '{"type": "gateway", "backend": "arcade", "region": "eu", "instance_type": "node"}'
+    of, _, plan = decided(wanted(configuration=text))
+    requests = [OfferRequest.model_validate_json(each.request) for each in asked(plan)]
+    assert [(each.instance_types, each.resources.cpu.arch) for each in requests] == [
+        (("node",), "x86"),
+        (("node",), "arm"),
+    ]
+    of, (machine,), _ = decided(of, answers=answered(of, MarketAnswer(b.NOW), MarketAnswer(b.NOW, (POD,))))
+    assert machine.offer == POD
+
+
+def test_a_container_of_the_answer_is_bought_and_asked_for_anew_when_it_is_refused() -> None:
+    of, _, _ = decided(wanted())
+    of, (machine,), plan = decided(of, answers=answered(of, MarketAnswer(b.NOW + SECOND, (POD,))), now=b.NOW + SECOND)
+    assert machine.offer == POD and machine.of_gateway and not asked(plan)
+    gone = machine.with_(status=InstanceStatus.terminated, reason=InstanceReason.error, message="no address")
+    late = b.NOW + 3 * MINUTE
+    of, machines, plan = decided(of, gone, answers=answered(of, MarketAnswer(b.NOW + SECOND, (POD,))), now=late)
+    assert not machines and len(asked(plan)) == 1 and of.orders.tried == (POD.key,)
+    of, machines, plan = decided(of, answers=answered(of, MarketAnswer(late, (POD,))), now=late)
+    assert not machines and (of.message, of.orders.paused_until) == ("no address", late + MINUTE), "all were tried"
+    of, machines, plan = decided(of, now=late + SECOND)
+    assert not (machines or asked(plan)), "nobody is asked during a pause"
+
+
+def test_what_its_backend_lacks_is_its_message_until_it_is_asked_again() -> None:
+    of, _, _ = decided(wanted())
+    for answer, text in (
+        (MarketAnswer(b.NOW, lacking="east: cpu-1 (cordoned)"), "has nothing that fits now: east: cpu-1 (cordoned)"),
+        (MarketAnswer(b.NOW, error="the token is refused"), "couldn't answer: the token is refused"),
+    ):
+        found, machines, plan = decided(of, answers=answered(of, answer), now=b.NOW + SECOND)
+        assert not (machines or asked(plan)) and found.message.endswith(text)
+        assert found.due_at is not None and b.NOW < found.due_at <= b.NOW + ASK_AGAIN_EVERY
+    silent, _, plan = decided(of, now=b.NOW + ANSWER_WITHIN)
+    assert "didn't answer" in silent.message and not asked(plan)
+    _, _, plan = decided(of, now=b.NOW + ASK_AGAIN_EVERY)
+    assert len(asked(plan)) == 1
+
+
+def test_it_runs_once_the_world_can_reach_it() -> None:
+    of, _, _ = decided(wanted(name="door"))
+    answers = answered(of, MarketAnswer(b.NOW, (POD,)))
+    of, (machine,), _ = decided(of, answers=answers)
+    joined = machine.with_(status=InstanceStatus.idle, started_at=b.NOW, hostname="")
+    draft = Draft(b.NOW)
+    of = apply_report(draft, of, joined, "running", "")
+    of, _, _ = decided(of, joined)
+    assert of.status is GatewayStatus.provisioning and of.message == "door-0: waiting for its public address"
+    of, _, _ = decided(of, joined.with_(hostname="203.0.113.9"))
+    (replica,) = of.replicas
+    assert (replica.state, replica.hostname) == (ReplicaState.running, "203.0.113.9")
+    assert of.status is GatewayStatus.running and of.message == ""
