@@ -26,7 +26,7 @@ from chalicelib.backends.runpod.states import LookUps, described, other_than_bou
 from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros, from_iso, iso
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class RunpodPods:
 
     def terminate(self, handle: Handle) -> None:
         if handle.kind == LOGIN:
-            self._client.call("DELETE", "registries", handle.id, meanings={400: InUse, 409: InUse})
+            self._client.call("DELETE", "registries", handle.id, meanings={400: NotYet, 409: NotYet})
             return
         if is_node(handle) or handle.kind == CLUSTER:
             every = self._lists.get("every pod", lambda: list(self._listed()))

@@ -35,7 +35,7 @@ from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
 from chalicelib.engine.effects.containers import Containers, settings
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.effects.placement_groups import of_machine
-from chalicelib.errors import BackendError, Conflict, Gone, Unfit
+from chalicelib.errors import BackendError, Conflict, Gone, NotYet, Unfit
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.kernel.purchases import (
     Bought,
@@ -300,6 +300,8 @@ class Purchases:
                     backend.terminate(handle)
             except Gone:
                 continue
+            except NotYet as error:  # nothing is wrong, so the reason for its end isn't replaced by this
+                going = going or str(error)
             except BackendError as error:
                 failed = failed or NotDone(effect.unit, *failure_fields(error), instance.epoch)
             else:

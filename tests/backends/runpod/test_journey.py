@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -16,13 +17,16 @@ from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
 from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
-from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.runtime.root import Root
+from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
 from tests.backends.runpod.fake import KEY, Runpod
 from tests.scenarios.stages import MAIN, Virtual
+from tests.usecases.cluster import FACTS as AGENT_FACTS
+from tests.usecases.cluster import Agent
 from tests.world.embedded import EmbeddedSite
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [runpod-fake]\n"
@@ -98,6 +102,18 @@ def applied(stage: Virtual, name: str, text: str) -> str:
     return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
 
 
+def runs_in(stage: Virtual, pod: Resource) -> None:
+    """The agent joins with what is in the pod's environment, and its job runs."""
+    env, at = pod.facts["request"]["env"], stage.site.time.now()
+    world: Any = SimpleNamespace(plane=stage.site.root.plane)
+    agent = Agent(world, env["DSTACK_INSTANCE"], credential=env["DSTACK_TOKEN"])
+    agent.sync(facts={**AGENT_FACTS, "runtimes": ["inside"], "isolation": {"inside": "machine"}})
+    stage.site.time.run(stage.site.time.at + MINUTE)
+    (task,) = agent.sync()["tasks"]
+    agent.sync({"id": task["id"], "state": "running", "at": at, "username": "root", "working_dir": "/w"})
+    stage.site.time.run(stage.site.time.at + SECOND)
+
+
 @pytest.mark.slow
 def test_a_job_gets_a_pod_and_leaves_nothing_behind(stage: Virtual) -> None:
     (fake,) = FakeBackend.accounts
@@ -130,7 +146,7 @@ def test_a_job_whose_image_cant_be_pulled_says_so_and_isnt_billed_for_long(stage
 
 
 @pytest.mark.slow
-def test_a_spot_pod_that_is_taken_back_before_its_job_runs_is_ended_and_another_is_rented(stage: Virtual) -> None:
+def test_a_job_whose_spot_pod_is_taken_back_was_interrupted_and_begins_anew_in_another(stage: Virtual) -> None:
     """With an existing volume, which its owner has offered to the project."""
     (fake,) = FakeBackend.accounts
     theirs = fake.books.add("volume", (0, "there"), name="imagenet", size=50, dataCenter="US-KS-2")
@@ -144,7 +160,7 @@ def test_a_spot_pod_that_is_taken_back_before_its_job_runs_is_ended_and_another_
     applied(stage, "volume", volume)
     stage.until("its registration", lambda: stage.ask("volumes/get", {"name": "images"})["status"] == "active")
     applied(stage, "fleet", f"{FLEET}spot_policy: auto\n")
-    retry = "retry: {on_events: [no-capacity, interruption], duration: 1h}\n"
+    retry = "retry: {on_events: [interruption], duration: 1h}\n"
     spot = f"spot_policy: spot\n{retry}volumes: ['images:/images']\n"
     plan = applied(stage, "task", TASK + spot)
     assert "$2.69" in plan, plan
@@ -152,9 +168,14 @@ def test_a_spot_pod_that_is_taken_back_before_its_job_runs_is_ended_and_another_
     (first,) = fake.books.existing("vm")
     assert first.facts["request"]["mounts"] == {"network": [{"volumeId": theirs.id, "path": "/images"}]}
     stage.site.time.run(stage.site.time.at + MINUTE)
+    runs_in(stage, first)
+    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
     first.goes(fake.now(), (0, "EXITED"))
     stage.until("its end", lambda: first not in fake.books.existing())
     stage.until("another pod", lambda: bool(list(fake.books.existing("vm"))))
+    ended, _ = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"]
+    assert ended["termination_reason"] == "interrupted_by_no_capacity"
+    assert "a spot pod has to make way" in ended["termination_reason_message"]
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: list(fake.books.existing()) == [theirs])
 

@@ -194,7 +194,7 @@ def test_a_login_ends_after_its_pod(
     assert request_one.container is not None
     container = replace(request_one.container, login=RegistryLogin("team", "pa55-of-the-registry"))
     login, pod = backend.create(replace(request_one, container=container))
-    with pytest.raises(InUse):
+    with pytest.raises(NotYet):
         backend.terminate(login)
     backend.terminate(pod)
     with pytest.raises(NotYet):
