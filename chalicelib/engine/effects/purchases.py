@@ -86,6 +86,8 @@ class Purchases:
                 if with_container is None:
                     return None
                 instance, container = with_container
+                if not self._is_current(instance):  # preparing it took its time
+                    return None
             with translated(instance.name):
                 making = _creates(backend, instance)(self.request(instance, group, container))
             while self.may_begin(instance, effect, backend):
@@ -120,6 +122,9 @@ class Purchases:
         }
         containers, refused = self._with_containers(wanted)
         making = {token: each for token, each in wanted.items() if token not in refused}
+        if containers:  # each took its time, and the others may have ended meanwhile
+            making = {token: each for token, each in making.items() if self._is_current(each[1])}
+            wanted = {token: each for token, each in wanted.items() if token in refused or token in making}
         try:
             if making and not self._make(making, containers, refused, backend, backend):
                 wanted = {token: wanted[token] for token in refused}
@@ -152,6 +157,10 @@ class Purchases:
             else:
                 wanted[token], containers[token] = (each, found[0]), found[1]
         return containers, refused
+
+    def _is_current(self, instance: Instance) -> bool:
+        found = nouns.find(self.here.store, Instance, keys.instance(instance.id))
+        return found is not None and found.version == instance.version
 
     def _make(
         self,

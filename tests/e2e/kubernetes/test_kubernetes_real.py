@@ -20,10 +20,11 @@ from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import GATEWAY, applets_image, gateway_image
 from tests.harness.server import Server, until
-from tests.runtime.live import log_of, wait_for
+from tests.runtime.live import log_of, logs_of, wait_for
 
 pytestmark = pytest.mark.slow
 
+CLUSTER = "type: fleet\nname: pods\nplacement: cluster\nnodes: 0..9\nbackends: [kubernetes]\n"
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
 
 
@@ -102,8 +103,8 @@ def ended(server: Server, name: str) -> tuple[str, dict[str, Any]]:
 
 def nothing_left(server: Server, listed: Listed) -> None:
     def left() -> list[Any]:
-        (fleet,) = server.call("/api/project/main/fleets/list", {})
-        return [each for each in fleet["instances"] if each["status"] != "terminated"]
+        fleets = server.call("/api/project/main/fleets/list", {})
+        return [each for fleet in fleets for each in fleet["instances"] if each["status"] != "terminated"]
 
     until("the instance to be terminated", lambda: not left())
     assert listed() == {"pods": [], "secrets": [], "services": []}
@@ -139,6 +140,29 @@ def test_a_run_that_is_stopped_ends_as_its_job_ends_and_takes_its_pod_along(serv
     status, submission = ended(server, "long")
     assert (status, submission["termination_reason"]) == ("terminated", "terminated_by_user")
     assert "bye" in log_of(server, "long").splitlines()
+    nothing_left(server, listed)
+
+
+# The first node answers each of the others once.
+MEET = """
+echo "$DSTACK_NODE_RANK of $DSTACK_NODES_NUM, $(echo "$DSTACK_NODES_IPS" | sort -u | grep -c .) addresses"
+if [ "$DSTACK_NODE_RANK" = 0 ]; then
+    for other in 1 2; do echo welcome | nc -l -p 8000; done
+else
+    until nc "node-0.$(hostname -d)" 8000 </dev/null | grep welcome; do sleep 0.1; done
+fi
+"""
+
+
+def test_the_nodes_of_a_task_are_pods_that_reach_each_other(server: Server, listed: Listed) -> None:
+    (server.home / "gang.dstack.yml").write_text(CLUSTER)
+    server.cli("apply", "-y", "-d", "-f", str(server.home / "gang.dstack.yml"))
+    run(server, "gang", MEET, nodes=3, fleets=["pods"], resources={**SMALL, "cpu": "1"})
+    found = wait_for(server, "gang", "done", "failed", "terminated")
+    assert found["status"] == "done", [job["job_submissions"][-1] for job in found["jobs"]]
+    logs = [log.splitlines() for log in logs_of(server, "gang")]
+    assert all(f"{rank} of 3, 3 addresses" in log for rank, log in enumerate(logs)), logs
+    assert [log.count("welcome") for log in logs] == [0, 1, 1]
     nothing_left(server, listed)
 
 

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 POD = "pod"  # the label of a container that says whose it is
 POLL = SECOND // 5
 _CONTAINERS_LACK = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
-_PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace", "subdomain")
+_PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace")
 
 
 def _lacking(spec: Mapping[str, Any]) -> list[str]:
@@ -94,6 +95,7 @@ class Engine:
             "Labels": {POD: wanted.pod["metadata"]["uid"]},
             "HostConfig": {
                 "NetworkMode": "host",
+                "ExtraHosts": self._names(wanted.pod),
                 "Mounts": [self._mount(wanted.pod, each) for each in spec.get("volumeMounts", ())],
                 "Privileged": bool(own.get("privileged")),
                 "ReadonlyRootfs": bool(own.get("readOnlyRootFilesystem")),
@@ -105,6 +107,23 @@ class Engine:
                 "NanoCpus": int(amount(limits["cpu"]) * 10**9) if "cpu" in limits else 0,
             },
         }
+
+    def _names(self, pod: Object) -> list[str]:
+        """Of the pods of its headless service, which a real cluster's DNS would answer; its own one is its host's."""
+        spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+        if self.store is None or not spec.get("subdomain"):
+            return []
+        service = self.store.find("services", namespace, spec["subdomain"])
+        if service is None or service["spec"].get("clusterIP") != "None":
+            return []
+        found = []
+        for each in self.store.all("pods", namespace):
+            name, labels = each["spec"].get("hostname"), each["metadata"].get("labels", {})
+            if name and service["spec"]["selector"].items() <= labels.items():
+                short = f"{name}.{spec['subdomain']}"
+                own = f" {name}" if each["metadata"]["uid"] == pod["metadata"]["uid"] else ""
+                found.append(f"{short}.{namespace}.svc.cluster.local {short}{own}:{self.address(each)}")
+        return found
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
@@ -182,7 +201,9 @@ class Engine:
         shutil.rmtree(self._folder / uid, ignore_errors=True)
 
     def address(self, pod: Object) -> str:
-        return "127.0.0.1"
+        """One of the loopback, because all pods are in the network of this computer."""
+        one, two, three = sha256(pod["metadata"]["uid"].encode()).digest()[:3]
+        return f"127.{64 + one % 64}.{two}.{max(1, three)}"
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
