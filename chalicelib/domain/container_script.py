@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-GATEWAY_IMAGE = "debian:13-slim"  # of a gateway's container: nginx and its Lua module are installed there
+GATEWAY_IMAGE = "debian:12-slim"  # of a gateway's container: nginx and its Lua module are installed there
 MOUNTED = "/dstack"  # the agent's folder is made here if it can be
 LONGEST = 4096  # bytes: the limit of some providers for all arguments together
 HIDDEN = "DSTACK_HIDDEN"  # a setting of some backends: the provider's variables that neither agent nor job may have

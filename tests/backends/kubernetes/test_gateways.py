@@ -56,7 +56,7 @@ def door(backend: KubernetesBackend) -> CreateRequest:
 
 def test_a_service_of_the_cluster_is_its_address(make: Make, cluster: Cluster, clock: Clock) -> None:
     own = {"annotations": {"example.com/internal": "true"}, "load_balancer_class": "example.com/fast"}
-    own |= {"image": "mirror.lan/debian:13", "load_balancer_source_ranges": ["192.0.2.0/24"]}
+    own |= {"image": "mirror.lan/debian:12", "load_balancer_source_ranges": ["192.0.2.0/24"]}
     backend = make(gateways=own)
     handles = list(backend.create_gateway(door(backend)))
     assert [each.kind for each in handles] == ["vm", "service"]
@@ -65,7 +65,7 @@ def test_a_service_of_the_cluster_is_its_address(make: Make, cluster: Cluster, c
     assert (found.state, found.hostname) == ("running", "lb-1.example.com")
     pod = cluster.pod(handles[0].id, NAMESPACE)
     (container,) = pod["spec"]["containers"]
-    assert container["image"] == "mirror.lan/debian:13" and "hostPort" not in str(container["ports"])
+    assert container["image"] == "mirror.lan/debian:12" and "hostPort" not in str(container["ports"])
     service = cluster.store.get(of_kind("Service"), NAMESPACE, handles[1].id)
     spec, metadata = service["spec"], service["metadata"]
     assert spec["selector"] == {REQUEST_TAG: pod["metadata"]["labels"][REQUEST_TAG]}

@@ -6,16 +6,22 @@ from typing import Any
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway, GatewayStatus, ReplicaState
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.planning.gateways.gateway_machines import as_fleet
 from chalicelib.planning.gateways.gateway_markets import ASK_AGAIN_EVERY
 from chalicelib.planning.gateways.gateways import apply_report, decide_gateway
 from chalicelib.planning.gateways.snapshots import GatewaySnapshot
-from chalicelib.planning.kernel.plan import Plan
+from chalicelib.planning.kernel import purchases
+from chalicelib.planning.kernel.plan import Plan, Step
+from chalicelib.planning.kernel.purchases import Seen
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.outcomes import decide_outcome
+from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.market_answers import Answers
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.markets import ANSWER_WITHIN, AskMarket
@@ -128,3 +134,34 @@ def test_it_runs_once_the_world_can_reach_it() -> None:
     (replica,) = of.replicas
     assert (replica.state, replica.hostname) == (ReplicaState.running, "203.0.113.9")
     assert of.status is GatewayStatus.running and of.message == ""
+
+
+def test_only_its_provider_says_where_the_world_reaches_its_container() -> None:
+    of, _, _ = decided(wanted(name="door"))
+    of, (machine,), _ = decided(of, answers=answered(of, MarketAnswer(b.NOW, (POD,))))
+    created = machine.with_(status=InstanceStatus.provisioning, act_until=None, due_at=b.NOW)
+
+    def passed(of_now: Instance, presence: Presence | None, outcome: Seen | None = None) -> tuple[Instance, Step]:
+        snapshot = InstanceSnapshot(b.NOW, of_now, presence, as_fleet(of), (), FACTS)
+        plan = decide_instance(snapshot) if outcome is None else decide_outcome(snapshot, outcome)
+        assert lint(snapshot, plan) == []
+        (step,) = plan.steps
+        (saved,) = (noun for noun in step.saves if isinstance(noun, Instance))
+        return saved, step
+
+    waiting, step = passed(created, None)
+    assert waiting.status is InstanceStatus.provisioning, "no job has to need it"
+    assert [type(each) for each in step.effects] == [purchases.Describe]
+    reported = b.presence_of(created, facts=b.host_facts(hostname="pod-7", runtimes=("inside",)))
+    joined, step = passed(waiting, reported)
+    assert (joined.status, joined.hostname) == (InstanceStatus.idle, "")
+    assert [type(each) for each in step.effects] == [purchases.Describe]
+    reached, step = passed(
+        joined, reported, Seen(purchases.unit_of(joined), joined.epoch, "running", "lb.example.com", "10.0.0.9")
+    )
+    assert (reached.hostname, step.wake) == ("lb.example.com", (of.unit,))
+    never = Seen(
+        purchases.unit_of(joined), joined.epoch, "gone", refused="Unfit", message="it gets no address: no room"
+    )
+    ended, _ = passed(joined, reported, never)
+    assert (ended.status, ended.message) == (InstanceStatus.terminating, "it gets no address: no room")
