@@ -11,7 +11,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.errors import Bug
+from chalicelib.errors import Bug, Unfit
 from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import Meaning, meaning
 from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
@@ -161,6 +161,8 @@ class _InstanceOutcome(InstancePass):
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
             return
+        if seen.refused == Unfit.__name__ and self.instance.of_gateway and self.instance.hostname:
+            return  # it ran where it was reached, so only its address is away, and may come back
         own = meaning(seen.refused).job_reason is not None  # no other offer would have helped
         if own and self.instance.offer.is_container:  # it has come to an end of its own
             self._end(InstanceEnd(InstanceReason.error, seen.message))

@@ -163,5 +163,7 @@ def test_only_its_provider_says_where_the_world_reaches_its_container() -> None:
     never = Seen(
         purchases.unit_of(joined), joined.epoch, "gone", refused="Unfit", message="it gets no address: no room"
     )
+    away = InstanceSnapshot(b.NOW, reached, reported, as_fleet(of), (), FACTS)
+    assert not decide_outcome(away, never).steps, "it had one, which may come back"
     ended, _ = passed(joined, reported, never)
     assert (ended.status, ended.message) == (InstanceStatus.terminating, "it gets no address: no room")
