@@ -13,7 +13,7 @@ The contract, which one test suite checks for every backend:
   raised (`refused`). Of a container that failed to start, or has exited, that is ContainerFailed; it is to be
   terminated all the same. InsufficientCapacity of one that has run for its job means that it was taken back.
   A resource may be missing from it for `facts.visibility_lag` after `create`.
-* `list_owned` is complete, or it raises. What it doesn't list counts as gone, after `facts.visibility_lag`.
+* `list_owned` is complete, or it raises. What it doesn't list, after `facts.visibility_lag`, is described once more.
 * No call sleeps or polls; the engine calls again.
 * Every failure is raised as one of the BackendErrors; a provider's own exception never leaves its package.
 """

@@ -145,8 +145,6 @@ class Sweeper:
         elif finding.gone is not None:
             log.warning("%s doesn't list the %s %s", account.key, finding.gone.kind, finding.gone.name)
             done.lost.append(finding.gone.id)
-        if finding.outcome is not None:
-            self._executor.conclude(finding.outcome)
         for effect in finding.step.effects:
             self._executor.execute(effect)
 

@@ -40,15 +40,17 @@ class KubernetesBackend:
         from chalicelib.backends.kubernetes import kubeconfig
         from chalicelib.backends.kubernetes.catalog import Catalog
         from chalicelib.backends.kubernetes.client import Clusters
+        from chalicelib.backends.kubernetes.identities import Identities
         from chalicelib.backends.kubernetes.machines import Pods
         from chalicelib.backends.kubernetes.volumes import Claims
         from chalicelib.backends.kubernetes.watches import ContextWatches
 
         self._clusters = clusters or Clusters(kubeconfig.clusters(config), now)
+        identities = Identities(self._clusters, now)
         self._watches = watches or ContextWatches(self._clusters)
-        self._pods = Pods(self._clusters, now, self._watches)
+        self._pods = Pods(self._clusters, now, self._watches, identities)
         self._catalog = Catalog(self._clusters, self._pods.level)
-        self._claims = Claims(self._clusters)
+        self._claims = Claims(self._clusters, identities)
 
     def check(self) -> None:
         from chalicelib.backends.kubernetes.checking import check

@@ -15,9 +15,10 @@ from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.config import KubernetesGateways
+from chalicelib.backends.kubernetes.identities import Identities
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.backends.kubernetes.labels import labels_of
-from chalicelib.backends.kubernetes.objects import Objects, handle_of
+from chalicelib.backends.kubernetes.objects import Objects
 from chalicelib.backends.spi import CreateRequest, Machine
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros, from_iso, spoken
@@ -71,9 +72,9 @@ def service(request: CreateRequest, owner: Mapping[str, Any], gateways: Kubernet
 
 
 class Services(Objects):
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
+    def __init__(self, clusters: Clusters, now: Callable[[], Micros], identities: Identities) -> None:
         super().__init__(clusters)
-        self._now = now
+        self._now, self._identities = now, identities
 
     def create(self, request: CreateRequest, owner: Body) -> Handle:
         """The Service of the pod `owner`; if there is one, that."""
@@ -88,7 +89,7 @@ class Services(Objects):
             if not pods.is_of(found, request) or owner["metadata"]["uid"] not in owners:
                 text = f"The name {name} is taken in {region} by a service that isn't this gateway's."
                 raise AlreadyThere(text) from None
-        return handle_of(found, region, SERVICE)
+        return self._identities.handle(found, region, SERVICE)
 
     def reached(self, region: str, pod: Body, handles: Sequence[Handle], machine: Machine) -> Machine:
         """The pod as the world reaches it, if it is a gateway's. Raises Gone if it never will be, or no longer is."""
@@ -104,7 +105,8 @@ class Services(Objects):
 
     def _address(self, region: str, handle: Handle) -> str:
         """Empty: not yet."""
-        body = self._call(region, "GET", "services", handle.id, namespace=handle.data.get("namespace"))
+        with self._identities.checked(region, handle):
+            body = self._call(region, "GET", "services", handle.id, namespace=handle.data.get("namespace"))
         if body["metadata"]["uid"] != handle.data.get("uid"):
             raise Gone(f"There is no service {handle.id} in {region} any more: somebody has replaced it.")
         given = body.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from chalicelib.errors import InvalidCredentials
 IN_CLUSTER = "in-cluster"  # the region, unless a context gives it another name
 LARGEST = 1 << 20  # bytes of a kubeconfig's file
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_AUTHORITY = _NAMESPACE.with_name("ca.crt")
 _RUNS = {"exec": "runs a program", "auth-provider": "uses an authentication plugin"}
 _FILES = {
     "cluster": {"certificate-authority": "certificate-authority-data"},
@@ -40,6 +42,17 @@ class Cluster:
     @property
     def region(self) -> str:
         return self.context.name
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        """Where it is, and who vouches for it, as digests."""
+        if self.kubeconfig is None:
+            found = {"authority": _read(_AUTHORITY)}
+        else:
+            cluster = self.kubeconfig["clusters"][0]["cluster"]
+            authority = str(cluster.get("certificate-authority-data") or "").encode()
+            found = {"server": str(cluster["server"]).rstrip("/").encode(), "authority": authority}
+        return {name: sha256(value).hexdigest()[:16] for name, value in found.items() if value}
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -106,6 +119,13 @@ def _own_namespace() -> str:
             "The server doesn't run in a Kubernetes cluster, or its pod has no service account.",
             hint="Give a kubeconfig in place of `in_cluster`.",
         ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _cluster(document: Mapping[str, Any], context: KubernetesContext) -> Cluster:

@@ -19,8 +19,9 @@ from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
 from chalicelib.backends.kubernetes.gangs import Gangs
 from chalicelib.backends.kubernetes.gateways import LOAD_BALANCER, SERVICE, Services, gateways_of, has_services
+from chalicelib.backends.kubernetes.identities import Identities
 from chalicelib.backends.kubernetes.labels import tags_of
-from chalicelib.backends.kubernetes.objects import POD, Objects, handle_of
+from chalicelib.backends.kubernetes.objects import POD, Objects
 from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -43,10 +44,12 @@ LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 class Pods(Objects):
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches) -> None:
+    def __init__(
+        self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches, identities: Identities
+    ) -> None:
         super().__init__(clusters)
-        self._now, self._watches = now, watches
-        self._gangs, self._services = Gangs(clusters, now), Services(clusters, now)
+        self._now, self._watches, self._identities = now, watches, identities
+        self._gangs, self._services = Gangs(clusters, now), Services(clusters, now, identities)
         self._levels = LookupCache[str](now)
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -54,14 +57,14 @@ class Pods(Objects):
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
         found = self._placed(request)
-        yield handle_of(found, region)
+        yield self._identities.handle(found, region, POD)
         self._open(request, found)
         gang = request.container and request.container.gang
         if gang and pods.waits(found, pods.GANG_GATE):
-            yield handle_of(found, region)  # each of these steps has its own time
+            yield self._identities.handle(found, region, POD)  # each of these steps has its own time
             if gang.rank == 0:
                 self._gangs.add_service(request, gang, found)
-                yield handle_of(found, region)
+                yield self._identities.handle(found, region, POD)
             self._gangs.start(region, gang)
 
     def create_gateway(self, request: CreateRequest) -> Iterator[Handle]:
@@ -71,7 +74,7 @@ class Pods(Objects):
         if request.container is not None and gateways.image is not None:
             request = replace(request, container=replace(request.container, image=gateways.image))
         found = self._placed(request)
-        yield handle_of(found, region)
+        yield self._identities.handle(found, region, POD)
         if gateways.expose == LOAD_BALANCER:
             yield self._services.create(request, found)
         self._open(request, found)
@@ -79,6 +82,7 @@ class Pods(Objects):
     def _placed(self, request: CreateRequest) -> Body:
         """The pod, behind its gate if it is new."""
         self._watches.pods(request.offer.region)  # begins, if it hasn't
+        self._identities.data(request.offer.region)  # before anything exists that no handle could be given for
         return self._created(request)
 
     def _open(self, request: CreateRequest, found: Body) -> None:
@@ -197,6 +201,8 @@ class Pods(Objects):
                 except Gone as gone:
                     raise self._gangs.explained(region, body, gone) from None
                 return self._services.reached(region, body, handles, machine)
+        for handle in handles:
+            self._identities.check(region, handle)
         names = " or ".join(handle.id for handle in handles) or "without a handle"
         raise Gone(f"There is no pod {names} in {region}: somebody has deleted it, or its node is gone.")
 
@@ -205,7 +211,8 @@ class Pods(Objects):
     def terminate(self, handle: Handle) -> None:
         region = handle.data.get("region") or self._clusters.regions[0]
         kind = "services" if handle.kind == SERVICE else "pods"
-        self._delete(region, kind, handle.id, handle.data.get("uid"), handle.data.get("namespace"))
+        with self._identities.checked(region, handle):
+            self._delete(region, kind, handle.id, handle.data.get("uid"), handle.data.get("namespace"))
 
     # --- what is ours -------------------------------------------------------------------------------------------------
 
@@ -218,11 +225,11 @@ class Pods(Objects):
 
     def _handles(self, region: str, selector: str) -> Iterator[tuple[Handle, Body]]:
         for body in self._listed(region, selector):
-            yield handle_of(body, region), body
+            yield self._identities.handle(body, region, POD), body
         if has_services(self._clusters.cluster(region)):
             for body in self._listed(region, selector, "services"):
                 if body["spec"]["type"] == LOAD_BALANCER:  # others go with their pods at once
-                    yield handle_of(body, region, SERVICE), body
+                    yield self._identities.handle(body, region, SERVICE), body
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
         return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])

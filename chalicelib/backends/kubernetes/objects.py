@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chalicelib.backends.kubernetes.client import Clusters
-from chalicelib.domain.instances import Handle
 from chalicelib.errors import Gone, MissingPermission
 
 Body = dict[str, Any]
@@ -58,9 +57,3 @@ class Objects:
 
     def _path(self, region: str, kind: str, namespace: str | None = None) -> tuple[str, ...]:
         return ("api", "v1", "namespaces", namespace or self._clusters.cluster(region).namespace, kind)
-
-
-def handle_of(body: Mapping[str, Any], region: str, kind: str = POD) -> Handle:
-    metadata = body["metadata"]
-    data = {"region": region, "namespace": str(metadata["namespace"]), "uid": str(metadata["uid"])}
-    return Handle(kind=kind, id=str(metadata["name"]), data=data)

@@ -24,6 +24,7 @@ from chalicelib.errors import AlreadyThere, Gone, InUse, Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.kubernetes.client import Clusters
+    from chalicelib.backends.kubernetes.identities import Identities
 
 Body = dict[str, Any]
 CLAIM = "claim"  # the kind of their handles
@@ -33,13 +34,13 @@ GIB = 1 << 30
 
 
 class Claims:
-    def __init__(self, clusters: Clusters) -> None:
-        self._clusters = clusters
+    def __init__(self, clusters: Clusters, identities: Identities) -> None:
+        self._clusters, self._identities = clusters, identities
 
     def create(self, request: VolumeRequest) -> Handle:
         region, name = request.region, f"dstack-{sha256(request.token.encode()).hexdigest()[:20]}"
         try:
-            return _handle(self._adopted(request, name), region)
+            return self._identities.handle(self._adopted(request, name), region, CLAIM)
         except Gone:
             pass
         path = self._path(region)
@@ -47,7 +48,7 @@ class Claims:
             made = self._clusters.call(region, "POST", path, body=_claim(request, name), meanings={"NotFound": Unfit})
         except AlreadyThere:  # a call at the same time
             made = self._adopted(request, name)
-        return _handle(made, region)
+        return self._identities.handle(made, region, CLAIM)
 
     def _adopted(self, request: VolumeRequest, name: str) -> Body:
         found = self._clusters.call(request.region, "GET", (*self._path(request.region), name))
@@ -113,13 +114,14 @@ class Claims:
 
         for found in everywhere(regions, listed):
             for there, body in found:
-                yield from owned_volume(_handle(body, there), tags_of(body))
+                yield from owned_volume(self._identities.handle(body, there, CLAIM), tags_of(body))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _body(self, handle: Handle) -> Body:
         region = self._region(handle)
-        found = self._clusters.call(region, "GET", (*self._path(region, handle), handle.id))
+        with self._identities.checked(region, handle):
+            found = self._clusters.call(region, "GET", (*self._path(region, handle), handle.id))
         if handle.data.get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
             raise Gone(f"The claim {handle.id} was deleted; a newer one has its name.")
         return found
@@ -135,7 +137,7 @@ class Claims:
             state = "failed"
         return ProviderDisk.model_validate(
             {
-                "handle": _handle(body, region),
+                "handle": self._identities.handle(body, region, CLAIM),
                 "state": state,
                 "size_gib": max(1, math.floor(parsed(size) / GIB)),
                 "multi_attach": not modes.isdisjoint(SEVERAL),
@@ -174,9 +176,3 @@ def _claim(request: VolumeRequest, name: str) -> Body:
 def _mounted(pod: Mapping[str, Any]) -> set[str]:
     volumes = pod["spec"].get("volumes", ())
     return {each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each}
-
-
-def _handle(body: Mapping[str, Any], region: str) -> Handle:
-    metadata = body["metadata"]
-    data = {"region": region, "namespace": str(metadata["namespace"]), "uid": str(metadata["uid"])}
-    return Handle(kind=CLAIM, id=str(metadata["name"]), data=data)

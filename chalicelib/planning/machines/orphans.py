@@ -27,8 +27,8 @@ from chalicelib.domain.owner import same_install
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
-from chalicelib.planning.kernel.plan import Outcome, Step
-from chalicelib.planning.kernel.purchases import PATIENCE, Seen, confirmation_delay, unit_of
+from chalicelib.planning.kernel.plan import Effect, Step
+from chalicelib.planning.kernel.purchases import PATIENCE, confirmation_delay, describe
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.placement_groups import group_of
 from chalicelib.planning.volumes.volumes import DescribeVolume
@@ -97,7 +97,6 @@ class Finding(Generic[T]):
     step: Step
     end: T | None = None  # the resource to terminate at the provider
     gone: Instance | Volume | None = None  # the noun that has lost its machine or disk
-    outcome: Outcome | None = None  # what to apply to `gone`; None: an effect of the step confirms the loss first
 
 
 # --- one listing ------------------------------------------------------------------------------------------------------
@@ -213,14 +212,17 @@ def _first_sight(sweep: AccountSweep[T], subject: str, suspect: T | Instance | V
 
 
 def _agreement(sweep: AccountSweep[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
-    if isinstance(suspect, Instance):
-        return Finding(Step(), gone=suspect, outcome=Seen(unit_of(suspect), suspect.epoch, "gone"))
-    if isinstance(suspect, Volume):  # its data is irreplaceable, so its provider is also asked for it by name
-        describe = DescribeVolume(suspect.unit, suspect.backend, sweep.now + PATIENCE, suspect.project_id)
-        return Finding(Step(effects=(describe,)), gone=suspect)
+    if isinstance(suspect, Instance | Volume):  # its provider is asked for it by name, too: a loss is final
+        return Finding(Step(effects=(_description(sweep, suspect),)), gone=suspect)
     if seen.acted_at is not None:
         return Finding(Step(), end=suspect)  # requested again until it leaves the listing
     return Finding(_sighting_step(sweep, suspect, EventType.reclaimed, seen.with_(acted_at=sweep.now)), end=suspect)
+
+
+def _description(sweep: AccountSweep[T], suspect: Instance | Volume) -> Effect:
+    if isinstance(suspect, Instance):
+        return describe(suspect, sweep.now, sweep.facts)
+    return DescribeVolume(suspect.unit, suspect.backend, sweep.now + PATIENCE, suspect.project_id)
 
 
 def _sighting_step(sweep: AccountSweep[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import VolumeStatus
-from chalicelib.planning.kernel.purchases import PATIENCE, Seen, confirmation_delay
+from chalicelib.planning.kernel.purchases import PATIENCE, confirmation_delay, describe
 from chalicelib.planning.machines.orphans import (
     LIVE,
     SIGHTING_LASTS,
@@ -203,7 +203,8 @@ def test_each_resource_is_seen_for_itself() -> None:
     ]
 
 
-def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> None:
+def test_an_instance_without_a_machine_is_told_of_and_then_asked_for_by_name() -> None:
+    """An account that leads elsewhere than before lists nothing, either."""
     (first,) = decide_sweep(sweep(lacking=LACKING))
     assert (first.gone, event_types(first)) == (None, [EventType.missing])
     (event,) = first.step.events
@@ -212,7 +213,7 @@ def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> No
     assert list(decide_sweep(sweep(lacking=LACKING, began=CONFIRMED_AT - 1, sightings=[seen]))) == []
     (second,) = decide_sweep(sweep(lacking=LACKING, began=CONFIRMED_AT, sightings=[seen]))
     assert (second.gone, second.end, second.step.events) == (LACKING, None, ())
-    assert (second.outcome, second.step.effects) == (Seen(f"instance/{LACKING.id}", LACKING.epoch, "gone"), ())
+    assert second.step.effects == (describe(LACKING, CONFIRMED_AT + SECOND, FACTS),)
 
 
 def test_a_volume_without_a_disk_is_told_of_and_then_asked_for_by_name() -> None:
@@ -220,9 +221,9 @@ def test_a_volume_without_a_disk_is_told_of_and_then_asked_for_by_name() -> None
     lacking = volume()
     first = sighting(list(decide_sweep(sweep(diskless=[lacking]))))
     (second,) = decide_sweep(sweep(diskless=[lacking], began=CONFIRMED_AT, sightings=[first]))
-    assert (second.gone, second.outcome) == (lacking, None)
-    describe = DescribeVolume(lacking.unit, lacking.backend, CONFIRMED_AT + SECOND + PATIENCE, lacking.project_id)
-    assert second.step.effects == (describe,)
+    assert second.gone == lacking
+    description = DescribeVolume(lacking.unit, lacking.backend, CONFIRMED_AT + SECOND + PATIENCE, lacking.project_id)
+    assert second.step.effects == (description,)
 
 
 def test_another_purchase_of_the_instance_is_another_matter() -> None:
