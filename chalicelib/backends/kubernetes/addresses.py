@@ -1,4 +1,8 @@
-"""Addresses in a kubeconfig that only the control plane's own machine, or its link, has."""
+"""Addresses in a kubeconfig that only the control plane's own machine, or its link, has.
+
+Where a kubeconfig has such an address, a global admin has written it. A name that leads there is refused when it is
+connected to, because it may lead elsewhere a moment later.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,12 @@ def is_near(text: str, contexts: Collection[str]) -> bool:
     used = contexts or (str(document.get("current-context")),)
     names = {str(each.get("cluster")) for name in used for each in _entries(document, "context", name)}
     found = [each for name in names for each in _entries(document, "cluster", name)]
-    return any(_is_near(str(each.get(field) or "")) for each in found for field in ("server", "proxy-url"))
+    return any(map(is_written_near, found))
+
+
+def is_written_near(cluster: Mapping[str, Any]) -> bool:
+    """Does this cluster of a kubeconfig have such an address?"""
+    return any(_is_near(str(cluster.get(field) or "")) for field in ("server", "proxy-url"))
 
 
 def _entries(document: Mapping[str, Any], kind: str, name: str) -> Iterator[Mapping[str, Any]]:
@@ -42,7 +51,11 @@ def _is_near(url: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     address = _address(host)
-    return address is not None and (address.is_loopback or address.is_link_local or address.is_unspecified)
+    return address is not None and _is_of_this_machine(address)
+
+
+def _is_of_this_machine(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.is_loopback or address.is_link_local or address.is_unspecified
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -55,3 +68,37 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     except ValueError:
         return None
     return found.ipv4_mapped or found
+
+
+class LeadsHere(Exception):
+    """A name leads to the control plane's own machine."""
+
+
+def far_only(pools: Any) -> None:
+    """Have the connections of urllib3's `pools` go to no such address. Nothing is sent before that is known."""
+    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+
+    class Plain(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            return _far(super()._new_conn(), self.host)
+
+    class Tls(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            return _far(super()._new_conn(), self.host)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class TlsPool(HTTPSConnectionPool):
+        ConnectionCls = Tls
+
+    pools.pool_classes_by_scheme = {"http": PlainPool, "https": TlsPool}
+
+
+def _far(connection: socket.socket, host: str) -> socket.socket:
+    address = _address(str(connection.getpeername()[0]).partition("%")[0])
+    if address is None or _is_of_this_machine(address):
+        connection.close()
+        raise LeadsHere(host)
+    return connection

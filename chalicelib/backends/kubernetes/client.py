@@ -16,6 +16,7 @@ import orjson
 
 from chalicelib.backends.kit.errors import Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kubernetes.addresses import LeadsHere, far_only
 from chalicelib.backends.kubernetes.errors import TABLE
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.domain.instants import SECOND, Micros, retry_after
@@ -201,6 +202,11 @@ def _translated(action: str, region: str, hidden: Sequence[str]) -> Iterator[Non
     except ConfigException as error:
         text = cleaned(f"{type(error).__name__}: {error}", hidden)
         raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
+    except LeadsHere as here:
+        raise InvalidCredentials(
+            f"The name {here} leads to the control plane's own machine.",
+            hint="If that is meant, have a global admin write the address in place of the name.",
+        ) from None
     except (HTTPError, OpenApiException, OSError) as error:
         text = cleaned(f"{type(error).__name__}: {error}", hidden)
         raise Transient(f"{action} in {region} has no answer: {text}") from None
@@ -223,7 +229,11 @@ def _client(cluster: Cluster) -> Any:
             cluster.kubeconfig, client_configuration=configuration, persist_config=False
         )
     configuration.proxy = configuration.proxy  # as it is now, or the environment would be read for every call
-    return ApiClient(configuration)
+    client = ApiClient(configuration)
+    own_proxy = cluster.kubeconfig is None or not cluster.kubeconfig["clusters"][0]["cluster"].get("proxy-url")
+    if not cluster.near and not (configuration.proxy and own_proxy):  # the server's own proxy may be anywhere
+        far_only(client.rest_client.pool_manager)
+    return client
 
 
 def _segment(part: str) -> str:

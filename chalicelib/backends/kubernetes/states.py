@@ -139,7 +139,13 @@ def _last(text: str) -> str:
 def _check_placed(pod: Body, status: Body, now: Micros, events: Events) -> None:
     """Raises Gone if nothing has room for it."""
     placed = _condition(status, "PodScheduled")
-    if placed.get("status") != "False" or placed.get("reason") != "Unschedulable":
+    if placed.get("status") == "True" or pod["spec"].get("schedulingGates"):
+        return
+    if placed.get("reason") != "Unschedulable":  # a node is chosen, and perhaps a disk is being made there
+        if _since(pod["metadata"], now, "creationTimestamp") >= PROVISIONED_WITHIN and (
+            why := _unprovisioned(pod, events)
+        ):
+            raise Gone(f"A volume of {pod['metadata']['name']} has no disk yet: {why}", refused=ContainerFailed)
         return
     waits = _since(placed, now, "lastTransitionTime") or _since(pod["metadata"], now, "creationTimestamp")
     if opened := pod["metadata"].get("annotations", {}).get(OPENED, ""):  # until then it waited for others

@@ -20,7 +20,7 @@ from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import AlreadyThere, Gone, InUse, Unfit
+from chalicelib.errors import AlreadyThere, Gone, InUse, Transient, Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.kubernetes.client import Clusters
@@ -69,15 +69,23 @@ class Claims:
     # --- attachments follow from pods ---------------------------------------------------------------------------------
 
     def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        """Raises Unfit for a pod that was created without it."""
+        """Raises Unfit for a pod that was created without it, and Transient for one that doesn't show (yet)."""
         self._body(handle)
-        names = {each.id for each in machine}
-        users = self._users(self._region(handle), handle.id)
-        if names.isdisjoint(users):
-            names_text = ", ".join(sorted(names)) or "without a handle"
-            raise Unfit(
-                f"The pod {names_text} doesn't mount {handle.id}, and a pod gets volumes only from its beginning."
-            )
+        pods = [pod for each in machine if (pod := self._pod(each)) is not None]
+        if not pods:
+            named = ", ".join(sorted(each.id for each in machine)) or "that is to mount it"
+            raise Transient(f"The pod {named} doesn't exist (yet).")
+        if not any(handle.id in _mounted(pod) for pod in pods):
+            named = ", ".join(pod["metadata"]["name"] for pod in pods)
+            raise Unfit(f"The pod {named} doesn't mount {handle.id}, and a pod gets volumes only from its beginning.")
+
+    def _pod(self, handle: Handle) -> Body | None:
+        region = self._region(handle)
+        namespace = handle.data.get("namespace") or self._clusters.cluster(region).namespace
+        try:
+            return self._clusters.call(region, "GET", ("api", "v1", "namespaces", namespace, "pods", handle.id))
+        except Gone:
+            return None
 
     def detach(self, handle: Handle) -> None:
         """It is detached when its pod has ended."""

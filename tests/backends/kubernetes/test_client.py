@@ -6,12 +6,15 @@ import http.server
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
+from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
+from chalicelib.backends.kubernetes.kubeconfig import clusters
 from chalicelib.errors import BackendError, Bug, Gone, InvalidCredentials, Throttled, Transient, Unfit
 from tests.backends.clock import Clock
 
@@ -44,7 +47,7 @@ def answering(answer: Answer) -> Iterator[str]:
         server.server_close()
 
 
-def backend(server: str, clock: Clock) -> KubernetesBackend:
+def config_for(server: str) -> KubernetesBackendConfig:
     kubeconfig = {
         "current-context": "odd",
         "contexts": [{"name": "odd", "context": {"cluster": "c", "user": "u"}}],
@@ -52,7 +55,11 @@ def backend(server: str, clock: Clock) -> KubernetesBackend:
         "users": [{"name": "u", "user": {"token": TOKEN}}],
     }
     raw = {"type": "kubernetes", "kubeconfig": {"data": yaml.safe_dump(kubeconfig)}}
-    return KubernetesBackend(KubernetesBackendConfig.model_validate(raw), now=clock.now)
+    return KubernetesBackendConfig.model_validate(raw)
+
+
+def backend(server: str, clock: Clock) -> KubernetesBackend:
+    return KubernetesBackend(config_for(server), now=clock.now)
 
 
 @pytest.mark.parametrize(
@@ -131,3 +138,29 @@ def test_a_path_cant_lead_elsewhere(clock: Clock) -> None:
         with pytest.raises(Bug):
             found._clusters.call("odd", "GET", ("api", "v1", part))
     found.close()
+
+
+def test_a_name_that_leads_to_this_machine_is_refused_before_anything_is_sent(clock: Clock) -> None:
+    """Such as one that resolves to a loopback address, or to the metadata service's; written as an address, only a
+    global admin can have stored it."""
+    asked: list[str] = []
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+        asked.append(request.path)
+        return 200, {}, b'{"kind": "PodList", "items": []}'
+
+    with answering(answer) as server:
+        (allowed,) = clusters(config_for(server))
+        assert allowed.near
+        for near, calls in ((False, 0), (True, 1)):
+            found = Clusters([replace(allowed, near=near)], clock.now)
+            try:
+                list(found.listed("odd", ("api", "v1", "pods")))
+            except InvalidCredentials as refused:
+                assert not near and "127.0.0.1 leads to the control plane's own machine. If that is meant" in str(
+                    refused
+                )
+            assert len(asked) == calls
+            found.close()
+    (far,) = clusters(config_for("https://cluster.example:6443"))
+    assert not far.near

@@ -92,6 +92,21 @@ def test_a_pod_whose_disk_is_being_made_has_longer() -> None:
     assert "quota of disks is used up" in str(gone(body, 5 * MINUTE, claims=warnings))
 
 
+def test_a_disk_that_is_made_for_its_first_pod_has_as_long() -> None:
+    """The scheduler has chosen a node, and says nothing, or that it will choose again."""
+    again = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": "provisioning failed"}
+    warnings = [event("ProvisioningFailed", "quota of disks is used up")]
+    for conditions in ((), (again,)):
+        body = pod("Pending", *conditions)
+        body["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+        assert after(body, 4 * MINUTE, claims=warnings).state == "pending"
+        assert after(body, 6 * MINUTE).state == "pending", "nothing has failed"
+        found = gone(body, 6 * MINUTE, claims=warnings)
+        assert found.refused is ContainerFailed and "has no disk yet: quota of disks is used up" in str(found)
+        body["spec"]["schedulingGates"] = [{"name": "team/quota"}]
+        assert after(body, 6 * MINUTE, claims=warnings).state == "pending"
+
+
 @pytest.mark.parametrize(
     ("message", "refused", "text"),
     [

@@ -12,7 +12,7 @@ from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.specs import KubernetesVolumeConfiguration
 from chalicelib.backends.spi import ContainerMount, CreateRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import ContainerFailed, Gone, Unfit
+from chalicelib.errors import ContainerFailed, Gone, Transient, Unfit
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.conformance.suite import offers_of
@@ -111,8 +111,9 @@ def test_a_pod_gets_no_volume_later(backend: KubernetesBackend) -> None:
     pods = list(backend.create(request_for(offers_of(backend)[0])))
     with pytest.raises(Unfit, match="a pod gets volumes only from its beginning"):
         backend.attach_volume(handle, pods)
-    with pytest.raises(Unfit):
-        backend.attach_volume(handle, [])
+    for nothing in ([], [pods[0].with_(id="none")]):
+        with pytest.raises(Transient, match="doesn't exist"):
+            backend.attach_volume(handle, nothing)
 
 
 def test_a_claim_that_another_node_has_fails_its_pod_with_the_clusters_words(
@@ -135,9 +136,12 @@ def test_a_claim_that_another_node_has_fails_its_pod_with_the_clusters_words(
     assert gone.value.refused is ContainerFailed
 
 
-def test_why_a_disk_isnt_made_is_told_by_its_claim(home: Cluster, backend: KubernetesBackend, clock: Clock) -> None:
+@pytest.mark.parametrize("binding", ["Immediate", "WaitForFirstConsumer"])
+def test_why_a_disk_isnt_made_is_told_by_its_claim(
+    home: Cluster, backend: KubernetesBackend, clock: Clock, binding: str
+) -> None:
     """Also when jobs have another namespace by now."""
-    home.add("StorageClass", "small", provisioner="x/y", volumeBindingMode="Immediate")
+    home.add("StorageClass", "small", provisioner="x/y", volumeBindingMode=binding)
     home.binder.fails["small"] = "the quota of disks is used up"
     pods = list(backend.create(mounting(backend, made(backend, storage_class_name="small"))))
     clock.passes(301.0)

@@ -165,9 +165,8 @@ class Binder:
                 claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding", "Normal"
             )
             return
-        if why := self.fails.get(name):
-            message = f'failed to provision volume with StorageClass "{name}": {why}'
-            self._once(claim, "ProvisioningFailed", message, "Warning")
+        if name in self.fails:
+            self._fail(claim)
             return
         size = claim["spec"]["resources"]["requests"]["storage"]
         volume, meta = f"pvc-{claim['metadata']['uid']}", claim["metadata"]
@@ -187,6 +186,21 @@ class Binder:
         capacity = {"storage": written(amount(size), binary=True)}
         status = {"phase": "Bound", "capacity": capacity, "accessModes": claim["spec"]["accessModes"]}
         store.change(claim, spec={"volumeName": volume}, status=status)
+
+    def failing(self, pod: Object) -> str:
+        """A claim of the pod that waits for its node, and gets no disk there; empty if there is none."""
+        for name in claims_of(pod):
+            claim = self._cluster.store.find("persistentvolumeclaims", pod["metadata"]["namespace"], name)
+            is_open = claim is not None and self.waits(claim) and claim["status"]["phase"] != "Bound"
+            if claim is not None and is_open and claim["spec"].get("storageClassName", "") in self.fails:
+                self._fail(claim)
+                return name
+        return ""
+
+    def _fail(self, claim: Object) -> None:
+        name = claim["spec"]["storageClassName"]
+        message = f'failed to provision volume with StorageClass "{name}": {self.fails[name]}'
+        self._once(claim, "ProvisioningFailed", message, "Warning")
 
     def _once(self, claim: Object, reason: str, message: str, kind: str) -> None:
         events = self._cluster.store.all("events", claim["metadata"]["namespace"])

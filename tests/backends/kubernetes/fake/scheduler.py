@@ -118,6 +118,13 @@ class Scheduler:
         fit = [name for name, each in reasons.items() if not each]
         if fit:
             best = min(fit, key=lambda name: (_soft(pod, books.nodes[name]), books.load(name)))
+            if failing := self._cluster.binder.failing(pod):
+                message = (
+                    f'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "{failing}"'
+                )
+                if self._cluster.condition(pod, "PodScheduled", "False", "SchedulerError", message):
+                    self._cluster.event(pod, "FailedScheduling", message, "Warning")
+                return
             books.add(best, pod)
             self.bind(pod, best)
             return
