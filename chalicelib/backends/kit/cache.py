@@ -38,3 +38,45 @@ class LookupCache(Generic[T]):
     def clear(self) -> None:
         with self._lock:
             self._values.clear()
+
+
+class SharedLookup(Generic[T]):
+    """One look-up at a time for each key. Who asks meanwhile gets the result of the next one, together with all others
+    who do: so it is never older than the question, and a hundred questions at once cost two look-ups."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns: dict[str, threading.Lock] = {}
+        self._begun: dict[str, int] = {}
+        self._results: dict[str, tuple[int, T]] = {}  # by key, with the number of its look-up
+        self._waiting: dict[str, int] = {}
+
+    def get(self, key: str, look_up: Callable[[], T]) -> T:
+        with self._lock:
+            asked_after = self._begun.get(key, 0)
+            turn = self._turns.setdefault(key, threading.Lock())
+            self._waiting[key] = self._waiting.get(key, 0) + 1
+        try:
+            with turn:
+                return self._next(key, asked_after, look_up)
+        finally:
+            with self._lock:
+                self._waiting[key] -= 1
+                if not self._waiting[key]:
+                    self._results.pop(key, None)
+
+    def waiting(self, key: str) -> int:
+        """How many ask for it at this moment."""
+        with self._lock:
+            return self._waiting.get(key, 0)
+
+    def _next(self, key: str, asked_after: int, look_up: Callable[[], T]) -> T:
+        with self._lock:
+            known = self._results.get(key)
+            if known is not None and known[0] > asked_after:
+                return known[1]
+            self._begun[key] = number = self._begun.get(key, 0) + 1
+        found = look_up()
+        with self._lock:
+            self._results[key] = number, found
+        return found

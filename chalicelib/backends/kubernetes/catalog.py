@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from chalicelib.backends.kit.cache import SharedLookup
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.kubernetes.client import Clusters
-from chalicelib.backends.kubernetes.nodes import nodes_of
+from chalicelib.backends.kubernetes.nodes import Node, nodes_of
 from chalicelib.backends.kubernetes.offers import Search
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
@@ -24,6 +25,7 @@ UNRESTRICTED = ("", "privileged")  # levels of namespaces whose pods may be priv
 class Catalog:
     def __init__(self, clusters: Clusters, level: Callable[[str], str]) -> None:
         self._clusters, self._level = clusters, level
+        self._nodes = SharedLookup[list[Node]]()
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
         """Those of all regions that answer. Raises what the first of the others raises if there are none, and
@@ -55,10 +57,13 @@ class Catalog:
         privileged = context.privileged and self._level(region) in UNRESTRICTED
         grants = (*(("privileged",) if privileged else ()), *EVERYWHERE)
         search = Search(region, request, grants)
+        search.add(self._nodes.get(region, lambda: self._listed(region)))  # those of one pass come at once
+        return search
+
+    def _listed(self, region: str) -> list[Node]:
         nodes = list(self._clusters.listed(region, NODES))
         pods = self._clusters.listed(region, PODS, fieldSelector=RUNNING)
-        search.add(nodes_of(nodes, pods, context))
-        return search
+        return nodes_of(nodes, pods, self._clusters.cluster(region).context)
 
 
 def _text(search: object) -> str:
