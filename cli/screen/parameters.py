@@ -92,6 +92,8 @@ class _Plain:
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
+            if isinstance(getattr(param, "_runtime_param", None), PlainValue):
+                continue  # from the call before: a command line asks twice
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)

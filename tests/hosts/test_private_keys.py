@@ -27,8 +27,13 @@ FORMS = {
 
 
 def text_of(kind: str, form: str, passphrase: bytes = b"") -> str:
-    locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
-    return MADE[kind].private_bytes(serialization.Encoding.PEM, FORMS[form][0], locked).decode()
+    container = FORMS[form][0]
+    locked: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase:
+        locked = serialization.BestAvailableEncryption(passphrase)
+    if passphrase and container is serialization.PrivateFormat.OpenSSH:  # as quick as may be: nobody guesses
+        locked = container.encryption_builder().kdf_rounds(1).build(passphrase)
+    return MADE[kind].private_bytes(serialization.Encoding.PEM, container, locked).decode()
 
 
 ALL = [(kind, form) for kind in MADE for form, (_, lacking) in FORMS.items() if kind != lacking]

@@ -19,6 +19,7 @@ from chalicelib.planning.jobs.jobs import agent_task
 from chalicelib.planning.matching.containers import GRANTABLE, refusal
 from chalicelib.planning.matching.requirements import requirements_of
 from chalicelib.planning.placing.queue import decide_queue
+from tests.harness.rows import each
 from tests.planning.field_proofs import FLEET_PROOFS, RUN_PROOFS
 from tests.planning.test_effects import FLEET_PARAMS, RESOURCES, RUN_CASES, Seen, _short_form, seen
 from tests.world import nouns as b
@@ -92,7 +93,7 @@ def bought(run: Seen, **fleet: Any) -> Instance:
     return next(noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance))
 
 
-@pytest.mark.parametrize("path", RUN_CASES)
+@each("path", RUN_CASES)
 def test_a_field_of_a_run_has_its_effect_in_a_container_or_is_refused(path: str) -> None:
     value, getter, want = RUN_CASES[path]
     run, needs = Contained(seen(_short_form(path), value).spec), NEEDS.get(path, set())

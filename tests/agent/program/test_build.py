@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import CodeType
 
@@ -19,6 +20,7 @@ import pytest
 
 import chalicelib.agent
 from chalicelib.agent.program import build
+from tests.harness.rows import each
 from tests.harness.server import ROOT
 
 FOLDER = Path(chalicelib.agent.__file__).parent
@@ -26,16 +28,21 @@ SOURCES = sorted(FOLDER.rglob("*.py"))
 NGINX = [path for path in FOLDER.rglob("*") if path.suffix in (".lua", ".conf")]
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), feature_version=(3, 8))
+
+
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """Every import as its level (0: absolute) and name."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((0, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.level, node.module or ""
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+@each("path", SOURCES)
 def test_only_the_standard_library_and_itself(path: Path) -> None:
     for level, name in imports(path):
         assert 1 <= level <= len(path.relative_to(FOLDER).parts) or (
@@ -43,9 +50,9 @@ def test_only_the_standard_library_and_itself(path: Path) -> None:
         ), f"{path.name} imports {name}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+@each("path", SOURCES)
 def test_the_grammar_is_that_of_3_8(path: Path) -> None:
-    ast.parse(path.read_text(), feature_version=(3, 8))
+    parsed(path)
 
 
 @pytest.mark.slow
