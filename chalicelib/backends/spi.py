@@ -110,6 +110,7 @@ class Machine:
     internal_ip: str = ""
     interrupted: bool = False  # the provider has announced that it will take the machine back
     reclaim_at: Micros | None = None  # then; None: soon
+    message: str = ""  # why it will, as the provider says
 
 
 @dataclass(frozen=True)

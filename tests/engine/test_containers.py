@@ -11,7 +11,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.catalog import CONTAINERS
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
-from chalicelib.backends.spi import RegistryLogin
+from chalicelib.backends.spi import Backend, RegistryLogin
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain import keys
 from chalicelib.domain.container_script import SCRIPT
@@ -39,17 +39,18 @@ PRIVATE = {"image": "example.com/team/trainer:1", "registry_auth": LOGIN}
 class Plane:
     """A project with a fleet of containers, its passes and its effects."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, backend: Backend | None = None) -> None:
         self.script = Script(end=0)
         self.carriers: dict[str, str] | None = {"x86": "c-86", "arm": ""}
         self.image_command: tuple[str, ...] | BackendError = ("/entry", "a b")
         self.looked_up: list[tuple[str, RegistryLogin | None, str]] = []
         self.cloud = FakeCloud(self.now, script=self.script, facts=FACTS.with_(containers=True))
-        self.accounts = Accounts([Account.of(self.cloud)])
+        self.accounts = Accounts([Account.of(backend or self.cloud)])
         self.rig = Rig.at(folder, backends=self.accounts)
         world = self.rig.world
         catalog = StoredCatalog(world.plane.blobs, world.clock, self.accounts)
-        catalog.refresh(self.accounts.accounts()[0].key)
+        if backend is None:
+            catalog.refresh(self.accounts.accounts()[0].key)
         self.effects: list[Effect] = []
         ports: dict[str, Any] = {"catalog": catalog, "backends": self.accounts}
         self.reconciler = Reconciler(
@@ -65,11 +66,14 @@ class Plane:
             "http://plane",
             carrier=self.carrier,
             image_command=self.look_up,
+            ask_market=catalog.ask,
+            wake=world.woken.extend,
             seal=plane.seal,
         )
         loader = Loader(Reader(world.store), catalog, self.accounts)
         self.executor = Executor(here, loader, wake=world.woken.extend)
-        plan = {"spec": fleet("pods", nodes="0..4", regions=[CONTAINERS]), "current_resource": None}
+        regions = [CONTAINERS] if backend is None else None
+        plan = {"spec": fleet("pods", nodes="0..4", regions=regions), "current_resource": None}
         self.fleet = self.rig.ok("P/fleets/apply", {"plan": plan, "force": False})["id"]
 
     def now(self) -> int:

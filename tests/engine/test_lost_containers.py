@@ -29,10 +29,11 @@ AFTER_ERRORS = {"on_events": ["error"], "duration": "1h"}
 class Contained:
     """A job that runs in a container, and its agent."""
 
-    def __init__(self, folder: Path, retry: dict[str, Any], started: bool = True) -> None:
-        self.plane = plane = Plane(folder)
+    def __init__(self, folder: Path, retry: dict[str, Any], started: bool = True, plane: Plane | None = None) -> None:
+        self.plane = plane = plane or Plane(folder)
         plane.order(image="example.com/it", retry=retry)
-        plane.act()
+        for _ in range(3):  # a market is asked first
+            plane.act()
         self.first = plane.job
         self.agent = Agent(plane.rig.world, plane.instance.id)
         if started:

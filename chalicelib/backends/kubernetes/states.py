@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kubernetes.pods import INIT, OPENED, TYPE
@@ -54,12 +54,12 @@ def described(pod: Body, now: Micros, events: Events) -> Machine:
         raise _ended(pod, status)
     address = str(status.get("podIP", ""))
     if phase == "Running":
-        return Machine("running", address, address, interrupted=deleted or _is_taken_back(status))
+        return _machine("running", address, status, deleted)
     if deleted:
         raise Gone(f"{_name(pod)} is being deleted.")
     _check_placed(pod, status, now, events)
     _check_started(pod, status, now, events)
-    return Machine("pending", address, address, interrupted=_is_taken_back(status))
+    return _machine("pending", address, status)
 
 
 def outlook(pod: Body) -> Machine | str:
@@ -80,9 +80,14 @@ def _condition(status: Body, kind: str) -> Body:
     return next((each for each in status.get("conditions", ()) if each["type"] == kind), {})
 
 
-def _is_taken_back(status: Body) -> bool:
-    """Somebody disrupts it: a drain, a node that goes, a more important pod."""
-    return bool(_condition(status, "DisruptionTarget").get("status") == "True")
+def _machine(state: Literal["pending", "running"], address: str, status: Body, deleted: bool = False) -> Machine:
+    """It is taken back if somebody disrupts it: a drain, a node that goes, a more important pod."""
+    target = _condition(status, "DisruptionTarget")
+    if target.get("status") == "True":
+        why = cleaned(str(target.get("message", "") or target.get("reason", "")))
+        return Machine(state, address, address, interrupted=True, message=why)
+    why = "somebody has deleted its pod" if deleted else ""
+    return Machine(state, address, address, interrupted=deleted, message=why)
 
 
 def _since(body: Body, now: Micros, *names: str) -> Micros:

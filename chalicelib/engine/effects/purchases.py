@@ -335,7 +335,7 @@ def _outcome_of(instance: Instance, answer: Machine | BackendError) -> Outcome:
     if isinstance(answer, BackendError):
         return NotDone(unit, *failure_fields(answer), epoch)
     names = answer.hostname, answer.internal_ip
-    return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.reclaim_at)
+    return Seen(unit, epoch, answer.state, *names, answer.interrupted, answer.reclaim_at, message=answer.message)
 
 
 def _creates(backend: Backend, instance: Instance) -> Callable[[CreateRequest], Iterator[Handle]]:

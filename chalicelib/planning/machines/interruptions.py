@@ -20,8 +20,10 @@ def interrupt(draft: Draft, instance: Instance, at: Micros | None, why: str = ""
     container = instance.offer.is_container
     if instance.offer.instance.resources.spot and not container:
         text = "the cloud reclaimed the spot machine"
+    elif why:
+        text = why
     elif at is None:
-        text = why or "the cloud no longer lists it"
+        text = "the cloud no longer lists it"
     else:
         text = (
             f"its reservation {instance.offer.reservation} ends" if instance.offer.reservation else "the cloud ends it"
