@@ -255,13 +255,14 @@ class InstancePass:
 
     def _facts_changes(self, facts: HostFacts) -> dict[str, object]:
         """The changes from the agent's facts. A bought machine has the resources that were bought, a host those that
-        its agent found."""
+        its agent found. Where the containers of a task reach each other, their provider says."""
         spec = self.snapshot.fleet.spec
         clusters = self.instance.host is not None and detects(spec)
         known = "" if clusters else self.instance.internal_ip
+        found = "" if self.instance.gang else internal_address(self.instance, spec, facts, self.fleet.networks)
         changes: dict[str, object] = {
             "hostname": self.instance.hostname or ("" if self.instance.of_gateway else facts.hostname),
-            "internal_ip": known or internal_address(self.instance, spec, facts, self.fleet.networks),
+            "internal_ip": known or found,
             "networks": subnets(facts) if clusters else (),
             "runtimes": facts.runtimes,
             "isolation": facts.isolates,

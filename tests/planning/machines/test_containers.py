@@ -8,7 +8,7 @@ from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.offers import CONTAINER
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.planning.kernel.purchases import Seen, Terminate
+from chalicelib.planning.kernel.purchases import Describe, Seen, Terminate
 from tests.planning.machines.test_instance import World, effects
 from tests.world import nouns as b
 
@@ -67,6 +67,20 @@ def test_a_container_that_is_gone_was_taken_back_and_has_its_providers_words() -
     assert (world.instance.status, world.instance.message) == ("terminating", "the node was low on memory")
     assert world.instance.taken_back_at == world.now
     assert effects(plan) == [Terminate], "it has no time left"
+
+
+@pytest.mark.parametrize(("gang", "address"), [("", "10.0.0.5"), ("g/0", "10.65.0.2")])
+def test_where_containers_of_a_task_reach_each_other_is_what_their_provider_says(gang: str, address: str) -> None:
+    """A container may have other addresses, too, and its agent may be faster than its description."""
+    fields = {"offer": POD, "handles": VM, "act_until": None, "gang": gang}
+    world = World("provisioning", **fields).with_job()
+    world.spec = b.fleet_spec(nodes="0..2", placement="cluster")
+    plan = world.reported().decide()
+    assert world.instance.internal_ip == ("" if gang else address)
+    if gang:
+        assert effects(plan) == [Describe], "it is asked"
+        world.outcome(Seen(world.unit, world.instance.epoch, "running", "pod", address))
+    assert world.instance.internal_ip == address
 
 
 @pytest.mark.parametrize("message", ["i-1 is terminated.", ""])
