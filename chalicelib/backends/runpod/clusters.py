@@ -99,7 +99,7 @@ class RunpodClusters:
         yield _handle(made)
         with self._creating:  # by two calls at the same time, it would be created twice
             found = self._of_gang(member.token)
-            if len(found) == member.nodes and self._cluster(found[0]["name"]) is None:
+            if len(found) == member.nodes:
                 self._create_cluster(request, [found[rank] for rank in range(member.nodes)])
 
     def _of_gang(self, token: str) -> dict[int, Body]:
@@ -120,18 +120,22 @@ class RunpodClusters:
         marked = {**same["env"], GANG: gang, MOUNTS: orjson.dumps(same.get("mounts")).decode()}
         return {**{name: same[name] for name in names}, "env": marked, "public": False, "serverless": False}
 
-    def _cluster(self, name: str) -> Body | None:
-        """The first, should there be two."""
-        found = [body for body in self.clusters() if body["name"] == name]
+    def _cluster(self, templates: Sequence[Body]) -> Body | None:
+        """The first, should there be two. It bears the name of the node whose request created it, which looks for it as
+        long as that request may have an effect."""
+        names = {body["name"] for body in templates}
+        found = [body for body in self.clusters() if body["name"] in names]
         return min(found, key=lambda body: (str(body["createdAt"]), str(body["id"])), default=None)
 
     def _create_cluster(self, request: CreateRequest, templates: Sequence[Body]) -> None:
-        """Raises InsufficientCapacity if its pods don't fit at once."""
+        """Unless there is one. Raises InsufficientCapacity if its pods don't fit at once."""
+        if self._cluster(templates) is not None:
+            return
         offer, container = request.offer, pods.container_of(request)
         if len({each["env"].get(MOUNTS) for each in templates}) > 1:
             raise Unfit("The pods of a cluster of Runpod mount one and the same network volume, at one path.")
         body = {
-            "name": templates[0]["name"],
+            "name": request.name,
             "type": "TRAINING",
             "compute": {
                 "gpuTypeId": offer.instance.name,
@@ -157,7 +161,7 @@ class RunpodClusters:
             raise InsufficientCapacity(
                 f"Runpod has no cluster of {len(templates)} pods with {offer.instance.name} left: {error.message}"
             ) from None
-        first = self._cluster(body["name"])
+        first = self._cluster(templates)
         if first is not None and first["id"] != made["id"]:  # another process was faster
             self._client.call("DELETE", "clusters", str(made["id"]))
 
