@@ -6,7 +6,7 @@ them. So none holds what another needs while it waits. A headless service, which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.owners import all_tags
@@ -45,7 +45,8 @@ class Gangs:
     def start(self, region: str, gang: GangMember) -> None:
         """Opens the gates of all, if all are there. Raises InsufficientCapacity if there is no room for them."""
         began, members = self._now(), self._members(region, gang)
-        if {_rank(each) for each in members} != set(range(gang.nodes)) or any(pods.waits(each) for each in members):
+        ranks = {each["metadata"]["labels"].get(pods.RANK) for each in members}
+        if ranks != {str(rank) for rank in range(gang.nodes)} or any(pods.waits(each) for each in members):
             return  # the call that creates the last opens them
         waiting = [each for each in members if pods.waits(each, pods.GANG_GATE)]
         if len(waiting) == len(members) and (why := self.without_room(region, members)):
@@ -64,11 +65,13 @@ class Gangs:
                 return  # somebody has deleted it, and whoever describes it says so
 
     def without_room(self, region: str, members: Sequence[Body]) -> str:
-        """What each node lacks for those of them that find no place; empty if all do."""
-        cluster = self._clusters.cluster(region)
+        """What each node lacks for those of them that find no place; empty if all do. Others that the scheduler is
+        about to place come first."""
+        cluster, own = self._clusters.cluster(region), {each["metadata"]["uid"] for each in members}
         bodies = list(self._clusters.listed(region, NODES))
-        taken = self._clusters.listed(region, PODS, fieldSelector=RUNNING)
-        return unplaced(members, nodes_of(bodies, taken, cluster.context))
+        others = list(self._clusters.listed(region, PODS, fieldSelector=RUNNING))
+        first = [each for each in others if _is_queued(each) and each["metadata"]["uid"] not in own]
+        return unplaced(members, nodes_of(bodies, others, cluster.context), first)
 
     def explained(self, region: str, pod: Body, gone: Gone) -> Gone:
         """Why one of them got no place, with what each node lacks."""
@@ -104,35 +107,45 @@ def service(request: CreateRequest, gang: GangMember, owner: Body) -> dict[str, 
     }
 
 
-def _rank(pod: Body) -> int:
-    return int(pod["metadata"]["labels"][pods.RANK])
-
-
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def unplaced(members: Iterable[Body], nodes: Sequence[Node]) -> str:
+def unplaced(members: Sequence[Body], nodes: Sequence[Node], first: Sequence[Body] = ()) -> str:
     """Places the pods as a scheduler would, the largest first. What each node lacks, if that isn't enough."""
     left = {node.name: dict(node.free) for node in nodes}
-    sized = sorted(((effective(each), each) for each in members), key=lambda each: -max(each[0].values()))
-    missed: tuple[Amounts, Body] | None = None
-    placed = 0
-    for needs, pod in sized:
-        place = next((node for node in nodes if not _why_not(node, left[node.name], pod, needs)), None)
-        if place is None:
-            missed = missed or (needs, pod)
-            continue
-        placed += 1
-        left[place.name] = {what: amount - needs.get(what, 0) for what, amount in left[place.name].items()}
-    if missed is None:
+    for pod in first:
+        _place(pod, nodes, left)
+    missed = [pod for pod in sorted(members, key=_size, reverse=True) if not _place(pod, nodes, left)]
+    if not missed:
         return ""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
-        if why := _why_not(node, left[node.name], missed[1], missed[0]):
+        if why := _why_not(node, left[node.name], missed[0], effective(missed[0])):
             reasons.setdefault(why, []).append(node.name)
     listed = "; ".join(f"{_names(names)} ({why})" for why, names in reasons.items())
+    placed = len(members) - len(missed)
     fit = f"{placed} fit, and for the next " if placed else ""
     return f"{fit}{listed or 'there is no node'}."
+
+
+def _size(pod: Body) -> int:
+    return effective(pod).get("memory", 0)
+
+
+def _place(pod: Body, nodes: Sequence[Node], left: dict[str, dict[str, int]]) -> bool:
+    """Takes what the pod needs from the first node that has it; False: none does."""
+    needs = effective(pod)
+    for node in nodes:
+        if not _why_not(node, left[node.name], pod, needs):
+            left[node.name] = {what: amount - needs.get(what, 0) for what, amount in left[node.name].items()}
+            return True
+    return False
+
+
+def _is_queued(pod: Body) -> bool:
+    """Does the scheduler look for a node for it?"""
+    spec = pod["spec"]
+    return not (spec.get("nodeName") or spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"])
 
 
 def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
@@ -141,8 +154,10 @@ def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
         return node.unusable
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
-    if terms and not any(all(_meets(each, node.labels) for each in one["matchExpressions"]) for one in terms):
+    if terms and not any(all(_meets(each, node.labels) for each in one.get("matchExpressions", ())) for one in terms):
         return "not of the offer's kind"
+    if pod["spec"].get("nodeSelector", {}).items() - node.labels.items():
+        return "without the labels of `node_selector`"
     tolerated = [each.get("key", "") for each in pod["spec"].get("tolerations", ())]
     if taint := node.is_kept_for_devices(*tolerated):
         return f"kept for others by the taint {taint}"
@@ -153,9 +168,9 @@ def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
 
 
 def _meets(expression: Body, labels: Mapping[str, str]) -> bool:
-    """Those that our pods have."""
-    there = expression["key"] in labels
-    return there and (expression["operator"] == "Exists" or labels[expression["key"]] in expression["values"])
+    """Those that our pods have: other pods may have others, and take no place then."""
+    there, operator = expression["key"] in labels, expression["operator"]
+    return there and (operator == "Exists" or (operator == "In" and labels[expression["key"]] in expression["values"]))
 
 
 def _amount(what: str, amount: int) -> str:

@@ -89,18 +89,14 @@ class Search:
     def offers(self) -> list[Offer]:
         """Nodes without devices come first for what needs none."""
         kinds = sorted(
-            self._large_enough(), key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where)
+            (kind for kind in self._kinds if self._is_large_enough(kind)),
+            key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where),
         )
         return [self._offer(kind) for kind in kinds]
 
-    def _large_enough(self) -> Iterator[Kind]:
-        """The kinds with room for as many pods as are needed at once."""
-        for kind, nodes in self._kinds.items():
-            if (room := self._room(kind)) >= self._request.nodes:
-                yield kind
-            else:
-                for node in nodes:
-                    self._note(node, f"together room for {room} of the {self._request.nodes} pods")
+    def _is_large_enough(self, kind: Kind) -> bool:
+        """Is there room for as many pods as are needed at once?"""
+        return self._room(kind) >= self._request.nodes
 
     def _room(self, kind: Kind) -> int:
         return sum(self._times(node, kind.device, kind.shape) for node in self._kinds[kind])
@@ -108,7 +104,12 @@ class Search:
     @property
     def lacking(self) -> list[str]:
         """Why there is no offer: the most frequent reasons, and how many nodes have others."""
-        found = sorted(self._lacking.items(), key=lambda each: -len(each[1]))
+        small = {
+            f"together room for {self._room(kind)} of the {self._request.nodes} pods": [node.name for node in nodes]
+            for kind, nodes in self._kinds.items()
+            if not self._is_large_enough(kind)
+        }
+        found = sorted([*self._lacking.items(), *small.items()], key=lambda each: -len(each[1]))
         more = len({name for _, names in found[REASONS:] for name in names})
         shown = [f"{_names(names)} ({why})" for why, names in found[:REASONS]]
         return [*shown, *([f"and {more} more node{'s' if more > 1 else ''}"] if more else [])]

@@ -193,3 +193,16 @@ def test_offers_for_several_pods_are_of_nodes_with_room_for_all_of_them(backend:
         backend.offers_for(wanted(5))
     alone: list[Offer] = list(backend.offers_for(wanted(1)))
     assert [each.key for each in alone] == [offer.key], "one offer, whoever asks"
+
+
+def test_what_another_gang_is_about_to_take_is_no_room(home: Cluster, backend: KubernetesBackend, clock: Clock) -> None:
+    home.scheduler.paused = True
+    (offer,) = backend.offers_for(wanted(1))
+    created(backend, [member_for(offer, "first", rank, 2) for rank in range(2)])
+    *others, last = gang(backend, 3)
+    created(backend, others)
+    with pytest.raises(InsufficientCapacity, match="2 fit, and for the next "):
+        list(backend.create(last))
+    home.scheduler.paused = False
+    home.add_node("small", cpu="1", memory="1Gi", ephemeral_storage="1Gi")  # any change makes it look
+    assert placed(home) == [True] * 2 + [False] * 3
