@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import cost_page, draw_states, json_shapes, metrics_page
+from docs import containers_table, cost_page, draw_states, json_shapes, metrics_page
 from tests.wire import differences
 
 FOLDER = Path(__file__).parent
@@ -18,6 +18,7 @@ def main() -> None:
     json_shapes.PAGE.write_text(json_shapes.page(), encoding="utf-8")
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
+    containers_table.write()
     metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")
     (FOLDER / "states.md").write_text(draw_states.page(), encoding="utf-8")
 

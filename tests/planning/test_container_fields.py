@@ -16,9 +16,10 @@ import pytest
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.offers import CONTAINER, OfferTerms
 from chalicelib.planning.jobs.jobs import agent_task
-from chalicelib.planning.matching.containers import GRANTABLE, refusal
+from chalicelib.planning.matching.containers import FIELDS, GRANTABLE, refusal
 from chalicelib.planning.matching.requirements import requirements_of
 from chalicelib.planning.placing.queue import decide_queue
+from docs import containers_table
 from tests.harness.rows import each
 from tests.planning.field_proofs import FLEET_PROOFS, RUN_PROOFS
 from tests.planning.test_effects import FLEET_PARAMS, RESOURCES, RUN_CASES, Seen, _short_form, seen
@@ -147,6 +148,12 @@ def test_every_field_of_a_fleet_is_decided_for_containers() -> None:
     assert left == set()
     for file, _, test in (proof.partition("::") for proof in OF_FLEETS.values()):
         assert f"def {test}(" in (ROOT / file).read_text()
+
+
+def test_the_guide_has_the_table_of_what_each_backend_with_containers_gives() -> None:
+    assert containers_table.PAGE.read_text(encoding="utf-8") == containers_table.page(), "make docs"
+    known = {need for needs in NEEDS.values() for need in needs} | {"network", "blocks", "job"}
+    assert known == FIELDS.keys() and FIELDS.keys() >= GRANTABLE
 
 
 # --- what the agent in a container is sent ----------------------------------------------------------------------------

@@ -27,6 +27,7 @@ FACTS = BackendFacts(
     tags=False,
     machines=False,
     containers=True,
+    grants=frozenset({"volumes", "multinode"}),
     multi_attach=True,
     largest_volume=4096,
 )

@@ -59,6 +59,7 @@ FACTS = BackendFacts(
     largest_volume=16_000,  # a file of ext4 has less than 16 TB
     volume_zones=True,
     gateways=True,
+    grants=frozenset(catalog.GRANTS),
     simulated=True,
 )
 

@@ -36,6 +36,20 @@ _REFUSALS = {
     ),
 }
 
+# Where users write what may need more than a container. The `host` is a machine that somebody owns.
+FIELDS = {
+    PRIVILEGED: "`privileged`",
+    USER: "`user`",
+    SHM_SIZE: "`shm_size` of `resources`",
+    VOLUMES: "`volumes` by name",
+    MULTINODE: "`nodes`, and `groups` of them",
+    "network": "replicas that reach each other: a `router`, `${{ groups[0].replicas[0].IP_ADDRESS }}`",
+    "docker": "`docker`",
+    "host": "`volumes` with `instance_path` that aren't `optional`",
+    "blocks": "`blocks` of a fleet",
+    "job": "`nodes` of a fleet that begin with more than 0, or have such a `target`",
+}
+
 
 def needs_of_job(job: JobSpec) -> frozenset[str]:
     needs = {

@@ -50,6 +50,7 @@ class Offering(Suite):
         assert bool(contained) == backend.facts.containers
         for offer in contained:
             assert GRANTABLE.issuperset(offer.terms.grants), "what nobody asks for"
+            assert backend.facts.grants.issuperset(offer.terms.grants), "what its facts don't say"
 
     def test_offers_are_told_apart_by_their_key(self, backend: Backend) -> None:
         found = [offer.key for offer in offers_of(backend)]
