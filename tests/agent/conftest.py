@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def _agent_environment_has_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _agent_environment_has_a_secret() -> Iterator[None]:
     """What a task must never see of its agent's environment."""
-    monkeypatch.setenv("SECRET_OF_THE_AGENT", "leaked")
-    assert os.environ["SECRET_OF_THE_AGENT"] == "leaked"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SECRET_OF_THE_AGENT", "leaked")
+        yield
 
 
 @pytest.fixture(autouse=True)

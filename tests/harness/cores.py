@@ -212,12 +212,15 @@ class Sender:
 
     def __init__(self, config: pytest.Config, writer: connection.Connection) -> None:
         self._config, self._writer = config, writer
+        self._whole = config.option.durations is not None or config.option.xmlpath  # who want each part of a test
         self._reports: list[Any] = []
         self._warned: list[Any] = []
         self._results: list[Any] = []
         self._sent = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed and report.when != "call" and not report.sections and not self._whole:
+            return  # nothing of it is shown
         self._reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: Any, when: str, nodeid: str, location: Any) -> None:

@@ -100,6 +100,7 @@ def calls_of(folder: Path, *, upgrade: bool) -> int:
     return len(deployer.account.calls) - first if upgrade else first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reached", [False, True], ids=["not reached", "answer lost"])
 @pytest.mark.parametrize("upgrade", [False, True], ids=["first", "upgrade"])
 def test_whichever_call_is_cut_off_the_next_run_finishes(tmp_path: Path, upgrade: bool, reached: bool) -> None:

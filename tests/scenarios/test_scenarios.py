@@ -24,7 +24,11 @@ def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedSit
     found.close()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+LONG = {"containers", "volumes"}
+PARAMS = [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in LONG)) for path in SCRIPTS]
+
+
+@pytest.mark.parametrize("path", PARAMS)
 def test_a_scenario_reads_as_it_is_written(path: Path, site: EmbeddedSite, tmp_path: Path) -> None:
     check(path, Virtual(site, tmp_path, path.stem), renew=golden.WRITING)
 
