@@ -49,7 +49,7 @@ class KubernetesBackend:
         identities = Identities(self._clusters, now)
         self._watches = watches or ContextWatches(self._clusters)
         self._pods = Pods(self._clusters, now, self._watches, identities)
-        self._catalog = Catalog(self._clusters, self._pods.level)
+        self._catalog = Catalog(self._clusters, self._pods.level, now)
         self._claims = Claims(self._clusters, identities)
 
     def check(self) -> None:

@@ -8,7 +8,7 @@ a node is of that one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -18,12 +18,14 @@ import orjson
 from chalicelib.backends.kubernetes.devices import AMD, Device, Expression, partition
 from chalicelib.backends.kubernetes.facts import FACTS
 from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
+from chalicelib.backends.kubernetes.quotas import Allowance, PodAmounts
+from chalicelib.backends.kubernetes.shown import GIB, number
 from chalicelib.backends.kubernetes.usage import PODS
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Availability, ClusterLimit, Disk, InstanceType, Offer, OfferTerms, Resources
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 
-MIB, GIB = 1 << 20, 1 << 30
+MIB = 1 << 20
 REASONS = 5  # that a refusal gives
 NAMED = 5  # nodes that it names for each of them
 
@@ -72,8 +74,19 @@ class Kind:
 class Search:
     """The nodes of one region with room for a request, and why the others have none."""
 
-    def __init__(self, region: str, request: OfferRequest, grants: Sequence[str]) -> None:
+    def __init__(
+        self,
+        region: str,
+        request: OfferRequest,
+        grants: Sequence[str],
+        *,
+        allowance: Allowance | None = None,
+        drivers: Mapping[str, str] | None = None,
+        autoscaler: str = "",
+    ) -> None:
+        """`drivers`: those of nodes, by name, that have devices of DRA. `autoscaler`: the cluster's, if one shows."""
         self._region, self._request, self._grants = region, request, tuple(grants)
+        self._allowance, self._drivers, self._autoscaler = allowance or Allowance(), drivers or {}, autoscaler
         self._shape = Shape.of(request.resources)
         self._gpu = request.resources.gpu
         self._kinds: dict[Kind, list[Node]] = {}
@@ -89,7 +102,7 @@ class Search:
     def offers(self) -> list[Offer]:
         """Nodes without devices come first for what needs none."""
         kinds = sorted(
-            (kind for kind in self._kinds if self._is_large_enough(kind)),
+            (kind for kind in self._kinds if self._is_large_enough(kind) and not self._refusal(kind)),
             key=lambda kind: (any(n.devices for n in self._kinds[kind]), kind.name, kind.where),
         )
         return [self._offer(kind) for kind in kinds]
@@ -98,12 +111,23 @@ class Search:
         """Is there room for as many pods as are needed at once?"""
         return self._room(kind) >= self._request.nodes
 
+    def _refusal(self, kind: Kind) -> str:
+        """Why the namespace doesn't allow that many; empty if it does."""
+        return self._allowance.refusal(self._amounts(kind), self._request.nodes)
+
+    def _amounts(self, kind: Kind) -> PodAmounts:
+        shape, context = kind.shape, self._kinds[kind][0].context
+        devices = {kind.device.resource: shape.gpus, **context.gpu_resources} if kind.device else {}
+        requests = _sizes(shape.cpus, shape.memory_mib, shape.disk_mib) | devices
+        return PodAmounts(requests, _sizes(shape.most_cpus, shape.most_memory_mib, shape.most_disk_mib) | devices)
+
     def _room(self, kind: Kind) -> int:
         return sum(self._times(node, kind.device, kind.shape) for node in self._kinds[kind])
 
     @property
     def lacking(self) -> list[str]:
-        """Why there is no offer: the most frequent reasons, and how many nodes have others."""
+        """Why there is no offer: what the namespace doesn't allow, the nodes' most frequent reasons, and how many nodes
+        have others."""
         small = {
             f"together room for {self._room(kind)} of the {self._request.nodes} pods": [node.name for node in nodes]
             for kind, nodes in self._kinds.items()
@@ -112,7 +136,14 @@ class Search:
         found = sorted([*self._lacking.items(), *small.items()], key=lambda each: -len(each[1]))
         more = len({name for _, names in found[REASONS:] for name in names})
         shown = [f"{_names(names)} ({why})" for why, names in found[:REASONS]]
-        return [*shown, *([f"and {more} more node{'s' if more > 1 else ''}"] if more else [])]
+        refusals = dict.fromkeys(filter(None, map(self._refusal, filter(self._is_large_enough, self._kinds))))
+        scaler = f"its autoscaler ({self._autoscaler}) isn't waited for: a job needs a node that has room now"
+        return [
+            *(f"namespace {self._allowance.namespace} ({why})" for why in refusals),
+            *shown,
+            *([f"and {more} more node{'s' if more > 1 else ''}"] if more else []),
+            *([scaler] if self._autoscaler else []),
+        ]
 
     # --- one node -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +185,8 @@ class Search:
 
     def _without_devices(self, node: Node) -> str:
         if not node.devices:
-            return "no GPUs"
+            driver = self._drivers.get(node.name)
+            return f"only devices of {driver}, a driver of DRA, which jobs can't have" if driver else "no GPUs"
         unknown = [name for name, device in node.devices.items() if device is None]
         if unknown:
             if AMD in unknown and (parts := partition(node.labels)):
@@ -184,8 +216,8 @@ class Search:
         for what, (resource, amount, unit) in self._needs(node, device, shape).items():
             left, has = node.free.get(resource, 0), node.total.get(resource, 0)
             if left < amount:
-                total = f"{_number(has / unit)} {what}"
-                return f"{_number(left / unit)} of {total} free" if has >= amount else f"only {total}"
+                total = f"{number(has / unit)} {what}"
+                return f"{number(left / unit)} of {total} free" if has >= amount else f"only {total}"
         return ""
 
     def _kind(self, node: Node, device: Device | None, shape: Shape) -> Kind:
@@ -257,5 +289,6 @@ def _names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-def _number(amount: float) -> str:
-    return f"{math.floor(amount * 10) / 10:g}"
+def _sizes(cpus: int, memory_mib: int, disk_mib: int) -> dict[str, int]:
+    found = {"cpu": cpus * 1000, "memory": memory_mib * MIB, "ephemeral-storage": disk_mib * MIB}
+    return {name: amount for name, amount in found.items() if amount}

@@ -30,6 +30,9 @@ OPTIONAL: tuple[Rule, ...] = (
     Rule("services", ("create", "delete"), what_for="tasks on several nodes: names for their pods"),
     Rule("persistentvolumeclaims", ("create", "delete", "get", "list"), what_for="volumes"),
     Rule("events", ("list",), what_for="why a pod doesn't start"),
+    Rule("resourcequotas", ("list",), what_for="offers: what quotas leave"),
+    Rule("limitranges", ("list",), what_for="offers: what containers may have"),
+    Rule("resourceslices", ("list",), cluster=True, what_for="offers: devices of DRA, which jobs can't have"),
     Rule("namespaces", ("get",), cluster=True, what_for="which cluster it is: the id of kube-system"),
     Rule("namespaces", ("get",), what_for="what Pod Security demands of pods"),
 )

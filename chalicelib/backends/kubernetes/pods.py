@@ -38,6 +38,10 @@ LOGIN = ".dockerconfigjson"
 GRACE = 120  # seconds that a job has left if somebody else deletes its pod
 EXPOSED = "dstack-gateway"  # the annotation of a gateway's pod: how the world reaches it
 NOBODY = 65_534
+INIT_RESOURCES = {
+    "requests": {"cpu": "100m", "memory": "64Mi"},
+    "limits": {"cpu": "1", "memory": "256Mi"},  # a namespace may demand limits
+}
 NO_CARDS = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)  # or an image could ask for all cards of the node
 DOCKER_HUB = "https://index.docker.io/v1/"
 
@@ -200,10 +204,7 @@ def _init(name: str, image: str, container: Container) -> Body:
         "env": [*_settings(name, container), {"name": "DSTACK_PREPARE", "value": container_script.MOUNTED}],
         "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "resources": {
-            "requests": {"cpu": "100m", "memory": "64Mi"},
-            "limits": {"cpu": "1", "memory": "256Mi"},  # a namespace may demand limits
-        },
+        "resources": INIT_RESOURCES,
         "securityContext": {
             "runAsUser": NOBODY,
             "runAsGroup": NOBODY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +16,20 @@ from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
 from chalicelib.backends.kubernetes.kubeconfig import clusters
-from chalicelib.errors import BackendError, Bug, Gone, InvalidCredentials, Throttled, Transient, Unfit
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.errors import (
+    BackendError,
+    Bug,
+    Gone,
+    InsufficientCapacity,
+    InvalidCredentials,
+    Throttled,
+    Transient,
+    Unfit,
+)
 from tests.backends.clock import Clock
+from tests.backends.kubernetes.bodies import node
 
 TOKEN = "a-token-that-nobody-may-see"
 Answer = Callable[[http.server.BaseHTTPRequestHandler], tuple[int, dict[str, str], bytes]]
@@ -164,3 +177,19 @@ def test_a_name_that_leads_to_this_machine_is_refused_before_anything_is_sent(cl
             found.close()
     (far,) = clusters(config_for("https://cluster.example:6443"))
     assert not far.near
+
+
+def test_nodes_whose_devices_dra_manages_are_named_in_a_plan(clock: Clock) -> None:
+    slices = [{"spec": {"nodeName": "a", "driver": "gpu.nvidia.com"}}, {"spec": {"allNodes": True, "driver": "net"}}]
+    lists = {"/api/v1/nodes": [node("a")], "/apis/resource.k8s.io/v1/resourceslices": slices}
+
+    def answer(request: http.server.BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
+        items = lists.get(request.path.partition("?")[0], [])
+        return 200, {}, json.dumps({"kind": "List", "items": items}).encode()
+
+    with answering(answer) as server:
+        found = backend(server, clock)
+        request = OfferRequest(resources=ResourcesSpec.model_validate({"gpu": "H100"}))
+        with pytest.raises(InsufficientCapacity, match=r"odd: a \(only devices of gpu\.nvidia\.com, a driver of DRA"):
+            found.offers_for(request)
+        found.close()

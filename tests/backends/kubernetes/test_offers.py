@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.kubernetes.autoscalers import autoscalers_of, noting_autoscalers
 from chalicelib.backends.kubernetes.config import KubernetesContext
 from chalicelib.backends.kubernetes.nodes import nodes_of
 from chalicelib.backends.kubernetes.offers import Search
@@ -222,3 +223,25 @@ def test_only_nodes_with_the_selected_labels_are_used() -> None:
     found = search({}, nodes, context={"node_selector": {"pool": "jobs"}})
     assert len(found.offers) == 1
     assert found.lacking == ["b (without the labels of `node_selector`)"]
+
+
+def test_an_autoscaler_that_shows_isnt_waited_for() -> None:
+    image = "registry.k8s.io/autoscaling/cluster-autoscaler:v1.35.0"
+    pods = [pod("scaler", "a", {**container(), "image": image}), pod("other", "a", container())]
+    found = set[str]()
+    assert list(noting_autoscalers(pods, found)) == pods and found == {"Cluster Autoscaler"}
+    assert list(autoscalers_of([node("a"), node("b", labels={"karpenter.sh/nodepool": "gpu"})])) == ["Karpenter"]
+    request = OfferRequest(resources=ResourcesSpec.model_validate({"cpu": "99.."}))
+    searched = Search("east", request, (), autoscaler="Karpenter")
+    searched.add(nodes_of([node("a")], [], KubernetesContext(name="east")))
+    assert searched.offers == []
+    assert searched.lacking[-1] == "its autoscaler (Karpenter) isn't waited for: a job needs a node that has room now"
+
+
+def test_devices_of_dra_are_refused_by_name() -> None:
+    request = OfferRequest(resources=ResourcesSpec.model_validate({"gpu": "H100"}))
+    searched = Search("east", request, (), drivers={"a": "gpu.nvidia.com"})
+    searched.add(nodes_of([node("a"), node("b")], [], KubernetesContext(name="east")))
+    assert searched.offers == []
+    text = "a (only devices of gpu.nvidia.com, a driver of DRA, which jobs can't have); b (no GPUs)"
+    assert "; ".join(searched.lacking) == text

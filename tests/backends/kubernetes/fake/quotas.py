@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from typing import Any
 
 from tests.backends.kubernetes.fake.quantities import amount, written
 from tests.backends.kubernetes.fake.requests import Amounts, effective, plus
@@ -52,9 +53,10 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
             needed = [
                 key
                 for key in sorted(hard)
-                if key.removeprefix("requests.") in ("cpu", "memory") or key.startswith("limits.")
+                if key.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory")
             ]
-            if missing := [key for key in needed if key not in asked]:
+            containers = (*given["spec"]["containers"], *given["spec"].get("initContainers", ()))
+            if missing := [key for key in needed if not all(_gives(each, key) for each in containers)]:
                 return f"failed quota: {name}: must specify {','.join(missing)}"
         before = used(store, given["metadata"]["namespace"], hard)
         over = [key for key in sorted(hard) if asked.get(key) and before[key] + asked[key] > amount(hard[key])]
@@ -70,6 +72,11 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
             )
             return f"exceeded quota: {name}, {', '.join(texts)}"
     return ""
+
+
+def _gives(container: Mapping[str, Any], key: str) -> bool:
+    side = "limits" if key.startswith("limits.") else "requests"
+    return key.rpartition(".")[2] in container.get("resources", {}).get(side, {})
 
 
 def shown(key: str, value: Decimal) -> str:
