@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 BASE = """
 git config --global user.name Me; git config --global user.email me@example.com
 git config --global protocol.file.allow always; git config --global init.defaultBranch main
+git config --global maintenance.auto false
 git init -q --bare leaf.git; git init -q --bare sub.git; git init -q --bare app.git
 git clone -q leaf.git leaf 2>/dev/null; cd leaf; echo leaf > leaf; git add .; git commit -qm 1; git push -q; cd ..
 git clone -q sub.git sub 2>/dev/null; cd sub; mkdir d; echo one > f; echo gone > 'd/a é'; printf '\\0\\1' > binary
@@ -122,7 +123,7 @@ NO_PATCH = ("nothing", "one that is a pointer here, too", "one that is stored as
 class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.app, self.marker = folder, folder / "app", folder / "ran"
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TEMPLATE_DIR": ""}
 
     def sh(self, lines: str, folder: Path | None = None, **env: str) -> str:
         command = ["bash", "-ec", lines.replace("{marker}", str(self.marker))]
