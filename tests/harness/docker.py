@@ -68,32 +68,34 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
-RUNC = """#!{python} -S
+RUNC = """#!/bin/sh
 # Where root may not raise limits (a locked-down virtual machine), a container asks for less and runs all the same.
+# The engine calls this several times for each container, and a Python takes longer to start than all the rest.
+case " $* " in *" create "*" --bundle "*) {python} -S -c '
 import json, os, sys
-argv = sys.argv[1:]
-if "create" in argv and "--bundle" in argv:
-    path = os.path.join(argv[argv.index("--bundle") + 1], "config.json")
-    with open(path) as file:
-        config = json.load(file)
-    process = config["process"]
-    for names in (process.get("capabilities") or {{}}).values():
-        names[:] = [name for name in names if name not in {withheld}]
-    process["rlimits"] = [limit for limit in process.get("rlimits") or [] if limit["hard"] <= 20000]
-    if process.get("oomScoreAdj", 0) < 0:
-        del process["oomScoreAdj"]
-    with open(path, "w") as file:
-        json.dump(config, file)
-os.execv("{runc}", ["runc", *argv])
+path = os.path.join(sys.argv[sys.argv.index("--bundle") + 1], "config.json")
+with open(path) as file:
+    config = json.load(file)
+process = config["process"]
+for names in (process.get("capabilities") or {{}}).values():
+    names[:] = [name for name in names if name not in {withheld}]
+process["rlimits"] = [limit for limit in process.get("rlimits") or [] if limit["hard"] <= 20000]
+if process.get("oomScoreAdj", 0) < 0:
+    del process["oomScoreAdj"]
+with open(path, "w") as file:
+    json.dump(config, file)
+' "$@" ;; esac || exit
+exec {runc} "$@"
 """
 
 
 def runc_wrapper(python: str, withheld: Sequence[str] = ("CAP_SYS_RESOURCE",)) -> str:
-    """The program of an engine's default runtime, run by `python`; containers get no capability of those `withheld`."""
+    """The program of an engine's default runtime, helped by `python`; containers get no capability of those
+    `withheld`."""
     runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if not runc:
         raise NotHere("there is no runc")
-    return RUNC.format(python=python, runc=runc, withheld=tuple(withheld))
+    return RUNC.format(python=python, runc=runc, withheld=json.dumps(withheld))
 
 
 @contextlib.contextmanager

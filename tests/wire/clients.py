@@ -26,15 +26,24 @@ ROOT = Path(__file__).parents[2]
 PEER = ROOT / ".venvs" / "peer" / "bin"
 DRIVER = Path(__file__).with_name("forking.py")
 CLOSED = "http://127.0.0.1:9"  # whatever looks outside meets a closed door at once
+# As `git init`, `commit` and `push -u` leave it, in half of their processes.
 CHECK_IN = """
-git init -q --bare -b main {far}
-git init -q -b main .
-git remote add origin {far}
+git init -q -b main --template= .
 git add .
 git commit -q -m first
-git push -q -u origin main
-git config remote.origin.url {address}
-git config remote.origin.pushurl {far}
+git clone -q --bare --template= . {far}
+git -C {far} config --unset remote.origin.url
+mkdir -p .git/refs/remotes/origin
+cp .git/refs/heads/main .git/refs/remotes/origin
+cat >>.git/config <<END
+[remote "origin"]
+url = {address}
+pushurl = {far}
+fetch = +refs/heads/*:refs/remotes/origin/*
+[branch "main"]
+remote = origin
+merge = refs/heads/main
+END
 """
 
 
@@ -223,7 +232,9 @@ def check_in(case: Case, folder: Path) -> None:
             (tools / name).chmod(0o755)
         else:  # the genuine client looks for it beside the other
             (tools / name).symlink_to(found)
-    (folder / "home" / ".gitconfig").write_text("[user]\nname = Me\nemail = me@example.com\n", encoding="utf-8")
+    (folder / "home" / ".gitconfig").write_text(
+        "[user]\nname = Me\nemail = me@example.com\n[maintenance]\nauto = false\n", encoding="utf-8"
+    )
     script = CHECK_IN.format(far=folder / "app.git", address=ADDRESSES["{far}"].replace("{case}", case.name))
     command = ["bash", "-ec", script + case.before.replace("{folder}", str(folder))]
     done = subprocess.run(command, cwd=folder / "work", env=environment(folder / "home", ""), capture_output=True)
