@@ -164,6 +164,9 @@ def test_the_nodes_of_a_task_are_pods_that_reach_each_other(server: Server, list
     assert all(f"{rank} of 3, 3 addresses" in log for rank, log in enumerate(logs)), logs
     assert [log.count("welcome") for log in logs] == [0, 1, 1]
     nothing_left(server, listed)
+    spec = task("wide", "true", image=IMAGE, nodes=9, fleets=["pods"], resources={**SMALL, "cpu": "1"})
+    plan = server.call("/api/project/main/runs/get_plan", {"run_spec": spec})
+    assert any("node-1 (together room for " in remark for remark in plan["remarks"]), plan["remarks"]
 
 
 def test_a_service_is_reached_through_a_gateway_that_is_a_pod(
