@@ -45,12 +45,14 @@ class Catalog:
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
         """Those of all regions that answer. Raises what the first of the others raises if there are none, and
-        InsufficientCapacity, which says what each node lacks, if all have answered."""
+        InsufficientCapacity, which says what each node lacks, if all have answered, or which contexts there are."""
         if request.spot:
             return []
         wanted = [each for each in self._clusters.regions if request.regions is None or each.lower() in request.regions]
         if not wanted:
-            return []
+            raise InsufficientCapacity(
+                f"no requested region is one of its contexts: {', '.join(self._clusters.regions)}"
+            )
         found = everywhere(wanted, lambda region: self._answer(region, request))
         offers = [offer for each in found if isinstance(each, Search) for offer in each.offers]
         if offers:

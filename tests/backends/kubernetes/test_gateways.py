@@ -15,7 +15,9 @@ from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.gateways import ADDRESS_WITHIN
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.errors import AlreadyThere, Gone, Unfit
+from chalicelib.domain.offer_requests import OfferRequest
+from chalicelib.errors import AlreadyThere, Gone, InsufficientCapacity, Unfit
+from chalicelib.planning.gateways.gateway_machines import SMALL_CONTAINER
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import offers_of
@@ -124,6 +126,11 @@ def test_without_any_controller_it_says_what_to_do(make: Make, cluster: Cluster,
     with pytest.raises(Gone, match=r"no event says why.*`expose: HostPort`") as gone:
         backend.describe(handles)
     assert gone.value.refused is Unfit
+
+
+def test_a_region_that_doesnt_exist_is_answered_with_those_that_do(make: Make) -> None:
+    with pytest.raises(InsufficientCapacity, match="is one of its contexts: here"):
+        make().offers_for(OfferRequest(resources=SMALL_CONTAINER, regions=("hear",)))
 
 
 def test_where_it_cant_run_nothing_is_created(make: Make, cluster: Cluster) -> None:
