@@ -71,7 +71,7 @@ def write_program(path: Path, text: str) -> None:
 RUNC = """#!/bin/sh
 # Where root may not raise limits (a locked-down virtual machine), a container asks for less and runs all the same.
 # The engine calls this several times for each container, and a Python takes longer to start than all the rest.
-case " $* " in *" create "*" --bundle "*) {python} -S -c '
+case " $* " in *" create "*"--bundle "*) {python} -S -c '
 import json, os, sys
 path = os.path.join(sys.argv[sys.argv.index("--bundle") + 1], "config.json")
 with open(path) as file:
