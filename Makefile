@@ -114,7 +114,7 @@ e2e-multinode: $(VENV)/.dev .venvs/gloo/.installed ## a task on several local no
 e2e-aws: $(VENV)/.dev .venvs/ministack/.installed ## deploy to an emulator of AWS, run tasks there, upgrade, destroy; its last line is JSON
 	@$(BIN)/python -m tests.e2e.aws
 
-e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is JSON; ARGS=--policy
+e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is JSON; ARGS=--policy, ARGS=--inside
 	@$(BIN)/python -m tests.e2e.gpu $(ARGS)
 
 deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError, DockerUnreachable
-from chalicelib.backends.simulated.cloud import FACTS, Body, Boot, FakeCloud
+from chalicelib.backends.simulated.cloud import FACTS, Body, Boot, FakeCloud, Launcher
 from chalicelib.backends.simulated.script import Script
 from chalicelib.backends.simulated.state import FolderResources
 from chalicelib.backends.spi import Machine
@@ -34,6 +35,11 @@ def reachable() -> Iterator[None]:
         yield
     except DockerUnreachable as problem:
         raise Transient(f"the engine doesn't answer: {problem.message}") from None
+
+
+class Containers(Launcher, Protocol):
+    def why_ended(self, machine_id: str) -> str:
+        """Empty while it may run."""
 
 
 class EngineLauncher:
@@ -86,14 +92,14 @@ class EngineLauncher:
 
 
 class Market(FakeCloud):
-    """Describes a container as its engine has it."""
+    """Describes a container as whatever runs it has it."""
 
-    def __init__(self, folder: Path, engine: EngineLauncher) -> None:
-        self._engine = engine
+    def __init__(self, folder: Path, containers: Containers) -> None:
+        self._containers = containers
         super().__init__(
             lambda: time.time_ns() // 1000,
             store=FolderResources(folder / "resources"),
-            launcher=engine,
+            launcher=containers,
             script=Script(boot=SECOND // 2, end=SECOND // 2),
             facts=FACTS.with_(name=CLOUD, containers=True),
         )
@@ -108,7 +114,7 @@ class Market(FakeCloud):
 
     def _note_exits(self) -> None:
         for machine in self.machines():
-            if why := self._engine.why_ended(machine["id"]):
+            if why := self._containers.why_ended(machine["id"]):
                 self.exit(dict(machine["tags"])["dstack-instance"], why)
 
 
@@ -121,7 +127,7 @@ class OfContainers(EmbeddedRoot):
         return lambda architecture: carrier()  # of packages that apt fetches
 
 
-def main(arguments: list[str]) -> int:
+def run_server(arguments: list[str], root: type[EmbeddedRoot]) -> int:
     options = dict(zip(arguments[::2], arguments[1::2], strict=True))
     settings = server_settings(
         port=int(options["--port"]),
@@ -131,8 +137,8 @@ def main(arguments: list[str]) -> int:
         fake_cloud_name=CLOUD,
         enter_project=True,
     )
-    return serve(settings, OfContainers)
+    return serve(settings, root)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[2:]))
+    sys.exit(run_server(sys.argv[2:], OfContainers))

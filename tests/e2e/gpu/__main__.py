@@ -1,6 +1,7 @@
 """`make e2e-gpu`: on a machine with NVIDIA cards. Tells each stage as it ends; the last line is JSON with all of them.
 
 `--policy` adds the run that is ended for leaving its card idle, which takes its window of five minutes.
+`--inside` tries the other kind of machine instead: a container with the agent in it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.gpu.inside import inside
 from tests.e2e.gpu.journey import journey
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.gpu", description=__doc__)
     parser.add_argument("--policy", action="store_true", help="wait for a run to be ended for leaving its card idle")
+    parser.add_argument("--inside", action="store_true", help="the agent is in a container that is a machine, as a pod")
     chosen = parser.parse_args()
     found: dict[str, Any] = {}
 
@@ -26,7 +29,8 @@ def main() -> int:
         print(f"{stage}: {what}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="gpu-") as folder:
-        found["right"] = journey(Path(folder) / "home", chosen.policy, report)
+        home = Path(folder) / "home"
+        found["right"] = inside(home, report) if chosen.inside else journey(home, chosen.policy, report)
     print(json.dumps(found))
     return 0 if found["right"] else 1
 

@@ -67,6 +67,7 @@ class Journey:
         def latest() -> Any:
             rows = json.loads(self.server.cli("metrics", name, "--json"))["jobs"][0]["metrics"]
             values = {row["name"]: row["values"][0] for row in rows if row["values"]}
+            assert run_of(self.server, name)["status"] == "running", f"{values}\n{log_of(self.server, name)}"
             memory, load = values.get("gpu_memory_usage_bytes_gpu0", 0), values.get("gpu_util_percent_gpu0", 0)
             return memory >= 4 << 30 and load >= 50 and {"memory_gib": round(memory / 2**30, 1), "load": load}
 
