@@ -19,7 +19,7 @@ from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND, Micros, sortable
 from chalicelib.domain.job_specs import JobSpec, spec_of
-from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
+from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Assignment, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
 from chalicelib.domain.services import ROUTER, SERVER, Traffic, door_of
@@ -357,13 +357,13 @@ class Loader:
         specs, spec = self.read.job_specs(job.run_id, job.deployment_num), self.read.job_spec(job)
         run_spec = self.read.run_spec(job.run_id, job.deployment_num)
         beside = self._beside(run) if spec.networked else None
-        return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1 and not run.scales, fleet_id=beside)
+        return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1 and not run.scales, beside=beside)
 
-    def _beside(self, run: Run) -> str | None:
-        """The fleet of the run's jobs that have a place already."""
+    def _beside(self, run: Run) -> Assignment | None:
+        """The place of one of the run's jobs that have one already."""
         _, jobs = self.read.run_and_jobs(run.id)
         live = (job for job in jobs if not job.finished and job.status is not JobStatus.terminating)
-        return next((job.assignment.fleet_id for job in live if job.assignment is not None), None)
+        return next((job.assignment for job in live if job.assignment is not None), None)
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
         """These jobs in their current state, without those that were placed or have ended meanwhile."""

@@ -10,26 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.offers import Offer
 from chalicelib.planning.matching.fitting import Blocks, Misfit
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.volumes.mounts import named_volumes
 
 PRIVILEGED, USER, SHM_SIZE, VOLUMES = "privileged", "user", "shm_size", "volumes"
 MULTINODE = "multinode"  # those of one region reach each other, and several are created together
-GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE})
+NETWORK = "network"  # those of one region reach each other, whenever each was created
+GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE, NETWORK})
 
 # Each need, why a container doesn't meet it, and what would help.
 _REFUSALS = {
     "job": Misfit("it is created for a job, and can't wait for one", "set the fleet's `nodes` to begin with 0"),
     "blocks": Misfit("it can't be split into blocks", "use a fleet without `blocks`"),
-    "network": Misfit(
-        "replicas that reach each other need machines in one network", "add a backend with machines that have one"
+    "beside": Misfit(
+        "it reaches none of the service's other replicas, which are on machines",
+        "name the `backends` of either kind in the run",
     ),
     "docker": Misfit("no engine of its own can run in it, as `docker` needs", "remove `docker`"),
     PRIVILEGED: Misfit("it can't be privileged", "remove `privileged`"),
     USER: Misfit("it can't run as another user than the image's own", "remove `user`"),
     SHM_SIZE: Misfit("the size of its shared memory is fixed", "remove `resources.shm_size`"),
     VOLUMES: Misfit("no volume can be mounted in it", "remove `volumes`"),
+    NETWORK: Misfit(
+        "it doesn't reach others, as replicas with a router do",
+        "add a backend whose machines or containers reach each other",
+    ),
     MULTINODE: Misfit(
         "it doesn't reach others, as the nodes of a task do",
         "run it on one node, or add a backend whose machines or containers reach each other",
@@ -43,7 +50,7 @@ FIELDS = {
     SHM_SIZE: "`shm_size` of `resources`",
     VOLUMES: "`volumes` by name",
     MULTINODE: "`nodes`, and `groups` of them",
-    "network": "replicas that reach each other: a `router`, `${{ groups[0].replicas[0].IP_ADDRESS }}`",
+    NETWORK: "replicas that reach each other: a `router`, `${{ groups[0].replicas[0].IP_ADDRESS }}`",
     "docker": "`docker`",
     "host": "`volumes` with `instance_path` that aren't `optional`",
     "blocks": "`blocks` of a fleet",
@@ -53,7 +60,7 @@ FIELDS = {
 
 def needs_of_job(job: JobSpec) -> frozenset[str]:
     needs = {
-        "network": job.networked,
+        NETWORK: job.networked,
         "docker": job.docker,
         PRIVILEGED: job.privileged and not job.docker,
         USER: job.user is not None,
@@ -71,6 +78,14 @@ def needs_of_fleet(blocks: Blocks) -> frozenset[str]:
 def without_job(query: Query) -> Query:
     """The query, for what is there before the job needs it, or may outlive it."""
     return query._replace(container=query.container | {"job"})
+
+
+def reaching(query: Query, other: Offer) -> Query:
+    """The query, for a job that reaches another one, which has a place by this offer: a container reaches containers of
+    its region, and no machines."""
+    if not other.is_container:
+        return query._replace(container=query.container | {"beside"})
+    return query._replace(backends=frozenset({other.backend.lower()}), regions=frozenset({other.region.lower()}))
 
 
 def refusal(needs: Iterable[str]) -> Misfit:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from chalicelib.domain.job_specs import JobSpec
-from chalicelib.domain.jobs import Job
+from chalicelib.domain.jobs import Assignment, Job
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.matching.requirements import JobRequirements, requirements_of
@@ -25,7 +25,7 @@ class QueuedJob:
     sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
 
     alone: bool = False  # its run has no other job
-    fleet_id: str | None = None  # the fleet of the other jobs of its run, if they reach each other
+    beside: Assignment | None = None  # the place of another job of its run, if they reach each other
 
     @cached_property
     def volumes(self) -> tuple[tuple[str, ...], ...]:
@@ -36,5 +36,5 @@ class QueuedJob:
     def requirements(self) -> JobRequirements:
         """Its requirements, including the sites of its volumes. The fleet of its run's other jobs is required only if
         they reach each other: otherwise a later replica may go wherever the first could."""
-        requirements = requirements_of(self.run_spec, self.spec, self.fleet_id)
+        requirements = requirements_of(self.run_spec, self.spec, self.beside)
         return requirements if self.sites is None else requirements.at(self.sites)

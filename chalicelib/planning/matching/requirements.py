@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.profiles import ProfileParams
@@ -23,7 +24,7 @@ from chalicelib.domain.specs.services import of_group
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView
-from chalicelib.planning.matching.containers import needs_of_fleet, needs_of_job, without_job
+from chalicelib.planning.matching.containers import needs_of_fleet, needs_of_job, reaching, without_job
 from chalicelib.planning.matching.fitting import Misfit
 from chalicelib.planning.matching.instance_selectors import Selector, selectors
 from chalicelib.planning.matching.isolation import barred, without_docker
@@ -100,7 +101,8 @@ def _poured(config: Config, profile: ProfileParams) -> Config:
     return config.with_(**given) if given else config
 
 
-def requirements_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> JobRequirements:
+def requirements_of(run_spec: RunSpec, job: JobSpec, beside: Assignment | None = None) -> JobRequirements:
+    """`beside`: the place of another job of its run, if they reach each other."""
     config = of_group(merged_run(run_spec), job.replica_group)
     needs = job.requirements
     query = Query(
@@ -117,6 +119,8 @@ def requirements_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None
         container=needs_of_job(job),
         options=options_of(config),
     )
+    fleet_id = None if beside is None else beside.fleet_id
+    query = query if beside is None else reaching(query, beside.offer)
     names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
     ports = tuple([app.port for app in job.app_specs])

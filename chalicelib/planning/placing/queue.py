@@ -15,7 +15,7 @@ from functools import partial
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Job, Mounted
+from chalicelib.domain.jobs import Assignment, Job, Mounted
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
 from chalicelib.errors import Bug
@@ -54,20 +54,18 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     notes: list[Note] = []
     waiting: dict[str, int] = {}
     pause = CHECK_HEAD_EVERY
-    started_fleets: dict[
-        str, str
-    ] = {}  # runs whose jobs reach each other → the fleet where the first of them has its place
+    first_places: dict[str, Assignment] = {}  # of runs whose jobs reach each other
     for each in todo:
         unit = (
-            [replace(item, fleet_id=started_fleets.get(item.run.id) or item.fleet_id) for item in each]
-            if started_fleets
+            [replace(item, beside=first_places.get(item.run.id) or item.beside) for item in each]
+            if first_places
             else each
         )
         answer = gathering.places(unit) if is_gang(unit) else _place_unit(snapshot, capacity, allowance, markets, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
             if unit[0].spec.networked:
-                started_fleets[unit[0].run.id] = _fleet_of(answer)
+                first_places[unit[0].run.id] = _first_place(answer)
             continue
         verdict = answer.verdict(snapshot.now)
         if isinstance(verdict, Waiting):
@@ -112,10 +110,10 @@ def _place_unit(
     return (draft.step(),)
 
 
-def _fleet_of(steps: tuple[Step, ...]) -> str:
-    """The id of the fleet where a unit was placed."""
+def _first_place(steps: tuple[Step, ...]) -> Assignment:
+    """Where the first job of a unit was placed."""
     jobs = (noun for step in steps for noun in step.saves if isinstance(noun, Job))
-    return next(job.assignment.fleet_id for job in jobs if job.assignment is not None)
+    return next(job.assignment for job in jobs if job.assignment is not None)
 
 
 def _gpus(where: FreePlace | Purchase) -> int:

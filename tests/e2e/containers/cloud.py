@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -82,6 +83,12 @@ class EngineLauncher:
         with reachable():
             self._engine.remove(machine_id)
 
+    def address(self, machine_id: str) -> str:
+        """In the network of all containers; empty until it runs."""
+        with reachable():
+            found = self._engine.container(machine_id)
+        return "" if found is None else str(found["NetworkSettings"]["IPAddress"])
+
     def why_ended(self, machine_id: str) -> str:
         """Empty while it may run."""
         with reachable():
@@ -111,6 +118,10 @@ class Market(FakeCloud):
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         self._note_exits()
         return super().describe_several(machines)
+
+    def _described(self, handles: Sequence[Handle]) -> Machine:
+        machine = super()._described(handles)
+        return replace(machine, internal_ip=self._engine.address(machine.hostname))
 
     def _note_exits(self) -> None:
         for machine in self.machines():

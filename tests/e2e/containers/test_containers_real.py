@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 IMAGE = "test/applets:1"
 BRIDGE = "172.17.0.1"  # the engine's own address in the network of its containers
-FLEET = "type: fleet\nname: pods\nnodes: 0..4\nregions: [sim-pods]\n"
+FLEET = "type: fleet\nname: pods\nnodes: 0..4\nregions: [sim-pods]\nplacement: cluster\n"
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +229,24 @@ def test_a_service_in_containers_loses_no_request_when_one_is_killed_and_version
     no_request_fails(site, lambda name: docker_engine.api.call("POST", f"/containers/{name}/kill"))
     server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
     assert wait_for(server, NAME, "done", "failed", "terminated")["status"] == "terminated"
+    nothing_left(server, docker_engine)
+
+
+def test_replicas_in_containers_reach_each_other(server: Server, docker_engine: DockerEngine) -> None:
+    serve, back = "exec httpd -f -p 8000", "${{ groups[0].replicas[0].IP_ADDRESS }}"
+    fetch = f"until wget -q -O index.html http://{back}:8000/; do sleep 0.2; done"
+    groups = [
+        {"name": "back", "replicas": 1, "commands": ["echo from the back >index.html", serve]},
+        {"name": "front", "replicas": 1, "commands": [fetch, "echo through the front >>index.html", serve]},
+    ]
+    of_groups = [{**each, "resources": resources()} for each in groups]
+    spec = task(NAME, type="service", port=8000, auth=False, image=IMAGE, groups=of_groups)
+    del spec["configuration"]["commands"], spec["configuration"]["resources"]
+    submit(server, spec)
+    site = Site(server)
+    until("both", lambda: site.get("/")[1] == "from the back\nthrough the front\n")
+    server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
+    wait_for(server, NAME, "done", "failed", "terminated")
     nothing_left(server, docker_engine)
 
 

@@ -56,9 +56,12 @@ class Site:
 
     def ask(self, path: str = "now") -> tuple[int, str, str]:
         """The status, the version and the job that answered."""
+        return self.get(f"/cgi-bin/{path}")
+
+    def get(self, path: str) -> tuple[int, str, str]:
         assert self.server.opener is not None
         try:
-            url = f"{self.server.url}/proxy/services/main/{NAME}/cgi-bin/{path}"
+            url = f"{self.server.url}/proxy/services/main/{NAME}{path}"
             with self.server.opener.open(url, timeout=PATIENCE) as reply:
                 return reply.status, reply.read().decode(), reply.headers["X-Replica"]
         except HTTPError as error:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.offers import CONTAINER, OfferTerms
 from chalicelib.domain.runs import Run
 from chalicelib.machines.job import TO_GET_ADDRESSES, TO_START
 from chalicelib.planning.jobs.jobs import agent_task, job_specs
@@ -21,6 +23,7 @@ from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
 from chalicelib.planning.matching.requirements import combined, requirements_of
+from chalicelib.planning.placing.claims import assignment_to
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from tests.planning.runs.test_service_run import world
@@ -134,8 +137,31 @@ def fleets_of(*items: QueuedJob) -> list[str]:
 def test_they_all_go_where_the_first_of_them_goes() -> None:
     assert len(fleets_of(queued(0), queued(1))) == 1, "the second waits for room beside it"
     placed = queued(1)
-    two = labs()[1].fleet
-    assert fleets_of(replace(placed, fleet_id=two.id)) == ["two"]
+    two = labs()[1].instances[0]
+    assert fleets_of(replace(placed, beside=assignment_to(two, two.offer, b.NOW))) == ["two"]
+
+
+@pytest.mark.parametrize("grants", [(), ("network",)])
+@pytest.mark.parametrize("first", ["none", "pod", "machine"])
+def test_containers_that_reach_each_other_are_bought_in_the_region_of_the_first_and_none_beside_machines(
+    first: str, grants: tuple[str, ...]
+) -> None:
+    kind: dict[str, Any] = {"backend": "aws", "instance_runtime": CONTAINER, "terms": OfferTerms(grants=grants)}
+    cheap, dear = (b.offer("pod", price, region=region, **kind) for price, region in ((0.1, "eu"), (0.2, "us")))
+    cluster = b.fleet("cloud")
+    full = b.holding(b.machine(0, cluster), b.job(b.run("other")), 0)
+    there = {"none": (), "pod": (b.machine(0, cluster, offer=dear),), "machine": (full,)}[first]
+    item = queued(1)
+    if there:
+        item = replace(item, beside=assignment_to(there[0], there[0].offer, b.NOW))
+    view = b.view(cluster, *there, nodes="0..4", placement="cluster")
+    facts = {"aws": BackendFacts(name="aws", multinode=True)}
+    found = decide_queue(QueueSnapshot(b.NOW + SECOND, b.PROJECT, (item,), (view,), OfferBook((cheap, dear)), facts))
+    saved = [noun for step in found.steps for noun in step.saves]
+    regions = [noun.offer.region for noun in saved if isinstance(noun, Instance)]
+    assert regions == ({"none": ["eu"], "pod": ["us"], "machine": []}[first] if grants else [])
+    if not regions and first != "machine":  # which may have room again
+        assert "doesn't reach others" in found.notes[0].text, found.notes
 
 
 # --- in time ---------------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_a_cluster_buys_no_containers_that_dont_reach_each_other() -> None:
 
 def test_no_gateway_gets_one() -> None:
     wanted = gateway(backend="runpod", region="eu")
-    _, found = choose(wanted, OfferBook([pod()]), b.NOW)
+    _, found = choose(wanted, BackendFacts(name="runpod"), OfferBook([pod()]), b.NOW)
     assert not isinstance(found, Offer)
 
 
