@@ -54,13 +54,6 @@ class Executor:
         todo = _Todo([effect])
         self._work_off(todo, Committer(self.load.read, self.kinds, todo, self._notify_agents))
 
-    def conclude(self, outcome: Outcome) -> None:
-        """The same for an outcome without an effect, for example when a sweep found a machine missing."""
-        todo = _Todo([])
-        committer = Committer(self.load.read, self.kinds, todo, self._notify_agents)
-        self._conclude(outcome, committer)
-        self._work_off(todo, committer)
-
     def take(self, unit: str, decide: Callable[[Any], Plan]) -> None:
         """Commits a decision about a unit, and executes the effects that follow from it."""
         todo = _Todo([])

@@ -512,12 +512,6 @@ def test_an_effect_that_nobody_executes_is_a_bug(bench: Bench) -> None:
         bench.executor.execute(Effect(bench.end.unit, "aws", bench.end.act_until))
 
 
-@pytest.mark.parametrize("kind", ["queue", "run"])
-def test_an_outcome_about_what_has_no_effects_is_a_bug(bench: Bench, kind: str) -> None:
-    with pytest.raises(Bug, match=f"{kind} is a unit without effects"):
-        bench.executor.conclude(NotDone(f"{kind}/{bench.first.project_id}", "Transient", "no"))
-
-
 def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.executor.execute(bench.end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,7 +16,8 @@ from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Bug
-from chalicelib.planning.kernel.plan import Plan, Step
+from chalicelib.planning.kernel.plan import Outcome, Plan, Step
+from chalicelib.planning.kernel.purchases import Describe, NotDone
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.sqlite import SqliteStore
@@ -33,10 +35,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     made.store.close()
 
 
-def executor(place: Engine) -> Executor:
+def executor(place: Engine, family: type[Any] = Leases) -> Executor:
     here = EffectContext(place.store, place, accounts(), "install", b"k" * 32)
     load = Loader(Reader(place.store), Books(), accounts())
-    return Executor(here, load, wake=place.woken.extend, kinds=leases.WITH_LEASES, families=(Leases,))
+    return Executor(here, load, wake=place.woken.extend, kinds=leases.WITH_LEASES, families=(family,))
 
 
 def live(place: Engine) -> Lease:
@@ -107,6 +109,21 @@ def test_without_its_row_it_is_nothing(place: Engine) -> None:
     assert place.reconciler().run(["lease/one"]).steps == 0
     with pytest.raises(Bug, match="no kind of unit"):
         KINDS.unit("lease")
+
+
+@pytest.mark.parametrize("kind", ["queue", "run"])
+def test_an_outcome_about_what_has_no_effects_is_a_bug(place: Engine, kind: str) -> None:
+    class Astray:
+        effects: ClassVar = {Describe: "describe"}
+
+        def __init__(self, here: EffectContext) -> None:
+            """It needs nothing."""
+
+        def describe(self, effect: Describe) -> Outcome:
+            return NotDone(f"{kind}/one", "Transient", "no")
+
+    with pytest.raises(Bug, match=f"{kind} is a unit without effects"):
+        executor(place, Astray).execute(Describe("instance/one", "aws", place.at + SECOND))
 
 
 def test_a_row_that_is_added_leaves_the_table_as_it_was() -> None:

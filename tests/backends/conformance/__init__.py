@@ -21,6 +21,7 @@ from tests.backends.conformance.reserving import Reserving
 from tests.backends.conformance.secrecy import Secrecy
 from tests.backends.conformance.several import Several
 from tests.backends.conformance.volumes import VolumeConformance
+from tests.backends.conformance.watching import Watching
 
 __all__ = ["BackendConformance", "group_request_for", "inside", "request_for", "volume_request"]
 
@@ -34,6 +35,7 @@ class BackendConformance(
     PlacementGroupConformance,
     GatewayConformance,
     Describing,
+    Watching,
     Listing,
     Ending,
     Failing,

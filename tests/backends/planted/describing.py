@@ -1,13 +1,13 @@
-"""Faults of `describe` and `describe_several`."""
+"""Faults of `describe`, `describe_several` and `watch`."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.backends.spi import Machine
+from chalicelib.backends.spi import Machine, MachineChange
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, Transient
 from tests.backends.planted.port import PortFault, noticed_by
@@ -147,3 +147,21 @@ class TakesAFailureForTheEndOfSeveral(PortFault):
         except BackendError as error:
             return [Gone(error.message) for _ in machines]
         return [Gone(each.message) if isinstance(each, BackendError) else each for each in found]
+
+
+@noticed_by("a_watch_reports_that_a_machine_runs_and_that_it_is_gone")
+class ReportsChangesOfOthers(PortFault):
+    def watching(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+        end: Callable[[], None] = self.inner.watch(
+            lambda changes: changed([replace(each, instance_id="another") for each in changes])
+        )
+        return end
+
+
+@noticed_by("a_watch_reports_that_a_machine_runs_and_that_it_is_gone")
+class ReportsWhatRunsAsGone(PortFault):
+    def watching(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+        end: Callable[[], None] = self.inner.watch(
+            lambda changes: changed([replace(each, gone=True) for each in changes])
+        )
+        return end

@@ -18,11 +18,21 @@ from chalicelib.backends.spi import (
     LiveOffers,
     PlacementGroups,
     Volumes,
+    Watches,
 )
 from chalicelib.domain.instances import Handle
 from tests.backends.conformance.requests import created
 
-PROTOCOLS = (Backend, CreatesSeveral, DescribesSeveral, GatewayContainers, LiveOffers, PlacementGroups, Volumes)
+PROTOCOLS = (
+    Backend,
+    CreatesSeveral,
+    DescribesSeveral,
+    GatewayContainers,
+    LiveOffers,
+    PlacementGroups,
+    Volumes,
+    Watches,
+)
 PORT = sorted(
     {name for each in PROTOCOLS for name in (*vars(each), *inspect.get_annotations(each)) if not name.startswith("_")}
 )
@@ -83,6 +93,8 @@ def planted(fault: type[PortFault], inner: Any) -> Any:
         members["offers_for"] = fault.answer
     if "create_gateway" in members and hasattr(fault, "gateway"):
         members["create_gateway"] = fault.gateway
+    if "watch" in members and hasattr(fault, "watching"):
+        members["watch"] = fault.watching
     return type(fault.__name__, (fault,), members)(inner)
 
 
