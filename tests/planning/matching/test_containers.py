@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.offers import CONTAINER, Offer, OfferTerms
 from chalicelib.planning.gateways.gateway_machines import choose
@@ -17,6 +18,7 @@ from chalicelib.planning.matching import containers
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.plan_offers import fleet_offers, plan_offers, unready
 from chalicelib.planning.placing.queue import decide_queue
+from tests.planning.situations.gangs import gang_of, nodes, queue
 from tests.world import nouns as b
 from tests.world.gateways import gateway
 
@@ -26,6 +28,7 @@ def pod(*grants: str) -> Offer:
 
 
 VM = b.offer("vm", 2.0)
+GRANTS = ("multinode",)
 SERVICE = {"type": "service", "port": 80, "auth": False}
 
 
@@ -166,3 +169,22 @@ def test_its_agent_runs_the_job_in_it_and_has_no_use_for_the_registrys_login() -
     assert (inside["runtime"], inside["registry_auth"], inside["image"]) == ("inside", None, "private/it")
     outside = agent_task(b.job(b.run()), spec, b.machine(), "main")
     assert (outside["runtime"], outside["registry_auth"]["username"]) == ("docker", "me")
+
+
+def test_an_attempt_that_was_cut_off_goes_on_where_its_containers_are() -> None:
+    """More than one commit takes: the next pass buys the others beside the first."""
+    unit, cluster = nodes(count=4), b.fleet("cluster", next_instance_num=2)
+    here, elsewhere = (
+        b.offer("pod", price, backend="aws", region=region, instance_runtime=CONTAINER, terms=OfferTerms(grants=GRANTS))
+        for price, region in ((2.0, "eu"), (1.0, "us"))
+    )
+    held = [b.holding(b.machine(n, cluster, offer=here, idle_seconds=0), unit[n].job) for n in range(2)]
+    fleet = b.view(cluster, *held, placement="cluster", nodes="0..9")
+    _, plan = queue(*unit, fleets=(fleet,), offers=(here, elsewhere), gangs=[(unit, gang_of(unit, *held))])
+    saved = {noun.id: noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)}
+    assert [each.offer.region for each in saved.values()] == ["eu", "eu"]
+    (gang,) = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Gang)]
+    assert (gang.status, gang.places[:2], set(gang.places[2:])) == ("sealed", tuple(e.id for e in held), set(saved))
+    _, anew = queue(*nodes("new", 4), fleets=(fleet,), offers=(here, elsewhere))
+    bought = [noun for step in anew.steps for noun in step.saves if isinstance(noun, Instance)]
+    assert [each.offer.region for each in bought] == ["us"] * 4, "others' containers determine nothing"
