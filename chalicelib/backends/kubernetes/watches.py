@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -161,25 +162,31 @@ class PodWatch:
             raise Transient(f"The list of pods in {self._region} has no version.")
         before, self._pods = self._pods, {}
         known, self._outlooks = self._outlooks, {}
-        changes = [change for body in items if (change := self._put(body, known))]
+        with self._well_formed():
+            changes = [change for body in items if (change := self._put(body, known))]
         changes += [_change(body, gone=True) for name, body in before.items() if name not in self._pods]
         self._version = version
         self._report(changes)
 
     def _apply(self, line: bytes) -> None:
-        try:
+        with self._well_formed():
             event = orjson.loads(line)
             kind, body = event["type"], event["object"]
             if kind == "ERROR":
                 raise self._refusal(body)
             version, changes = str(body["metadata"]["resourceVersion"]), list(self._changes(kind, body))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise Transient(f"The watch of {self._region} reports what no API server has.") from None
         self._version = version
         if self._failures >= REPORTED:
             log.info("the pods of %s are watched again", self._region)
         self._failures = 0
         self._report(changes)
+
+    @contextmanager
+    def _well_formed(self) -> Iterator[None]:
+        try:
+            yield
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise Transient(f"The watch of {self._region} reports what no API server has.") from None
 
     def _changes(self, kind: str, body: Body) -> Iterator[MachineChange]:
         if kind == "DELETED":

@@ -22,6 +22,7 @@ from chalicelib.errors import Gone
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import offers_of
+from tests.backends.fakes.script import Answer, Fault
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.fake.schema import of_kind
 from tests.backends.kubernetes.fake.scripted import Life
@@ -191,3 +192,11 @@ def test_the_end_of_a_watch_waits_for_nobody(here: Followed) -> None:
     here.end()
     thread.join(PATIENCE)
     assert not thread.is_alive() and here.watches.pods("here") is None and here.threads() == []
+
+
+def test_a_list_that_no_server_has_is_no_end_of_the_watch(here: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    odd = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": 1}]}
+    here.cluster.faults.script.faults.append(Fault("list pods", Answer(200, odd), times=2))
+    here.make("one")
+    here.watched()
+    assert "they can't be watched: The watch of here reports what no API server has." in caplog.text
