@@ -48,6 +48,7 @@ LASTING = 24 * 3600  # seconds that an offer must last
 ANSWER_LASTS = 20 * SECOND  # searches are few, and equal ones are made once
 NEAR = 0.07  # how much less memory a card may report
 ARCHITECTURES = {"amd64": "x86", "arm64": "arm"}
+NUMBERS = ("id", "num_gpus", "gpu_ram", "cpu_ram", "disk_space")  # that each row should have
 _PLACE = re.compile(r"[^a-z0-9]+")
 
 
@@ -84,7 +85,8 @@ class VastAICatalog:
         """The cheapest of one market, or the best by Vast.ai's own score."""
         query = self._query(request, spec, options, is_bid)
         rows = self._answers.get(orjson.dumps(query).decode(), lambda: self._client.search(query))
-        found = [offer for row in rows if _is_good(row, options) for offer in self._offer(row, request, is_bid)]
+        good = [row for row in rows if _is_whole(row) and _is_good(row, options)]
+        found = [offer for row in good for offer in self._offer(row, request, is_bid)]
         return found[: MOST_OFFERS if options.offer_order == "price" else BEST]
 
     # --- what is searched for -----------------------------------------------------------------------------------------
@@ -190,6 +192,11 @@ def region_of(row: Body) -> str:
     if not re.fullmatch(r"[a-z]{2}", country):
         return ""
     return "-".join(filter(None, (country, _PLACE.sub("-", place.lower()).strip("-"))))
+
+
+def _is_whole(row: Body) -> bool:
+    """Has it all that an offer needs? One that hasn't doesn't cost the others."""
+    return all(isinstance(row.get(name), int | float) for name in NUMBERS) and bool(row.get("gpu_name"))
 
 
 def _is_good(row: Body, options: VastAIProfileOptions) -> bool:

@@ -57,7 +57,7 @@ class VastAIClient:
             URL, TABLE, bearer(key), secrets=[key], send=send, failure_of=failure_of, now=now, ending="/"
         )
         self._list = _List(self._page, now, LISTS_WITHIN)
-        self._rare_list = _List(self._page, now, HOUR)
+        self._sweep_list = _List(self._page, now, HOUR)
 
     # --- offers -------------------------------------------------------------------------------------------------------
 
@@ -92,15 +92,16 @@ class VastAIClient:
         return self._list.read(lasting)
 
     def instances_for_sweep(self) -> Sequence[Body]:
-        """The same for who comes seldom, whatever the age of what they say: some may be gone by now."""
-        return self._rare_list.read(0)
+        """For sweeps, which accept an old list."""
+        return self._sweep_list.read(0)
 
     def instance(self, identity: str) -> Body | None:
-        """None: there is none."""
+        """None: there is none. Only for what a complete list lacks: then the key is right, so any 404 but that of a
+        wrong key is about the instance."""
         if not identity.isdecimal():
             return None
         try:
-            answer = self._call("show", "GET", "v0", "instances", identity)
+            answer = self._call("show", "GET", "v0", "instances", identity, meanings={404: Gone})
         except Gone:
             return None
         if "instances" not in answer:
@@ -133,6 +134,7 @@ class VastAIClient:
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
         region: str = "",
+        meanings: Mapping[str | int, type[BackendError]] | None = None,
         secrets: Sequence[str] = (),
         deadline: float = READ,
     ) -> Any:
@@ -142,6 +144,7 @@ class VastAIClient:
             query=query,
             body=body,
             region=region,
+            meanings=meanings,
             secrets=secrets,
             buckets=[self._buckets[endpoint]],
             deadline=deadline,

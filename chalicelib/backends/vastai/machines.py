@@ -24,14 +24,14 @@ INSTANCE = "vm"  # the kind of their handles
 
 
 class VastAIInstances:
-    def __init__(self, client: VastAIClient, now: Callable[[], Micros], is_taken: Callable[[], None]) -> None:
-        """`is_taken`: called when an offer turns out to be no longer there."""
-        self._client, self._now, self._is_taken = client, now, is_taken
+    def __init__(self, client: VastAIClient, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+        """`forget_offers`: an offer is no longer there, as a creation has shown."""
+        self._client, self._now, self._forget_offers = client, now, forget_offers
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        """By its label, what an earlier call created; the oldest, should there be two."""
+        """Adopts what an earlier call created, found by its label; the oldest if there are two."""
         body = requests.instance(request)
         known = sorted(self._client.labelled(request.name), key=lambda each: int(each["id"]))
         if known:
@@ -53,7 +53,7 @@ class VastAIInstances:
         try:
             return self._client.create(listing, body, request.offer.region, secrets_of(request))
         except InsufficientCapacity as error:
-            self._is_taken()
+            self._forget_offers()
             why = "somebody has rented it" if error.provider_code == NO_OFFER else error.message
             raise InsufficientCapacity(f"The offer {listing} of {name} at Vast.ai is gone: {why}.") from None
 
@@ -106,5 +106,7 @@ class VastAIInstances:
 
 
 def _handle(body: Body) -> Handle:
-    created = datetime.fromtimestamp(float(body["start_date"]), UTC)
-    return Handle(kind=INSTANCE, id=str(body["id"]), data={CREATED: stamp(created)})
+    """Vast.ai doesn't say of every instance when it began."""
+    begun = body.get("start_date")
+    data = {CREATED: stamp(datetime.fromtimestamp(float(begun), UTC))} if begun else {}
+    return Handle(kind=INSTANCE, id=str(body["id"]), data=data)

@@ -11,7 +11,9 @@ from chalicelib.domain import container_script
 from chalicelib.errors import Bug, Unfit
 
 KEYS = "CONTAINER_API_KEY VAST_API_KEY"  # of Vast.ai's API, with which the instance could be changed from within
-MOST_ARGUMENTS = 4096  # characters
+MOST_ENVIRONMENT = 32_768  # characters
+START = "DSTACK_START"  # the variable with the script, on one line
+RUN = f'eval "$(printf %b "${START}")"'
 DOCKER_HUB = "docker.io"
 _UNQUOTED = re.compile(r"[A-Za-z0-9_.:/@%+=,-]+")  # all that may be in a login, which is written like a command line
 
@@ -24,12 +26,15 @@ def container_of(request: CreateRequest) -> Container:
 
 def instance(request: CreateRequest) -> dict[str, Any]:
     """No port is opened and no SSH is set up in it: the agent calls out. `args` runs the image as it is, with `onstart`
-    as its entry point, where the other kinds of Vast.ai start its own. A bid without a price would be an instance on
-    demand, at the full price. Without room there is to be an error, and no instance that waits."""
+    as its entry point, where the other kinds of Vast.ai start its own. All arguments together have 4,096 characters at
+    most, and it isn't known whether they are counted as quoted, so the script is in a variable. A bid without a price
+    would be an instance on demand, at the full price. Without room there is to be an error, and no instance that waits.
+    """
     container, spot = container_of(request), request.offer.instance.resources.spot
-    entry, arguments = container.command[0], list(container.command[1:])
-    if sum(map(len, container.command)) > MOST_ARGUMENTS:
-        raise Unfit(f"The command of {request.name} has more than the {MOST_ARGUMENTS} characters that Vast.ai takes.")
+    entry, option, script = container.command
+    env = {**container.env, START: _one_line(script), container_script.HIDDEN: f"{KEYS} {START}"}
+    if sum(len(name) + len(value) for name, value in env.items()) > MOST_ENVIRONMENT:
+        raise Unfit(f"The variables of {request.name} have more than {MOST_ENVIRONMENT} characters, Vast.ai's limit.")
     body: dict[str, Any] = {
         "client_id": "me",
         "image": container.image,
@@ -37,8 +42,8 @@ def instance(request: CreateRequest) -> dict[str, Any]:
         "disk": max(LEAST_DISK, -(-request.disk_mib // GIB)),
         "runtype": "args",
         "onstart": entry,
-        "args": arguments,
-        "env": {**container.env, container_script.HIDDEN: KEYS},
+        "args": [option, RUN],
+        "env": env,
         "target_state": "running",
         "cancel_unavail": True,
     }
@@ -50,6 +55,11 @@ def instance(request: CreateRequest) -> dict[str, Any]:
     if container.login is not None:
         body["image_login"] = _login(container.image, container.login)
     return body
+
+
+def _one_line(script: str) -> str:
+    """As `printf %b` undoes it."""
+    return script.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _login(image: str, login: RegistryLogin) -> str:

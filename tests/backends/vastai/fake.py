@@ -268,9 +268,9 @@ class Vast(Fake):
     def _check_body(self, body: Any, host: Host) -> None:
         env = body.get("env", {})
         ports = [name for name in env if re.match(r"-p \d+:\d+", name)]
-        texts = [*body.get("args", ()), body.get("args_str", ""), body.get("onstart", "")]
+        texts = json.dumps([body.get("args", []), body.get("args_str", ""), body.get("onstart", "")])
         lengths = {
-            "args": (sum(map(len, texts)), ARGUMENTS),
+            "args": (len(texts), ARGUMENTS),  # in the longest form that may be counted
             "env": (sum(len(name) + len(value) for name, value in env.items()), ENVIRONMENT),
             "a name in env": (max(map(len, env), default=0), ENV_KEY),
             "ports": (len(ports), PORTS),

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from chalicelib.backends.spi import Backend, Container, RegistryLogin
 from chalicelib.backends.vastai.client import VastAIClient
 from chalicelib.backends.vastai.config import VastAIBackendConfig
+from chalicelib.backends.vastai.requests import RUN, START
 from chalicelib.domain.container_script import HIDDEN
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import DAY
@@ -112,8 +113,12 @@ class VastAIProvider(ScriptedProvider):
             assert registry == body["image"].partition("/")[0]
             login = RegistryLogin(user, password)
         env = dict(body["env"])
-        assert "CONTAINER_API_KEY" in env.pop(HIDDEN).split(), "Vast.ai's own key is kept from agent and job"
-        return Container(body["image"], (body["onstart"], *body["args"]), env, login)
+        hidden = env.pop(HIDDEN).split()
+        assert {"CONTAINER_API_KEY", START} <= {*hidden}, "Vast.ai's own key is kept from agent and job"
+        option, run = body["args"]
+        assert run == RUN
+        script = env.pop(START).replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\")
+        return Container(body["image"], (body["onstart"], option, script), env, login)
 
     def container_ends(self, handles: Sequence[Handle], how: Literal["image", "exits"]) -> None:
         made = self.machine(handles)

@@ -112,6 +112,17 @@ def test_options_choose_the_order_and_the_score(backend: VastAIBackend, fake: Va
     assert {each.instance.name for each in offers(backend, {"min_score": 150})} == {"RTX 4090", "H100 SXM"}
 
 
+@pytest.mark.parametrize("field", ["gpu_ram", "gpu_name", "num_gpus", "cpu_ram", "disk_space", "cpu_cores_effective"])
+def test_a_row_that_lacks_something_costs_no_other(backend: VastAIBackend, fake: Vast, field: str) -> None:
+    def odd(true: Any) -> Any:
+        first, *others = true["offers"]
+        return {**true, "offers": [{**first, field: None}, *others]}
+
+    whole = offers(backend, gpu="1..8", spot=False)
+    fake.script.faults.append(Fault("searchOffers", odd))
+    assert len(offers(backend, gpu="1..8", spot=False, max_price=99)) == len(whole) - 1
+
+
 def test_equal_requests_are_searched_for_once_in_a_while(backend: VastAIBackend, fake: Vast, clock: Clock) -> None:
     for _ in range(5):
         offers(backend)
@@ -357,6 +368,42 @@ def test_a_list_that_isnt_there_isnt_an_empty_one(
             call()
     fake.script.faults.append(Fault("showInstances", lambda true: {**true, "instances": []}))
     assert backend.describe(made).state == "running", "nor is an empty one believed"
+
+
+def test_an_instance_without_a_date_is_described_listed_and_destroyed(
+    backend: VastAIBackend, fake: Vast, request_one: CreateRequest, clock: Clock
+) -> None:
+    (made,) = backend.create(request_one)
+    clock.passes(60)
+
+    def undated(true: Any) -> Any:
+        return {**true, "instances": [{**each, "start_date": None} for each in true["instances"]]}
+
+    fake.script.faults.append(Fault("showInstances", undated, times=99))
+    (owned,) = backend.list_owned()
+    (again,) = backend.create(request_one)
+    assert owned.handle.id == again.id == made.id and backend.describe([again]).state == "running"
+    backend.terminate(owned.handle)
+    clock.passes(60)
+    with pytest.raises(Gone):
+        backend.terminate(owned.handle)
+
+
+@pytest.mark.parametrize("body", ["<html>Not Found</html>", {"msg": "Not Found"}, {}])
+def test_an_instance_that_no_list_has_is_gone_by_any_404(
+    backend: VastAIBackend, fake: Vast, request_one: CreateRequest, clock: Clock, body: Any
+) -> None:
+    made = list(backend.create(request_one))
+    backend.terminate(made[0])
+    clock.passes(60)
+    for call in (lambda: backend.terminate(made[0]), lambda: backend.describe(made)):
+        fake.script.faults.append(Fault("showInstance", Answer(404, body)))
+        with pytest.raises(Gone):
+            call()
+    for status, error in ((404, "auth_error"), (410, "deprecated_endpoint"), (502, "")):
+        fake.script.faults.append(Fault("showInstance", Answer(status, {"error": error})))
+        with pytest.raises((InvalidCredentials, Transient)):
+            backend.terminate(made[0])
 
 
 @pytest.mark.parametrize("becomes", [Cut, Answer(504, "<html>"), Answer(401, {"error": "auth_error"})])
