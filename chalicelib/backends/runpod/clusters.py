@@ -40,6 +40,7 @@ MOUNTS = "DSTACK_MOUNTS"  # that with the volume of a node
 OWN = "DSTACK_OWN"  # that with the names of those that each node has for itself
 INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
 STOP = {"action": "stop"}
+OVER = {"EXITED", "ERROR", "TERMINATED"}  # statuses of a pod that nothing runs in
 # Runpod numbers the pods of a cluster in NODE_RANK.
 TAKE_OWN = (
     '[ -n "${NODE_RANK-}" ] || { echo "dstack: Runpod has set no NODE_RANK in this pod" >&2; exit 78; }; '
@@ -168,22 +169,22 @@ class RunpodClusters:
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def terminate_node(self, handle: Handle, all_pods: Sequence[Body]) -> None:
-        """One that has been stopped is left to the cluster's end."""
+        """Its template first: without it no other node waits for this one, even if its pod can't be stopped. A pod that
+        has been stopped is left to the cluster's end."""
         own = next((body for body in all_pods if "cluster" in body and id_of(body) == handle.id), None)
         templates = {node.id: body for body in self.templates() if (node := node_of(body)) is not None}
-        if own is not None and own["status"] == "TERMINATED":
-            return
-        if own is not None:
-            others = templates.keys() - {handle.id}
-            if not any(_is_needed(body, str(own["cluster"]["id"]), others) for body in all_pods):
-                self._delete_cluster(str(own["cluster"]["id"]))
+        template = templates.pop(handle.id, None)
+        if template is not None:
+            with suppress(Gone):  # a list may still show it
+                self._client.call("DELETE", "templates", str(template["id"]))
+        if own is not None and own["status"] != "TERMINATED":
+            cluster = str(own["cluster"]["id"])
+            if not any(_is_needed(body, cluster, templates.keys()) for body in all_pods):
+                self._delete_cluster(cluster)
                 return
             if own["status"] == "RUNNING":
                 self._client.call("POST", "pods", str(own["id"]), "action", body=STOP, meanings={409: NotYet})
-            if own["status"] != "EXITED":
-                return
-        if handle.id in templates:
-            self._client.call("DELETE", "templates", str(templates[handle.id]["id"]))
+        if template is not None or (own is not None and own["status"] != "EXITED"):
             return
         if is_fresh(handle, self._now(), FACTS.visibility_lag):
             raise Transient(f"Runpod doesn't show {handle.id} yet.")
@@ -192,8 +193,10 @@ class RunpodClusters:
     def terminate_cluster(self, handle: Handle, all_pods: Sequence[Body]) -> None:
         """Once no node needs it, because others than its owner may."""
         nodes = {node.id for body in self.templates() if (node := node_of(body)) is not None}
-        needed = any(_is_needed(body, handle.id, nodes) for body in all_pods)
-        self._client.call("GET" if needed else "DELETE", "clusters", handle.id)
+        if any(_is_needed(body, handle.id, nodes) for body in all_pods):
+            self._client.call("GET", "clusters", handle.id)  # it may be gone
+            raise NotYet(f"Other nodes still run in the cluster {handle.id}, which ends with the last of them.")
+        self._client.call("DELETE", "clusters", handle.id)
 
     def _delete_cluster(self, cluster: str) -> None:
         with suppress(Gone):  # its pods follow
@@ -226,9 +229,9 @@ def _member(request: CreateRequest) -> GangMember:
 
 
 def _is_needed(body: Body, cluster: str, nodes: Set[str]) -> bool:
-    """Does one of these nodes run in this pod of the cluster?"""
+    """Does one of these nodes run in this pod of the cluster, or is about to?"""
     in_cluster = str((body.get("cluster") or {}).get("id")) == cluster
-    return in_cluster and body["status"] == "RUNNING" and id_of(body) in nodes
+    return in_cluster and body["status"] not in OVER and id_of(body) in nodes
 
 
 def _env(templates: Sequence[Body]) -> Mapping[str, str]:

@@ -176,7 +176,8 @@ def test_a_node_that_ends_first_leaves_the_others_alone_and_the_last_takes_the_c
     assert [backend.describe(each).state for each in (second, last)] == ["running"] * 2
     assert not list(backend.list_owned(wanted[0].instance_id))
     (rest,) = (each.handle for each in backend.list_owned() if each.handle.kind == "cluster")
-    backend.terminate(rest)
+    with pytest.raises(NotYet, match="Other nodes still run in the cluster"):
+        backend.terminate(rest)
     assert backend.describe(last).state == "running"
     end_all(backend, clock.passes, second)
     end_all(backend, clock.passes, last)
@@ -197,13 +198,39 @@ def test_a_cluster_that_somebody_has_deleted_is_gone(backend: RunpodBackend, fak
     assert existing(fake) == {}
 
 
-def test_one_that_is_given_up_before_it_runs_is_deleted_at_once(
+def test_one_that_is_given_up_before_it_runs_is_deleted_with_its_last_node(
     backend: RunpodBackend, fake: Runpod, clock: Clock
 ) -> None:
-    first, *_ = created(backend, members(backend))
+    made = created(backend, members(backend))
     clock.passes(6)
-    backend.terminate(*first)
+    for handles in made:
+        assert not fake.calls_of("deleteCluster")
+        backend.terminate(*handles)
     assert len(fake.calls_of("deleteCluster")) == 1
+
+
+def test_a_node_that_ends_early_leaves_the_pods_of_the_others_to_start(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
+    first, *others = created(backend, members(backend))
+    clock.passes(6)
+    end_all(backend, clock.passes, first)
+    clock.passes(60)
+    assert [backend.describe(each).state for each in others] == ["running"] * 2
+
+
+def test_a_cluster_whose_pods_cant_be_stopped_is_deleted_with_its_last_node(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
+    made = created(backend, members(backend))
+    clock.passes(60)
+    fake.script.faults.append(Fault("podAction", Answer(409, {"title": "Refused", "status": 409}), times=1_000))
+    for handles in made[:2]:
+        with pytest.raises(NotYet):
+            backend.terminate(*handles)
+    assert backend.describe(made[2]).state == "running"
+    end_all(backend, clock.passes, [handle for handles in made for handle in handles])
+    assert existing(fake) == {} and fake.billed() == 0.0
 
 
 def test_a_pod_that_belongs_to_no_node_any_more_keeps_no_cluster(
