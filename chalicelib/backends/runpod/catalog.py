@@ -16,7 +16,7 @@ from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
 from chalicelib.backends.runpod.facts import MOST_NODES
-from chalicelib.backends.runpod.spot import SpotPrice, spot_prices
+from chalicelib.backends.runpod.spot import SpotPrice, cluster_prices, spot_prices
 from chalicelib.domain.gpu_names import squeeze
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offer_requests import OfferRequest
@@ -59,12 +59,14 @@ class RunpodCatalog:
         self._sizes = LookupCache[Body](now, 6 * HOUR, keeps=bool)
         self._tried = LookupCache[Body](now, MINUTE)
         self._bodies = LookupCache[Sequence[Body]](now, KNOWN_FOR)
+        self._cluster_prices = LookupCache[Mapping[str, float]](now, KNOWN_FOR)
         self._spot_prices = LookupCache[Mapping[tuple[str, str], SpotPrice]](now, KNOWN_FOR)
 
     def forget(self) -> None:
         """What Runpod has: a creation has just shown that it has other things."""
         self._bodies.clear()
         self._spot_prices.clear()
+        self._cluster_prices.clear()
 
     def data_centers(self) -> Sequence[str]:
         return [str(each["id"]) for each in self._client.listed("catalog/datacenters", "dataCenters")]
@@ -148,15 +150,17 @@ class RunpodCatalog:
         return FLOOR_CPUS * count, FLOOR_MEMORY * count
 
     def _clusters(self, request: OfferRequest) -> Iterator[Offer]:
-        """Each offer is one of its pods. They are sold with eight GPUs a pod, and none is a spot pod."""
+        """Each offer is one of its pods, at a price that only the older API says. They are sold with eight GPUs a pod,
+        and none is a spot pod."""
         spec = request.resources.gpu
         if request.nodes > MOST_NODES or request.spot:
             raise InsufficientCapacity(f"Runpod sells clusters of 2 to {MOST_NODES} pods, on demand alone")
         if spec is None or not _numbers(spec.count, [MOST_GPUS]):
             raise InsufficientCapacity(f"each pod of Runpod's clusters has {MOST_GPUS} GPUs: write `gpu: {MOST_GPUS}`")
+        prices = self._cluster_prices.get("", lambda: cluster_prices(self._client))
         for body in self._catalog("gpus", product="CLUSTER", cloud="SECURE", count=MOST_GPUS):
             for kind in _kinds(body, "SECURE"):
-                for offer in self._on_demand(kind, "SECURE", MOST_GPUS):
+                for offer in self._on_demand(kind._replace(price=prices.get(kind.name, 0.0)), "SECURE", MOST_GPUS):
                     more = {"order": f"{offer.terms.order} cluster", "grants": (*offer.terms.grants, "multinode")}
                     yield offer.with_(terms=offer.terms.with_(**more, cluster=CLUSTER))
 

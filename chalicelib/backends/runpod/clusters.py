@@ -37,6 +37,7 @@ NODE, CLUSTER = "vm", "cluster"  # kinds of handles
 GANG = "DSTACK_GANG"  # the variable that says whose a template or a pod is: the gang's token, its nodes; and of a
 # template, the rank and when it was made
 MOUNTS = "DSTACK_MOUNTS"  # that with the volume of a node
+CARDS = "DSTACK_CARDS"  # that with its GPUs and its data center: `US-KS-2 8 NVIDIA H100 80GB HBM3`
 OWN = "DSTACK_OWN"  # that with the names of those that each node has for itself
 INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
 STOP = {"action": "stop"}
@@ -47,6 +48,8 @@ TAKE_OWN = (
     f"for each in ${OWN}; do "
     'eval "export $each=\\"\\${${each}_$NODE_RANK-}\\""; done; exec "$@"'
 )
+
+Made = dict[tuple[str, int], Body]  # templates, by the gang's token and the rank
 
 
 class ClusterNode(NamedTuple):
@@ -91,17 +94,22 @@ class RunpodClusters:
 
     # --- create -------------------------------------------------------------------------------------------------------
 
-    def create(self, request: CreateRequest) -> Iterator[Handle]:
-        member = _member(request)
-        made = self._of_gang(member.token).get(member.rank)
-        if made is None:
-            body = self._template(request, member)
-            made = self._client.call("POST", "templates", body=body, secrets=secrets_of(request))
-        yield _handle(made)
+    def create(self, request: CreateRequest, made: Made | None = None, *, is_last: bool = True) -> Iterator[Handle]:
+        """`made`: by the same call so far, because a list may not show it yet; `is_last` of the gang in that call."""
+        member, several, made = _member(request), made is not None, {} if made is None else made
+        known = self._of_gang(member.token).get(member.rank)
+        own = known or self._client.call(
+            "POST", "templates", body=self._template(request, member), secrets=secrets_of(request)
+        )
+        made[member.token, member.rank] = own
+        yield _handle(own)
         with self._creating:  # by two calls at the same time, it would be created twice
-            found = self._of_gang(member.token)
+            ours = {rank: body for (token, rank), body in made.items() if token == member.token}
+            found = {**self._of_gang(member.token), **ours}
             if len(found) == member.nodes:
                 self._create_cluster(request, [found[rank] for rank in range(member.nodes)])
+            elif is_last and (several or (known and is_fresh(_handle(own), self._now(), FACTS.visibility_lag))):
+                raise NotYet(f"Runpod shows {len(found)} of the {member.nodes} templates of the cluster's nodes.")
 
     def _of_gang(self, token: str) -> dict[int, Body]:
         """Templates by rank."""
@@ -118,7 +126,9 @@ class RunpodClusters:
         names = "name", "image", "args", "disk", "ports", "startSsh", "startJupyter"
         at = stamp(datetime.fromtimestamp(self._now() // SECOND, UTC))
         gang = f"{member.token} {member.nodes} {member.rank} {at}"
-        marked = {**same["env"], GANG: gang, MOUNTS: orjson.dumps(same.get("mounts")).decode()}
+        has = request.offer.instance
+        cards = f"{request.offer.region} {len(has.resources.gpus)} {has.name}"
+        marked = {**same["env"], GANG: gang, MOUNTS: orjson.dumps(same.get("mounts")).decode(), CARDS: cards}
         return {**{name: same[name] for name in names}, "env": marked, "public": False, "serverless": False}
 
     def _cluster(self, templates: Sequence[Body]) -> Body | None:
@@ -135,6 +145,8 @@ class RunpodClusters:
         offer, container = request.offer, pods.container_of(request)
         if len({each["env"].get(MOUNTS) for each in templates}) > 1:
             raise Unfit("The pods of a cluster of Runpod mount one and the same network volume, at one path.")
+        if len({each["env"].get(CARDS) for each in templates}) > 1:
+            raise Unfit("The pods of a cluster of Runpod have the same GPUs, in one data center.")
         body = {
             "name": request.name,
             "type": "TRAINING",
@@ -148,7 +160,7 @@ class RunpodClusters:
             "args": pods.as_args(["/bin/sh", "-c", TAKE_OWN, "sh", *container.command]),
             "env": _env(templates),
             "ports": [],
-            "disk": templates[0]["disk"],
+            "disk": max(each["disk"] for each in templates),
             "startSsh": False,
             "startJupyter": False,
             **pods.mounts_of(container),
@@ -237,7 +249,8 @@ def _is_needed(body: Body, cluster: str, nodes: Set[str]) -> bool:
 def _env(templates: Sequence[Body]) -> Mapping[str, str]:
     """For all nodes: what is the same for all, and what isn't, with the rank behind its name."""
     envs = [
-        {name: str(value) for name, value in body["env"].items() if name not in (GANG, MOUNTS)} for body in templates
+        {name: str(value) for name, value in body["env"].items() if name not in (GANG, MOUNTS, CARDS)}
+        for body in templates
     ]
     first, own = envs[0], sorted(name for name in envs[0] if len({env.get(name) for env in envs}) > 1)
     numbered = {f"{name}_{rank}": env[name] for rank, env in enumerate(envs) for name in own}

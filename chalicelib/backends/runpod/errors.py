@@ -15,6 +15,7 @@ from typing import Any
 from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure, described
 from chalicelib.backends.kit.rest import failure_by_status
 from chalicelib.errors import (
+    AlreadyThere,
     InsufficientCapacity,
     InUse,
     InvalidCredentials,
@@ -40,7 +41,10 @@ TABLE = ErrorTable(
         (MissingPermission, "FORBIDDEN"),
         (Unfit, "BAD_USER_INPUT GRAPHQL_VALIDATION_FAILED GRAPHQL_PARSE_FAILED"),
     ),
-    ((InUse, r"remove this network volume from all pods"),),
+    (
+        (InUse, r"remove this network volume from all pods"),
+        (AlreadyThere, r"name must be unique"),  # perhaps a template of our own, which no list shows yet
+    ),
 )
 
 

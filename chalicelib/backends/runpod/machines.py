@@ -20,19 +20,20 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh,
 from chalicelib.backends.runpod import pods, spot
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Client, Line
-from chalicelib.backends.runpod.clusters import CLUSTER, RunpodClusters, id_of, is_node, node_of
+from chalicelib.backends.runpod.clusters import CLUSTER, Made, RunpodClusters, id_of, is_node, node_of
 from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
 from chalicelib.backends.runpod.states import LookUps, described, other_than_bought
 from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros, from_iso, iso
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, NotYet, QuotaExceeded, Transient, Unfit
 
 log = logging.getLogger(__name__)
 
 POD, LOGIN = "vm", "registry"  # kinds of handles
 ENDED = "TERMINATED"
 AWAITED = 10 * MINUTE  # in which a node's pod shows, or not at all
+ABOUT_ONE = (InsufficientCapacity, QuotaExceeded, Unfit)  # of several requests, whose offers may differ
 MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no end
 
 
@@ -48,21 +49,15 @@ class RunpodPods:
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        """By its name, what an earlier call made; the oldest, should there be two."""
+        """Adopts what an earlier call created, found by its name; the oldest if there are two."""
         if pods.container_of(request).gang is not None:
-            try:
-                yield from self._clusters.create(request)
-            finally:
-                self._lists.clear()
+            yield from self._create_node(request)
             return
         login = ""
         if pods.container_of(request).login is not None:
             login = self._login(request)
             yield Handle(kind=LOGIN, id=login)
-        made = sorted(
-            (body for body in self._listed() if _is_single(body) and body["name"] == request.name),
-            key=lambda body: (str(body["createdAt"]), str(body["id"])),
-        )
+        made = self._named(request.name)
         pod = made[0] if made else self._created(request, login)
         yield _handle(pod)
         if difference := other_than_bought(pod):  # what isn't known yet, its description judges
@@ -70,16 +65,38 @@ class RunpodPods:
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[CreateResult]:
         """One after the other, so that the last of a gang finds all others: no two calls create its cluster."""
+        last = {gang.token: each.token for each in requests if (gang := pods.container_of(each).gang) is not None}
+        made: Made = {}
         none = True
         for request in requests:
+            gang = pods.container_of(request).gang
             try:
-                for handle in self.create(request):
+                for handle in (
+                    self.create(request)
+                    if gang is None
+                    else self._create_node(request, made, is_last=last[gang.token] == request.token)
+                ):
                     none = False
                     yield CreateResult(request.token, handle)
             except BackendError as error:
-                if none:  # the others are no better off
+                if none and not isinstance(error, ABOUT_ONE):  # the others are no better off
                     raise
                 yield CreateResult(request.token, error=error)
+
+    def _create_node(
+        self, request: CreateRequest, made: Made | None = None, *, is_last: bool = True
+    ) -> Iterator[Handle]:
+        try:
+            yield from self._clusters.create(request, made, is_last=is_last)
+        finally:
+            self._lists.clear()
+
+    def _named(self, name: str) -> Sequence[Body]:
+        """The oldest first."""
+        return sorted(
+            (body for body in self._listed() if _is_single(body) and body["name"] == name),
+            key=lambda body: (str(body["createdAt"]), str(body["id"])),
+        )
 
     def _login(self, request: CreateRequest) -> str:
         login = pods.container_of(request).login
@@ -119,7 +136,11 @@ class RunpodPods:
     def _rented(self, request: CreateRequest, login: str) -> Body:
         body = pods.spot_pod(request, login)
         made = spot.rent(self._client, body, region=request.offer.region, secrets=secrets_of(request))
-        return {"id": made, "createdAt": iso(self._now())}
+        if made:
+            return {"id": made, "createdAt": iso(self._now())}
+        if found := self._named(request.name):
+            return found[0]
+        raise InsufficientCapacity("its answer names no pod")
 
     # --- describe -----------------------------------------------------------------------------------------------------
 

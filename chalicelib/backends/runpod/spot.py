@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.runpod.client import CREATE, Body, Client
-from chalicelib.errors import Transient
 
 RENT = "mutation($input: PodRentInterruptableInput!) { podRentInterruptable(input: $input) { id } }"
 CHANGES = "query { myself { pods { id lastStatusChange } } }"
@@ -48,13 +47,16 @@ def spot_prices(
     return found
 
 
+def cluster_prices(client: Client) -> Mapping[str, float]:
+    """Of a GPU in a cluster, an hour, by the GPU's name."""
+    bodies = client.graphql("query { gpuTypes { id clusterPrice } }")["gpuTypes"] or ()
+    return {str(body["id"]): float(body["clusterPrice"]) for body in bodies if body.get("clusterPrice")}
+
+
 def rent(client: Client, pod: Mapping[str, Any], *, region: str, secrets: Sequence[str]) -> str:
-    """The id of a new pod, which REST shows like any other."""
+    """The id of a new pod, which REST shows like any other; empty: the answer names none."""
     answer = client.graphql(RENT, {"input": pod}, region=region, secrets=secrets, deadline=CREATE)
-    made = answer.get("podRentInterruptable")
-    if not made:
-        raise Transient(f"Runpod's answer names no pod{f' in {region}' if region else ''}.")
-    return str(made["id"])
+    return str((answer.get("podRentInterruptable") or {}).get("id") or "")
 
 
 def changes(client: Client) -> Mapping[str, str]:

@@ -37,6 +37,7 @@ BROKEN_AFTER = 3 * MINUTE  # Runpod tries again on a host that can't start it
 DEARER, CENTS = 1.25, 0.05  # the price of a pod may have its disk in it, and offers are some seconds old
 YOUNG = 30  # seconds: a container that has run for less may have been started anew
 EXITED, BY_USER = re.compile(r"exited by", re.IGNORECASE), re.compile(r"exited by user", re.IGNORECASE)
+BY_RUNPOD = re.compile(r"exited by runpod", re.IGNORECASE)
 STOPPED = re.compile(r"dstack: (.+)")  # what the start script says before it ends (`domain/container_script.py`)
 COMMAND_AS_TEXT = re.compile(r'\{\\*"entrypoint\\*":')  # the start of what `pods.py` writes, as a file that isn't there
 
@@ -77,7 +78,7 @@ def other_than_bought(pod: Body) -> str:
 
 
 def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
-    """Raises it, too."""
+    """Or raises what its log says."""
     if not pod.get("startedAt"):
         lines = look_up.log()
         if lines is None:
@@ -93,6 +94,8 @@ def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
     if not pod.get("startedAt"):
         why = "its image may be too large for Runpod or missing, or its host is broken"
         return Gone(f"{name} has stopped before its container was started{note}: {why}.", refused=ContainerFailed)
+    if BY_RUNPOD.search(change):  # a container that ends is started again
+        return Gone(f"Runpod has stopped the pod {pod['id']}{note}: for maintenance, or for want of credit.")
     why = "its container has ended, or the account has no credit"
     return Gone(f"{name} has stopped{note}: {why}.", refused=ContainerFailed)
 

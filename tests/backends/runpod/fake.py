@@ -66,6 +66,7 @@ class Runpod(Fake):
         self.graphql = True
         self.place = 4 * SECOND  # until a cluster's pods show
         self.bids: dict[tuple[str, str], float] = {}  # the lowest that are taken, by GPU and data center, or ""
+        self.cluster_prices: dict[str, float] = {}  # of a GPU in a cluster, where it isn't the catalogue's
         self.dearer = 1.0  # by how much the next pods cost more than the catalogue says
         self.elsewhere = ""  # the data center in which the next pods are placed, whatever is requested
 
@@ -184,6 +185,8 @@ class Runpod(Fake):
     def _of_gpu(self, kind: str, field: graphql.Field) -> Any:
         if field.name == "id":
             return kind
+        if field.name == "clusterPrice":
+            return self._cluster_price(kind) if kind in CLUSTERED else None
         _, secure, community, most, cpus, memory = GPUS[kind]
         count, price = field.input["gpuCount"], secure if field.input["secureCloud"] else community
         center = field.input.get("dataCenterId", "")
@@ -195,6 +198,9 @@ class Runpod(Fake):
             "minMemory": count * memory,
         }
         return {each.name: least[each.name] for each in field.fields}
+
+    def _cluster_price(self, kind: str) -> float:
+        return self.cluster_prices.get(kind, GPUS[kind][1])
 
     def bid(self, kind: str, center: str, price: float) -> float:
         return self.bids.get((kind, center), round(price * BID, 4))
@@ -349,7 +355,7 @@ class Runpod(Fake):
         kind, count, nodes = compute["gpuTypeId"], compute["gpuCountPerPod"], compute["podCount"]
         if kind not in CLUSTERED or count != 8 or nodes > 8:
             raise _problem(400, "Insufficient resources: nobody but sales has such clusters")
-        cost = round(GPUS[kind][1] * count * 10_000)
+        cost = round(self._cluster_price(kind) * count * 10_000)
         if self.books.over({CREDIT: cost * nodes}, self.script.limits):
             raise _problem(402, "your balance is too low for an hour of this cluster")
         wanted = body.get("dataCenterIds") or CENTERS

@@ -117,6 +117,7 @@ class RunpodProvider(ScriptedProvider):
         pod, now = self.machine(handles), self.fake.now()
         pod.goes(now, (0, "EXITED" if how == "exits" else "STARTING"))
         pod.facts["log"] += [NO_IMAGE] if how == "image" else []
+        pod.facts["change"] = "Rented by User: now"
 
     @staticmethod
     def _kind(offer: Offer) -> str:

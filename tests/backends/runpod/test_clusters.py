@@ -14,10 +14,11 @@ from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.spi import ContainerMount, CreateRequest, RegistryLogin
 from chalicelib.domain.container_script import HIDDEN
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.errors import ContainerFailed, Gone, InsufficientCapacity, NotYet, Transient, Unfit
+from chalicelib.errors import AlreadyThere, ContainerFailed, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import BOOT_TOKEN, member_for, volume_request
 from tests.backends.conformance.suite import end_all
@@ -86,6 +87,17 @@ def test_only_what_is_sold_as_clusters_is_offered_for_several_nodes(backend: Run
             offers(backend, **wrong)
 
 
+def test_its_price_is_that_of_clusters(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
+    fake.cluster_prices[H100] = 4.31
+    wanted = members(backend, 2)
+    assert wanted[0].offer.price == 34.48
+    made = created(backend, wanted)
+    clock.passes(60)
+    assert [backend.describe(each).state for each in made] == ["running"] * 2
+    fake.cluster_prices[H100] = 0.0
+    assert not offers(backend)
+
+
 def test_one_call_creates_it_and_few_are_made(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
     wanted, before = members(backend, 8), len(fake.calls)
     made = created(RunpodBackend(CONFIG, Client(KEY, clock.now, send=sender(fake)), clock.now), wanted)
@@ -129,6 +141,49 @@ def test_nothing_of_one_that_has_no_room_is_left(backend: RunpodBackend, fake: R
     for request in wanted:
         end_all(backend, clock.passes, [each.handle for each in backend.list_owned(request.instance_id)])
     assert existing(fake) == {}
+
+
+def test_one_is_created_although_the_lists_show_its_templates_late(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
+    fake.script.lag = 5 * SECOND
+    made = created(backend, members(backend))
+    clock.passes(60)
+    assert [backend.describe(each).state for each in made] == ["running"] * 3
+
+
+def test_what_the_lists_show_late_is_waited_for(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
+    fake.script.lag = 5 * SECOND
+    first, second, last = members(backend)
+    created_in_vain = [list(backend.create(first)), [each.error for each in backend.create_several([second, last])]]
+    assert isinstance(created_in_vain[1][-1], NotYet)
+    with pytest.raises(AlreadyThere):
+        list(backend.create(last))
+    clock.passes(5)
+    list(backend.create(last))
+    assert existing(fake)["cluster"] == 1
+
+
+def test_a_repeated_request_waits_for_what_may_be_late_and_for_nothing_else(
+    backend: RunpodBackend, clock: Clock
+) -> None:
+    first, *_ = members(backend)
+    list(backend.create(first))
+    with pytest.raises(NotYet, match="1 of the 3 templates"):
+        list(backend.create(first))
+    clock.passes(60)
+    list(backend.create(first))
+
+
+def test_pods_that_differ_are_refused_and_the_largest_disk_is_everybodys(backend: RunpodBackend, fake: Runpod) -> None:
+    one, two = members(backend, 2)
+    other = two.offer.with_(instance=two.offer.instance.with_(name="NVIDIA H200"))
+    with pytest.raises(Unfit, match="the same GPUs"):
+        created(backend, [one, replace(two, offer=other)])
+    first, second = (member_for(one.offer, "other", rank, 2) for rank in range(2))
+    created(backend, [first, replace(second, disk_mib=500 * 1024)])
+    (call,) = fake.calls_of("createCluster")
+    assert call.body["disk"] == 500
 
 
 @pytest.mark.parametrize("operation", ["createTemplate", "createCluster"])

@@ -28,7 +28,7 @@ from chalicelib.errors import (
 )
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for, volume_request
-from tests.backends.fakes.script import Cut, Fault
+from tests.backends.fakes.script import Answer, Cut, Fault
 from tests.backends.runpod.fake import CREDIT, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
 
@@ -184,6 +184,19 @@ def test_the_older_api_refuses_in_texts_and_codes(text: str, code: str, kind: ty
     body = {"errors": [{"message": text, "path": ["it"], "extensions": {"code": code}}], "data": {"it": None}}
     failure = graphql_failure(200, body)
     assert failure is not None and type(TABLE.error(failure, "POST /graphql")) is kind
+
+
+def test_an_answer_without_a_pod_is_a_lack_of_capacity_unless_there_is_one(
+    backend: RunpodBackend, fake: Runpod, wanted: CreateRequest
+) -> None:
+    nothing = Answer(200, {"data": {"podRentInterruptable": None}})
+    other = replace(wanted, name=f"{wanted.name}-2")
+    fake.script.faults.append(Fault("podRentInterruptable", nothing, "after"))
+    list(backend.create(wanted))
+    fake.script.faults.append(Fault("podRentInterruptable", nothing))
+    with pytest.raises(InsufficientCapacity, match="names no pod"):
+        list(backend.create(other))
+    assert [each.facts["name"] for each in fake.books.existing("vm")] == [wanted.name]
 
 
 # --- how it is taken back ---------------------------------------------------------------------------------------------

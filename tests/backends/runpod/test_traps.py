@@ -155,6 +155,28 @@ def test_an_unknown_region_is_named_when_the_key_is_checked(fake: Runpod, clock:
     assert "US-KS-2" in refused.value.hint
 
 
+def test_of_several_requests_one_that_isnt_to_be_had_stops_no_other(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest
+) -> None:
+    other = request_for(next(each for each in offers(backend, gpu="1") if "A4000" in each.instance.name), "other")
+    fake.script.limits[stock(H100, request_one.offer.region)] = 0
+    refused, made = backend.create_several([request_one, other])
+    assert isinstance(refused.error, InsufficientCapacity) and made.handle is not None
+
+
+def test_a_pod_that_runpod_stops_is_an_interruption_of_its_job(
+    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
+) -> None:
+    made = list(backend.create(request_one))
+    clock.passes(60)
+    (pod,) = fake.books.existing("vm")
+    pod.goes(clock.now(), (0, "EXITED"))
+    pod.facts["change"] = "Exited by Runpod: Fri Nov 27 2026"
+    with pytest.raises(Gone, match=r"Runpod has stopped the pod .*maintenance") as gone:
+        backend.describe(made)
+    assert gone.value.refused is None
+
+
 # --- what is created --------------------------------------------------------------------------------------------------
 
 
