@@ -35,10 +35,32 @@ CLONE_NEWNET = 0x40000000
 PROGRAM = sys.argv[3:]
 ARGUMENTS, ENVIRONMENT = 45, 47  # where the fields of /proc/self/stat begin that say where in memory both are
 LATER = (  # what a server imports once it starts
+    "chalicelib.agent.runtimes.docker_client",
+    "chalicelib.agent.runtimes.users",
+    "chalicelib.backends.kit.rest",
     "chalicelib.backends.simulated.local",
+    "chalicelib.engine.erase_unused",
+    "chalicelib.engine.execute",
+    "chalicelib.engine.reconcile",
+    "chalicelib.engine.schedule_turns",
+    "chalicelib.engine.subscriptions",
+    "chalicelib.engine.workflows",
+    "chalicelib.hosts.head_relays",
+    "chalicelib.hosts.host_steps",
     "chalicelib.hosts.tunnels",
+    "chalicelib.identity.acme",
     "chalicelib.identity.openid",
+    "chalicelib.registries.client",
+    "chalicelib.runtime.accounts",
+    "chalicelib.runtime.subscribers",
+    "chalicelib.store.blobs",
+    "chalicelib.store.log_files",
+    "chalicelib.store.sqlite",
+    "chalicelib.usecases.operator.server_config",
     "chalicelib.usecases.runs.rule_actions",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.uvloop",
+    "yaml",
 )
 
 
