@@ -209,19 +209,22 @@ class _InstanceOutcome(InstancePass):
             self.finish()
 
     def call_failed(self, failed: NotDone) -> None:
-        """Record the failure once, and retry later."""
+        """Record the failure once, and retry later; after a call that came too soon, as soon as the provider allows it:
+        a long list may be read by several calls in a row."""
         if self.instance.status == InstanceStatus.terminated:
             return
         if failed.message != self.instance.message:
             self._update(message=failed.message)
             self.draft.record(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
+        early = failed.error == "Throttled"
         if pause:
-            self._postpone(self.now + round(pause * SECOND))
+            self._postpone(self.now + round(max(pause, 1.0) * SECOND), early=early)
 
-    def _postpone(self, at: Micros) -> None:
+    def _postpone(self, at: Micros, *, early: bool = False) -> None:
+        """`early`: even if it would be due later."""
         due = self.instance.due_at
-        if due is not None and (at >= due or self.instance.status == InstanceStatus.terminating):
+        if due is not None and (at >= due or early or self.instance.status == InstanceStatus.terminating):
             self._update(due_at=at + 1)
 
 

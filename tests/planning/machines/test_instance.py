@@ -396,6 +396,22 @@ def test_a_deleted_fleet_is_not_filled_again() -> None:
     assert world.fleet.due_at == before
 
 
+@pytest.mark.parametrize("status", ["provisioning", "idle"])
+def test_a_description_that_came_too_soon_is_asked_for_when_its_provider_allows_it(status: str) -> None:
+    world = World(status, due_at=b.NOW, idle_seconds=None)
+    if status == "idle":
+        world.reported()
+        world.now += b.MINUTE + 1
+    assert effects(world.decide()) == [Describe]
+    due = world.instance.due_at or 0
+    world.not_done("Transient", "reset")
+    assert world.instance.due_at == due
+    world.outcome(NotDone(world.unit, "Throttled", "too soon", 2.0, world.instance.epoch))
+    assert world.instance.due_at == world.now + 2 * b.SECOND + 1 < due
+    world.now = world.instance.due_at
+    assert effects(world.decide()) == [Describe]
+
+
 @pytest.mark.parametrize("status", ["pending", "provisioning", "busy"])
 def test_a_machine_of_a_deleted_fleet_ends_when_the_job_that_was_placed_meanwhile_has(status: str) -> None:
     world = World(status).with_job()
