@@ -32,7 +32,7 @@ from chalicelib.domain.offers import (
 )
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import GPUSpec
-from chalicelib.errors import InsufficientCapacity
+from chalicelib.errors import InsufficientCapacity, Throttled
 
 GIB, DISK = 1024, 100  # of an instance, in GiB, unless another size is requested
 LEAST_DISK = 8
@@ -49,6 +49,7 @@ ANSWER_LASTS = 20 * SECOND  # searches are few, and equal ones are made once
 NEAR = 0.07  # how much less memory a card may report
 ARCHITECTURES = {"amd64": "x86", "arm64": "arm"}
 NUMBERS = ("id", "num_gpus", "gpu_ram", "cpu_ram", "disk_space")  # that each row should have
+_COUNTRY = re.compile(r"[a-z]{2}")
 _PLACE = re.compile(r"[^a-z0-9]+")
 
 
@@ -71,9 +72,27 @@ class VastAICatalog:
             return []
         options = VastAIProfileOptions.model_validate({"type": "vastai", **request.options})
         markets = [BID] * (request.spot is not False) + [ON_DEMAND] * (request.spot is not True)
-        answers = everywhere(markets, lambda market: self._market(request, spec, options, market == BID))
-        found = [offer for answer in answers for offer in answer]
+        answers = everywhere(markets, lambda market: self._unless_throttled(request, spec, options, market == BID))
+        throttled = [answer for answer in answers if isinstance(answer, Throttled)]
+        found = [offer for answer in answers if not isinstance(answer, Throttled) for offer in answer]
+        if throttled and not found:
+            raise throttled[0]
+        countries = [each for each in request.regions or () if _COUNTRY.fullmatch(each)]
+        if not found and countries:
+            raise InsufficientCapacity(
+                "`regions` of a run or fleet name a country and a place in it, such as `us-california`; "
+                f"the country alone ({', '.join(countries)}) finds nothing"
+            )
         return sorted(found, key=lambda offer: (offer.price, offer.key))[:MOST_OFFERS]
+
+    def _unless_throttled(
+        self, request: OfferRequest, spec: GPUSpec, options: VastAIProfileOptions, is_bid: bool
+    ) -> Sequence[Offer] | Throttled:
+        """Two searches at once may be too many for Vast.ai: then there is what the other one finds."""
+        try:
+            return self._market(request, spec, options, is_bid)
+        except Throttled as error:
+            return error
 
     def forget(self) -> None:
         """What was offered is known to have changed."""
@@ -189,7 +208,7 @@ def region_of(row: Body) -> str:
     """`California, US` is `us-california`; empty if there is no country."""
     place, _, country = str(row.get("geolocation") or "").rpartition(",")
     country = country.strip().lower()
-    if not re.fullmatch(r"[a-z]{2}", country):
+    if not _COUNTRY.fullmatch(country):
         return ""
     return "-".join(filter(None, (country, _PLACE.sub("-", place.lower()).strip("-"))))
 

@@ -17,7 +17,7 @@ from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.rest import RestClient, Sender, bearer
 from chalicelib.backends.vastai.errors import TABLE, failure_of
 from chalicelib.backends.vastai.facts import LISTS_WITHIN
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.errors import BackendError, Gone, Throttled, Transient
 
 Body = Mapping[str, Any]
@@ -31,6 +31,7 @@ MOST_PAGES = 1_000
 # Seconds between two calls, of each endpoint.
 BETWEEN: Mapping[str, float] = {"search": 6.0, "create": 4.5, "show": 2.0, "list": 1.0, "destroy": 3.0}
 SEARCHES = 4  # at once after a pause: both markets, for a plan and for a purchase
+SWEEPS = 10 * MINUTE  # between two of them, at most: each may read one page
 BY_AGE = '[{"col":"id","dir":"asc"}]'  # so that nothing moves to another page while they are read
 COLUMNS = (
     *("id", "label", "actual_status", "intended_status", "cur_state", "next_state", "status_msg"),
@@ -57,7 +58,7 @@ class VastAIClient:
             URL, TABLE, bearer(key), secrets=[key], send=send, failure_of=failure_of, now=now, ending="/"
         )
         self._list = _List(self._page, now, LISTS_WITHIN)
-        self._sweep_list = _List(self._page, now, HOUR)
+        self._sweep_list = _List(self._page, now, HOUR, SWEEPS)
 
     # --- offers -------------------------------------------------------------------------------------------------------
 
@@ -153,18 +154,21 @@ class VastAIClient:
 
 class _List:
     """All instances, the oldest first, in pages between which time must pass. A call that comes too soon leaves what it
-    has read to the next, unless that comes too late (`within`). What isn't listed would count as gone, so new instances
-    are on the page that is read last."""
+    has read to the next, unless that comes too late: later than `within`, and `each` more for each page. What isn't
+    listed would count as gone, so new instances are on the page that is read last."""
 
-    def __init__(self, page: Callable[[str], Page], now: Callable[[], Micros], within: Micros) -> None:
-        self._page, self._now, self._within, self._lock = page, now, within, threading.Lock()
+    def __init__(
+        self, page: Callable[[str], Page], now: Callable[[], Micros], within: Micros, each: Micros = 0
+    ) -> None:
+        self._page, self._now, self._lock = page, now, threading.Lock()
+        self._within, self._each = within, each
         self._begun: Micros | None = None
         self._items: list[Body] = []
         self._tokens: list[str] = []  # of the pages so far, and of the next; empty behind the last
 
     def read(self, lasting: Micros) -> Sequence[Body]:
         with self._lock:
-            lasts = self._within if self._is_unfinished else lasting
+            lasts = self._within + self._each * len(self._tokens) if self._is_unfinished else lasting
             if self._begun is None or not 0 <= self._now() - self._begun < lasts:
                 self._begun, self._items, self._tokens = self._now(), [], []
                 self._read_page("")

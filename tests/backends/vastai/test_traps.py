@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
-from chalicelib.backends.kit.rest import RestCall
+from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.spi import CreateRequest, RegistryLogin
 from chalicelib.backends.vastai.backend import VastAIBackend
 from chalicelib.backends.vastai.cards import spelled
@@ -89,6 +90,8 @@ def test_a_search_names_what_is_wanted_and_offers_what_fits(backend: VastAIBacke
     assert (one.price, one.most_disk) == (round(0.8 + 200 * 0.15 / 720, 6), 1000)
     assert not offers(backend, gpu="RTX4090:2", memory="200GB.."), "two of four GPUs have half of the memory"
     assert not offers(backend, gpu="RTX4090:2", regions=("us-texas",))
+    with pytest.raises(InsufficientCapacity, match=r"the country alone \(us\) finds nothing"):
+        offers(backend, gpu="RTX4090:2", regions=("us",))
     assert not offers(backend, gpu="RTX4090:2", max_price=0.8), "with its disk it costs more"
 
 
@@ -450,6 +453,31 @@ def test_many_instances_are_described_and_listed_within_the_limits(fake: Vast, c
             list(backend.list_owned())
     clock.passes(300)
     assert len(list(backend.list_owned())) == 60
+
+
+def test_sweeps_read_a_list_however_many_of_them_it_takes(fake: Vast, clock: Clock) -> None:
+    pages = 40
+
+    def send(call: RestCall, _: float) -> RestAnswer:
+        at = int(dict(call.query).get("after_token", 0))
+        token = str(at + 1) if at + 1 < pages else None
+        return RestAnswer(200, {}, orjson.dumps({"instances": [{"id": at}], "next_token": token}))
+
+    sweeping = VastAIClient(KEY, clock.now, send=send)
+    for _ in range(pages - 1):
+        with pytest.raises(Throttled):
+            sweeping.instances_for_sweep()
+        clock.passes(300)
+    assert [body["id"] for body in sweeping.instances_for_sweep()] == list(range(pages))
+
+
+def test_of_two_markets_that_are_too_many_at_once_one_answers(fake: Vast, clock: Clock) -> None:
+    fake.script.rates.update(limits())
+    backend = VastAIBackend(CONFIG, VastAIClient(KEY, clock.now, send=sender(fake)), clock.now)
+    found = offers(backend, gpu="RTX4090:4", spot=None)
+    assert len({each.instance.resources.spot for each in found}) == 1
+    with pytest.raises(Throttled):
+        offers(backend, gpu="RTX4090:2", spot=None)
 
 
 def test_a_call_that_came_too_soon_pauses_its_endpoint_alone(
