@@ -20,10 +20,11 @@ COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("rtx2060", "rtx2070", "rtx2080", "rtx2080ti"), (7, 5)),
     **dict.fromkeys(("rtx2060super", "rtx2070super", "rtx2080super"), (7, 5)),
     **dict.fromkeys(("a100", "a30"), (8, 0)),
-    **dict.fromkeys(("a2", "a10", "a10g", "a16", "a40", "a4000", "a4500", "a5000", "a6000"), (8, 6)),
+    **dict.fromkeys(("a2", "a10", "a10g", "a16", "a40", "a2000", "a4000", "a4500", "a5000", "a6000"), (8, 6)),
     **dict.fromkeys(("rtx3060", "rtx3060ti", "rtx3070", "rtx3070ti", "rtx3080", "rtx3080ti"), (8, 6)),
     **dict.fromkeys(("rtx3090", "rtx3090ti"), (8, 6)),
     **dict.fromkeys(("l4", "l40", "l40s", "rtx4000ada", "rtx5000ada", "rtx6000ada"), (8, 9)),
+    **dict.fromkeys(("rtx2000ada", "rtx4000sffada"), (8, 9)),
     **dict.fromkeys(("rtx4060", "rtx4060ti", "rtx4070", "rtx4070ti", "rtx4080", "rtx4090"), (8, 9)),
     **dict.fromkeys(("rtx4070super", "rtx4070tisuper", "rtx4080super"), (8, 9)),
     **dict.fromkeys(("h100", "h100nvl", "h200", "h200nvl", "gh200"), (9, 0)),
@@ -37,7 +38,7 @@ COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
 WITH_ARM = ("gh200", "gb200", "gb300", "gb10", "t4g")  # GPUs that are only sold with ARM CPUs
 
 _VENDORS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("amd", ("mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi350x", "mi355x")),
+    ("amd", ("mi50", "mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi350x", "mi355x")),
     ("google", ("v2", "v3", "v4", "v5p", "v5litepod", "v6e")),
     ("intel", ("gaudi", "gaudi2", "gaudi3")),
     ("tenstorrent", ("n150", "n300", "p100a", "p150a")),

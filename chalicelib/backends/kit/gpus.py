@@ -38,7 +38,7 @@ SOLD_WITH: Mapping[str, tuple[int, ...]] = {
 NEAR = 0.09  # how far a provider's number may be from the advertised one: some cards use a part for error correction
 
 _MEMORY = re.compile(r"(?<![a-z0-9])(\d+) ?gi?b?(?![a-z0-9])", re.IGNORECASE)
-_GLUED = re.compile(r"^(geforce|quadro|tesla)(?=[a-z])|^rtx(?=a\d)|(?<=\d)(?=ada\b)", re.IGNORECASE)
+_GLUED = re.compile(r"^(geforce|quadro|tesla|instinct)(?=[a-z])|^rtx(?=a\d)|(?<=\d)(?=ada\b)", re.IGNORECASE)
 _NOISE = re.compile(r"\b(server|mega|gpu|q)\b", re.IGNORECASE)
 _SHARE = re.compile(r"\bmig\b|\bvgpu\b", re.IGNORECASE)
 

@@ -25,6 +25,10 @@ SOLD = {
     "RTX A6000": "A6000",
     "Quadro RTX 6000": "RTX6000",
     "RTX 6000 Ada Generation": "RTX6000Ada",
+    "RTX 2000 Ada Generation": "RTX2000Ada",
+    "RTX 4000 SFF Ada Generation": "RTX4000SFFAda",
+    "RTX A2000": "A2000",
+    "Instinct MI50": "MI50",
     "RTX PRO 6000 Blackwell Server Edition": "RTXPRO6000",
     "GeForce RTX 3080 Ti": "RTX3080Ti",
     "GeForce RTX 4090": "RTX4090",
@@ -37,7 +41,6 @@ SOLD = {
 UNKNOWN_CARDS = (
     "GeForce RTX 4090 Laptop GPU",
     "T400 4GB",
-    "RTX 4000 SFF Ada Generation",
     "X1",
     "",
 )
