@@ -5,6 +5,7 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned,
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import BackendError, Bug, Unfit
+from chalicelib.errors import BackendError, Bug, InvalidCredentials, MissingPermission, Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from chalicelib.backends.runpod.config import RunpodBackendConfig
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.volumes import ProviderDisk
+
+log = logging.getLogger(__name__)
 
 
 class RunpodBackend:
@@ -52,6 +55,15 @@ class RunpodBackend:
 
         for listed in ("pods", "registries", "templates", "clusters", "network-volumes"):
             self._client.call("GET", listed)
+        try:
+            self._client.graphql("query { myself { id } }")
+        except (InvalidCredentials, MissingPermission) as error:
+            raise MissingPermission(
+                f"Runpod's GraphQL API, with spot pods and the prices of clusters, refuses the key: {error.message}",
+                hint="give the key the access to GraphQL, to read and to write",
+            ) from None
+        except BackendError as error:  # one day it will have been retired, and pods on demand don't need it
+            log.warning("Runpod's GraphQL API can't be checked: %s", error)
         if self._config.regions:
             known = [*self._catalog.data_centers(), *([COMMUNITY] if self._config.community_cloud else [])]
             if wrong := [each for each in self._config.regions if each not in known]:

@@ -179,7 +179,7 @@ class Runpod(Fake):
             return [{"id": kind, "diskLimitPerVcpu": disk} for kind, (*_, disk) in CPUS.items()]
         if field.name == "myself":
             pods = ({"id": each.id, "lastStatusChange": self._change(each)} for each in self.books.shown("vm"))
-            return {"pods": list(pods)}
+            return {"id": "user_1", "pods": list(pods)}
         return self._rent(field.input)
 
     def _of_gpu(self, kind: str, field: graphql.Field) -> Any:

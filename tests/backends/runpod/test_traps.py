@@ -29,6 +29,7 @@ from chalicelib.errors import (
     Gone,
     InsufficientCapacity,
     InUse,
+    MissingPermission,
     NotYet,
     QuotaExceeded,
     Throttled,
@@ -146,6 +147,18 @@ def test_the_community_cloud_is_a_region_with_prices_of_its_own(fake: Runpod, cl
     list(backend.create(request_for(one)))
     (made,) = fake.books.existing("vm")
     assert made.facts["request"]["cloud"] == "COMMUNITY" and made.facts["cost"] == 3.98
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_without_the_older_api_is_refused_when_it_is_checked(
+    backend: RunpodBackend, fake: Runpod, status: int
+) -> None:
+    fake.script.faults.append(Fault("myself", Answer(status, {"title": "", "detail": "no access"})))
+    with pytest.raises(MissingPermission, match="GraphQL API") as refused:
+        backend.check()
+    assert "GraphQL" in refused.value.hint
+    fake.graphql = False
+    backend.check()
 
 
 def test_an_unknown_region_is_named_when_the_key_is_checked(fake: Runpod, clock: Clock) -> None:
