@@ -110,6 +110,18 @@ def test_the_community_cloud_has_bids_of_its_own(fake: Runpod, clock: Clock) -> 
     assert call.body["cloudType"] == "COMMUNITY" and "dataCenterId" not in call.body
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_without_the_older_api_is_refused_when_it_is_checked(
+    backend: RunpodBackend, fake: Runpod, status: int
+) -> None:
+    fake.script.faults.append(Fault("myself", Answer(status, {"title": "", "detail": "no access"})))
+    with pytest.raises(MissingPermission, match="GraphQL API") as refused:
+        backend.check()
+    assert "GraphQL" in refused.value.hint
+    fake.graphql = False
+    backend.check()
+
+
 # --- how it is rented -------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +240,17 @@ def test_who_has_stopped_it_decides(
     with pytest.raises(Gone, match=text) as gone:
         backend.describe(made)
     assert gone.value.refused is reason
+
+
+def test_a_pod_on_demand_that_runpod_stops_is_an_interruption_of_its_job(
+    backend: RunpodBackend, fake: Runpod, clock: Clock
+) -> None:
+    made = list(backend.create(request_for(offers(backend, False)[0])))
+    clock.passes(60)
+    stopped(fake, clock, "Exited by Runpod: Fri Nov 27 2026")
+    with pytest.raises(Gone, match=r"Runpod has stopped the pod .*maintenance") as gone:
+        backend.describe(made)
+    assert gone.value.refused is None
 
 
 def test_one_that_never_started_says_what_its_log_says(

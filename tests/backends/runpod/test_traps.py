@@ -29,7 +29,6 @@ from chalicelib.errors import (
     Gone,
     InsufficientCapacity,
     InUse,
-    MissingPermission,
     NotYet,
     QuotaExceeded,
     Throttled,
@@ -149,18 +148,6 @@ def test_the_community_cloud_is_a_region_with_prices_of_its_own(fake: Runpod, cl
     assert made.facts["request"]["cloud"] == "COMMUNITY" and made.facts["cost"] == 3.98
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_key_without_the_older_api_is_refused_when_it_is_checked(
-    backend: RunpodBackend, fake: Runpod, status: int
-) -> None:
-    fake.script.faults.append(Fault("myself", Answer(status, {"title": "", "detail": "no access"})))
-    with pytest.raises(MissingPermission, match="GraphQL API") as refused:
-        backend.check()
-    assert "GraphQL" in refused.value.hint
-    fake.graphql = False
-    backend.check()
-
-
 def test_an_unknown_region_is_named_when_the_key_is_checked(fake: Runpod, clock: Clock) -> None:
     backend = RunpodBackend(CONFIG.with_(regions=("EU-SE-1", "CA")), client(fake, clock), clock.now)
     with pytest.raises(Unfit, match="no data center CA") as refused:
@@ -175,19 +162,6 @@ def test_of_several_requests_one_that_isnt_to_be_had_stops_no_other(
     fake.script.limits[stock(H100, request_one.offer.region)] = 0
     refused, made = backend.create_several([request_one, other])
     assert isinstance(refused.error, InsufficientCapacity) and made.handle is not None
-
-
-def test_a_pod_that_runpod_stops_is_an_interruption_of_its_job(
-    backend: RunpodBackend, fake: Runpod, request_one: CreateRequest, clock: Clock
-) -> None:
-    made = list(backend.create(request_one))
-    clock.passes(60)
-    (pod,) = fake.books.existing("vm")
-    pod.goes(clock.now(), (0, "EXITED"))
-    pod.facts["change"] = "Exited by Runpod: Fri Nov 27 2026"
-    with pytest.raises(Gone, match=r"Runpod has stopped the pod .*maintenance") as gone:
-        backend.describe(made)
-    assert gone.value.refused is None
 
 
 # --- what is created --------------------------------------------------------------------------------------------------
