@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 SLICES = ("apis", "resource.k8s.io", "v1", "resourceslices")
 NODES, PODS = ("api", "v1", "nodes"), ("api", "v1", "pods")
 RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
-EVERYWHERE = ("user", "shm_size", "volumes", "multinode", "network")  # what a container can have in every namespace
+# What a container can have in every namespace.
+EVERYWHERE = ("user", "shm_size", "volumes", "multinode", "nodes_login", "network")
 UNRESTRICTED = ("", "privileged")  # levels of namespaces whose pods may be privileged
 
 

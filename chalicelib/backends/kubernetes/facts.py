@@ -18,7 +18,7 @@ FACTS = BackendFacts(
     spot=False,
     machines=False,
     containers=True,
-    grants=frozenset({"privileged", "user", "shm_size", "volumes", "multinode", "network"}),
+    grants=frozenset({"privileged", "user", "shm_size", "volumes", "multinode", "nodes_login", "network"}),
     multinode=True,
     multi_attach=True,  # claims with a mode for several nodes
 )

@@ -17,8 +17,9 @@ from chalicelib.planning.volumes.mounts import named_volumes
 
 PRIVILEGED, USER, SHM_SIZE, VOLUMES = "privileged", "user", "shm_size", "volumes"
 MULTINODE = "multinode"  # those of one region reach each other, and several are created together
+NODES_LOGIN = "nodes_login"  # those several may have an image that needs a login
 NETWORK = "network"  # those of one region reach each other, whenever each was created
-GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE, NETWORK})
+GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE, NODES_LOGIN, NETWORK})
 
 # Each need, why a container doesn't meet it, and what would help.
 _REFUSALS = {
@@ -37,6 +38,10 @@ _REFUSALS = {
         "it doesn't reach others, as replicas with a router do",
         "add a backend whose machines or containers reach each other",
     ),
+    NODES_LOGIN: Misfit(
+        "as one of several nodes it can't pull an image with a login",
+        "use a public image without `registry_auth`, or run it on one node",
+    ),
     MULTINODE: Misfit(
         "it doesn't reach others, as the nodes of a task do",
         "run it on one node, or add a backend whose machines or containers reach each other",
@@ -50,6 +55,7 @@ FIELDS = {
     SHM_SIZE: "`shm_size` of `resources`",
     VOLUMES: "`volumes` by name",
     MULTINODE: "`nodes`, and `groups` of them",
+    NODES_LOGIN: "several `nodes` and `registry_auth`",
     NETWORK: "replicas that reach each other: a `router`, `${{ groups[0].replicas[0].IP_ADDRESS }}`",
     "docker": "`docker`",
     "host": "`volumes` with `instance_path` that aren't `optional`",
@@ -67,6 +73,7 @@ def needs_of_job(job: JobSpec) -> frozenset[str]:
         SHM_SIZE: job.requirements.resources.shm_size is not None,
         VOLUMES: bool(named_volumes(job.volumes)),
         MULTINODE: job.jobs_per_replica > 1,
+        NODES_LOGIN: job.jobs_per_replica > 1 and job.registry_auth is not None,
     }
     return frozenset([need for need, applies in needs.items() if applies])
 

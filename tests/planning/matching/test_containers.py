@@ -86,6 +86,22 @@ def test_what_an_offer_grants_can_be_had(grant: str, config: dict[str, Any]) -> 
     assert "what fits is sold as a container" in placed((pod(*others),), {}, **config)
 
 
+@pytest.mark.parametrize(
+    ("grants", "login", "found"), [(GRANTS, True, 0), (GRANTS, False, 2), ((*GRANTS, "nodes_login"), True, 2)]
+)
+def test_not_all_nodes_may_have_an_image_that_needs_a_login(grants: tuple[str, ...], login: bool, found: int) -> None:
+    auth: dict[str, Any] = {"registry_auth": {"username": "team", "password": "pa55"}} if login else {}
+    offer, fleet = pod(*grants).with_(backend="aws"), b.view(b.fleet("cluster"), placement="cluster", nodes="0..9")
+    unit = nodes(count=2, image="private/it", **auth)
+    _, plan = queue(*unit, fleets=(fleet,), offers=(offer,))
+    saved = {noun.id: noun for step in plan.steps for noun in step.saves}
+    assert len([noun for noun in saved.values() if isinstance(noun, Instance)]) == found
+    assert ("can't pull an image with a login" in repr(plan)) == (not found)
+    offers, *_ = plan_offers(b.requirements(unit[0].run_spec), [fleet], OfferBook([offer]), 10)
+    assert bool(offers) == bool(found), "nor does the plan show it"
+    assert placed((pod(),), {}, image="private/it", **auth) == "pod", "one alone may"
+
+
 def test_no_container_has_an_engine_of_its_own_whatever_its_offer_grants() -> None:
     """The agent in it runs its one job as a process, and would refuse another engine."""
     assert "as `docker` needs" in placed((pod(*containers.GRANTABLE),), {}, docker=True)
