@@ -18,11 +18,13 @@ from chalicelib.backends.kubernetes.nodes import Node, nodes_of
 from chalicelib.backends.kubernetes.quantities import Amounts
 from chalicelib.backends.kubernetes.usage import effective
 from chalicelib.backends.spi import CreateRequest, GangMember
-from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.domain.instants import SECOND, Micros, from_iso, iso
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, Transient
 
 Body = Mapping[str, Any]
 OPENED_WITHIN = 40 * SECOND  # by one call; the next goes on
+HOPELESS_AFTER = 15 * SECOND  # without a node: what it lacks, others needn't wait for
+SCHEDULER = "default-scheduler"
 NAMED = 5  # nodes that a refusal names for each reason
 
 
@@ -31,16 +33,27 @@ class Gangs:
         self._clusters, self._now = clusters, now
 
     def add_service(self, request: CreateRequest, gang: GangMember, owner: Body) -> None:
-        """An earlier one may belong to an earlier pod, and go with that, so it is replaced as long as nobody needs
-        it."""
+        """One of an earlier pod goes with that, so it is replaced."""
         region, body = request.offer.region, service(request, gang, owner)
         path = self._path(region, "services")
         try:
             self._clusters.call(region, "POST", path, body=body)
         except AlreadyThere:
-            options = {"apiVersion": "v1", "kind": "DeleteOptions"}
-            self._clusters.call(region, "DELETE", (*path, body["metadata"]["name"]), body=options)
+            if not self._removed(region, (*path, body["metadata"]["name"]), owner):
+                return
             self._clusters.call(region, "POST", path, body=body)
+
+    def _removed(self, region: str, path: Sequence[str], owner: Body) -> bool:
+        """Is the service gone? It stays if it is the one of `owner`."""
+        try:
+            metadata = self._clusters.call(region, "GET", path)["metadata"]
+            if owner["metadata"]["uid"] in [each["uid"] for each in metadata.get("ownerReferences", ())]:
+                return False
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": metadata["uid"]}}
+            self._clusters.call(region, "DELETE", path, body=options, meanings={"Conflict": Gone})
+        except Gone:
+            pass
+        return True
 
     def start(self, region: str, gang: GangMember) -> None:
         """Opens the gates of all, if all are there. Raises InsufficientCapacity if there is no room for them."""
@@ -67,10 +80,11 @@ class Gangs:
     def without_room(self, region: str, members: Sequence[Body]) -> str:
         """What each node lacks for those of them that find no place; empty if all do. Others that the scheduler is
         about to place come first."""
+        now = self._now()
         cluster, own = self._clusters.cluster(region), {each["metadata"]["uid"] for each in members}
         bodies = list(self._clusters.listed(region, NODES))
         others = list(self._clusters.listed(region, PODS, fieldSelector=RUNNING))
-        first = [each for each in others if _is_queued(each) and each["metadata"]["uid"] not in own]
+        first = [each for each in others if _is_queued(each, now) and each["metadata"]["uid"] not in own]
         return unplaced(members, nodes_of(bodies, others, cluster.context), first)
 
     def explained(self, region: str, pod: Body, gone: Gone) -> Gone:
@@ -113,8 +127,7 @@ def service(request: CreateRequest, gang: GangMember, owner: Body) -> dict[str, 
 def unplaced(members: Sequence[Body], nodes: Sequence[Node], first: Sequence[Body] = ()) -> str:
     """Places the pods as a scheduler would, the largest first. What each node lacks, if that isn't enough."""
     left = {node.name: dict(node.free) for node in nodes}
-    for pod in first:
-        _place(pod, nodes, left)
+    ahead = sum(_place(pod, nodes, left) for pod in first)
     missed = [pod for pod in sorted(members, key=_size, reverse=True) if not _place(pod, nodes, left)]
     if not missed:
         return ""
@@ -125,7 +138,15 @@ def unplaced(members: Sequence[Body], nodes: Sequence[Node], first: Sequence[Bod
     listed = "; ".join(f"{_names(names)} ({why})" for why, names in reasons.items())
     placed = len(members) - len(missed)
     fit = f"{placed} fit, and for the next " if placed else ""
-    return f"{fit}{listed or 'there is no node'}."
+    return f"{fit}{listed or 'there is no node'}{_before(ahead)}."
+
+
+def _before(ahead: int) -> str:
+    if ahead == 0:
+        return ""
+    return (
+        f"; {ahead} pods that wait for a node come first" if ahead > 1 else "; a pod that waits for a node comes first"
+    )
 
 
 def _size(pod: Body) -> int:
@@ -142,10 +163,19 @@ def _place(pod: Body, nodes: Sequence[Node], left: dict[str, dict[str, int]]) ->
     return False
 
 
-def _is_queued(pod: Body) -> bool:
-    """Does the scheduler look for a node for it?"""
-    spec = pod["spec"]
-    return not (spec.get("nodeName") or spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"])
+def _is_queued(pod: Body, now: Micros) -> bool:
+    """Is the scheduler about to place it? Not if it has found no node for a while, or isn't asked."""
+    spec, status, metadata = pod["spec"], pod.get("status", {}), pod["metadata"]
+    if spec.get("nodeName") or spec.get("schedulingGates") or "deletionTimestamp" in metadata:
+        return False
+    if spec.get("schedulerName", SCHEDULER) != SCHEDULER:
+        return False
+    placed: Body = next((each for each in status.get("conditions", ()) if each["type"] == "PodScheduled"), {})
+    if placed.get("reason") != "Unschedulable" or status.get("nominatedNodeName"):
+        return True
+    opened = metadata.get("annotations", {}).get(pods.OPENED)  # until then it couldn't be placed
+    times = [from_iso(at) for at in (opened, placed.get("lastTransitionTime")) if at]
+    return not times or now - max(times) < HOPELESS_AFTER
 
 
 def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:

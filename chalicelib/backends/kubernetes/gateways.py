@@ -28,7 +28,7 @@ Body = dict[str, Any]
 SERVICE = "service"  # the kind of its handle
 LOAD_BALANCER = "LoadBalancer"
 ADDRESS_WITHIN = 10 * MINUTE  # clouds take one to five
-REFUSED_FOR = 2 * MINUTE  # a failure that lasts so long won't pass by itself
+REFUSED_FOR = 2 * MINUTE  # failures that come again for so long won't pass by themselves
 
 
 def gateways_of(cluster: Cluster, level: str) -> KubernetesGateways:
@@ -91,7 +91,7 @@ class Services(Objects):
                 raise AlreadyThere(text) from None
         return self._identities.handle(found, region, SERVICE)
 
-    def reached(self, region: str, pod: Body, handles: Sequence[Handle], machine: Machine) -> Machine:
+    def with_public_address(self, region: str, pod: Body, handles: Sequence[Handle], machine: Machine) -> Machine:
         """The pod as the world reaches it, if it is a gateway's. Raises Gone if it never will be, or no longer is."""
         how = pod["metadata"].get("annotations", {}).get(pods.EXPOSED)
         if how is None:
@@ -119,10 +119,7 @@ class Services(Objects):
         """Raises Gone if no address will come."""
         waits = self._since(body["metadata"]["creationTimestamp"])
         failures = [each for each in self._events(region, body) if each.get("type") == "Warning"]
-        since = [
-            self._since(str(at)) for each in failures if (at := each.get("firstTimestamp") or each.get("eventTime"))
-        ]
-        if waits < ADDRESS_WITHIN and max(since, default=0) < REFUSED_FOR:
+        if waits < ADDRESS_WITHIN and _lasting(failures) < REFUSED_FOR:
             return
         name = f"The service {body['metadata']['name']} in {region}"
         if failures:
@@ -146,3 +143,15 @@ class Services(Objects):
         addresses = [each for node in nodes for each in node.get("status", {}).get("addresses", ())]
         found = {str(each["type"]): str(each["address"]) for each in reversed(addresses)}
         return found.get("ExternalIP") or found.get("ExternalDNS") or inside
+
+
+def _lasting(failures: Sequence[Mapping[str, Any]]) -> Micros:
+    """How long after the first of them the last one was. Each may have a text of its own."""
+    first = [from_iso(at) for each in failures if (at := each.get("firstTimestamp") or each.get("eventTime"))]
+    last = [from_iso(at) for each in failures if (at := each.get("lastTimestamp") or _observed(each))]
+    return max(last) - min(first) if first and last else 0
+
+
+def _observed(event: Mapping[str, Any]) -> str | None:
+    """The last time in the newer form of events."""
+    return (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")

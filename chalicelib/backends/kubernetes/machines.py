@@ -75,7 +75,7 @@ class Pods(Objects):
             request = replace(request, container=replace(request.container, image=gateways.image))
         found = self._placed(request)
         yield self._identities.handle(found, region, POD)
-        if gateways.expose == LOAD_BALANCER:
+        if found["metadata"]["annotations"].get(pods.EXPOSED) == LOAD_BALANCER:  # as it was when it was created
             yield self._services.create(request, found)
         self._open(request, found)
 
@@ -200,7 +200,7 @@ class Pods(Objects):
                     machine = described(body, self._now(), partial(self._events, region, body))
                 except Gone as gone:
                     raise self._gangs.explained(region, body, gone) from None
-                return self._services.reached(region, body, handles, machine)
+                return self._services.with_public_address(region, body, handles, machine)
         for handle in handles:
             self._identities.check(region, handle)
         names = " or ".join(handle.id for handle in handles) or "without a handle"

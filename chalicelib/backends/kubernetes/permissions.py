@@ -27,7 +27,7 @@ GATEWAYS: tuple[Rule, ...] = (  # where they are reached through Services
 )
 OPTIONAL: tuple[Rule, ...] = (
     Rule("pods", ("watch",), what_for="changes of pods as they happen"),
-    Rule("services", ("create", "delete"), what_for="tasks on several nodes: names for their pods"),
+    Rule("services", ("create", "delete", "get"), what_for="tasks on several nodes: names for their pods"),
     Rule("persistentvolumeclaims", ("create", "delete", "get", "list"), what_for="volumes"),
     Rule("events", ("list",), what_for="why a pod doesn't start"),
     Rule("resourcequotas", ("list",), what_for="offers: what quotas leave"),

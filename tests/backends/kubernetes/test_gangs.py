@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
-from chalicelib.backends.kubernetes.pods import GANG_GATE, GATE
+from chalicelib.backends.kubernetes.pods import GANG_GATE, GATE, service_name
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offer_requests import OfferRequest
@@ -21,6 +21,8 @@ from tests.backends.fakes.script import Cut, Fault
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.provider import NAMESPACE, T4, config_of
 
+NO_CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]}
+OTHER_SCHEDULER = {"schedulerName": "volcano"}
 RDMA = {"gpu_resources": {"rdma/ib": 1}, "networks": ["fast", "infra/faster"]}
 
 
@@ -201,8 +203,47 @@ def test_what_another_gang_is_about_to_take_is_no_room(home: Cluster, backend: K
     created(backend, [member_for(offer, "first", rank, 2) for rank in range(2)])
     *others, last = gang(backend, 3)
     created(backend, others)
-    with pytest.raises(InsufficientCapacity, match="2 fit, and for the next "):
+    with pytest.raises(
+        InsufficientCapacity, match=r"2 fit, and for the next .*; 2 pods that wait for a node come first"
+    ):
         list(backend.create(last))
     home.scheduler.paused = False
     home.add_node("small", cpu="1", memory="1Gi", ephemeral_storage="1Gi")  # any change makes it look
     assert placed(home) == [True] * 2 + [False] * 3
+
+
+@pytest.mark.parametrize("own", [NO_CLAIM, OTHER_SCHEDULER])
+def test_what_finds_no_node_of_its_own_keeps_no_room(
+    home: Cluster, backend: KubernetesBackend, clock: Clock, own: dict[str, Any]
+) -> None:
+    """Nor does what another scheduler places, whenever that will be."""
+    container = {"name": "main", "image": "busybox", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    home.add("Pod", "stuck", "default", spec={"containers": [container], "tolerations": tolerations, **own})
+    home.settle()
+    clock.passes(20.0)
+    created(backend, gang(backend))
+    assert placed(home) == [False] + [True] * 4
+
+
+def test_the_service_that_a_lost_answer_made_stays(home: Cluster, backend: KubernetesBackend) -> None:
+    """Its pods may run, and reach each other by it."""
+    first, *others = gang(backend)
+    created(backend, others)
+    home.faults.script.faults.append(Fault("create services", Cut, when="after"))
+    with pytest.raises(Transient):
+        list(backend.create(first))
+    (made,) = home.store.all("services", NAMESPACE)
+    list(backend.create(first))
+    (found,) = home.store.all("services", NAMESPACE)
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+def test_the_service_of_an_earlier_pod_is_replaced(home: Cluster, backend: KubernetesBackend) -> None:
+    first, *others = gang(backend)
+    assert first.container is not None and first.container.gang is not None
+    name = service_name(first.container.gang)
+    home.add("Service", name, NAMESPACE, spec={"clusterIP": "None", "ports": [{"port": 80}]})
+    created(backend, [first, *others])
+    (found,) = home.store.all("services", NAMESPACE)
+    assert found["metadata"]["ownerReferences"][0]["uid"] == pods(home)[0]["metadata"]["uid"]

@@ -12,7 +12,7 @@ from chalicelib.backends.kit.owners import REQUEST_TAG
 from chalicelib.backends.kubernetes import kubeconfig
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.client import Clusters
-from chalicelib.backends.kubernetes.gateways import ADDRESS_WITHIN
+from chalicelib.backends.kubernetes.gateways import ADDRESS_WITHIN, REFUSED_FOR
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
@@ -126,6 +126,39 @@ def test_without_any_controller_it_says_what_to_do(make: Make, cluster: Cluster,
     with pytest.raises(Gone, match=r"no event says why.*`expose: HostPort`") as gone:
         backend.describe(handles)
     assert gone.value.refused is Unfit
+
+
+def test_a_failure_that_passes_ends_no_gateway(make: Make, cluster: Cluster, clock: Clock) -> None:
+    one = cluster.balancers
+    one.fails, one.fails_for, one.takes = "throttled", SECOND, 5 * MINUTE
+    backend = make(gateways={})
+    handles = list(backend.create_gateway(door(backend)))
+    clock.passes(4 * MINUTE / SECOND)
+    assert backend.describe(handles).state == "pending"
+    clock.passes(MINUTE / SECOND)
+    assert backend.describe(handles).hostname == "lb-1.example.com"
+
+
+def test_failures_that_come_again_end_it_whatever_each_says(make: Make, cluster: Cluster, clock: Clock) -> None:
+    cluster.balancers.fails = "request 1: no free address"
+    backend = make(gateways={})
+    handles = list(backend.create_gateway(door(backend)))
+    clock.passes(REFUSED_FOR / SECOND - 10)
+    assert backend.describe(handles).state == "pending"
+    cluster.balancers.fails = "request 2: no free address"
+    clock.passes(20)
+    with pytest.raises(Gone, match="request 2: no free address") as gone:
+        backend.describe(handles)
+    assert gone.value.refused is Unfit
+
+
+def test_how_it_is_reached_is_as_it_was_created(make: Make, cluster: Cluster, clock: Clock) -> None:
+    """The context's `expose` may be another one when a call is repeated."""
+    request = door(make(gateways={}))
+    next(make(gateways={}).create_gateway(request))
+    handles = list(make(gateways={"expose": "HostPort"}).create_gateway(request))
+    clock.passes(5)
+    assert make(gateways={}).describe(handles).hostname == "lb-1.example.com"
 
 
 def test_a_region_that_doesnt_exist_is_answered_with_those_that_do(make: Make) -> None:

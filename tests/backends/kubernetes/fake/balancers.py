@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.backends.kubernetes.fake.cluster import Cluster
 
 NEVER: Micros = 1 << 62
+RETRIED = 10 * SECOND
 CLEANUP = "service.kubernetes.io/load-balancer-cleanup"  # the finalizer that keeps a Service until its address is free
 
 
@@ -24,6 +25,7 @@ class LoadBalancers:
         self.addresses: list[str] = []  # to give out, the last again and again; empty: there is no such controller
         self.takes, self.releases = 0 * SECOND, 0 * SECOND  # how long it takes to get one, and to take it back
         self.fails = ""  # why nobody gets an address
+        self.fails_for = NEVER  # from when a Service is created
         self.taken: dict[str, str] = {}  # addresses that somebody pays for, by the uid of their Service
 
     def settle(self) -> Micros:
@@ -45,10 +47,11 @@ class LoadBalancers:
             cluster.event(service, "EnsuringLoadBalancer", "Ensuring load balancer", source="service-controller")
         if service["status"]["loadBalancer"]:
             return NEVER
-        if self.fails:
+        until = from_iso(meta["creationTimestamp"]) + self.fails_for
+        if self.fails and now < until:
             why = f"Error syncing load balancer: failed to ensure load balancer: {self.fails}"
             cluster.event(service, "SyncLoadBalancerFailed", why, "Warning", "service-controller")
-            return NEVER
+            return min(now + RETRIED, until)
         at = from_iso(meta["creationTimestamp"]) + self.takes
         if now < at:
             return at
