@@ -231,18 +231,25 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
 
 
 def option_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> Iterator[Problem]:
-    """Problems of options for a backend that the project doesn't have, or that has none."""
+    """Problems of options for a backend that the project doesn't have, that has none, or that isn't to be used. Those
+    of a profile may be for others who use it, unless it excludes the backend itself."""
     able = {each.name for each in facts if each.options}
-    written = spec.profile.backend_options if spec.profile is not None else None
-    parts = [("profile", written)]
-    if spec.configuration.backend_options != written:  # a profile's may have been merged in
-        parts.append(("configuration", spec.configuration.backend_options))
-    for part, options in parts:
+    profile, config = spec.profile, spec.configuration
+    written, allowed = (profile.backend_options, profile.backends) if profile is not None else (None, None)
+    used = config.backends if config.backends is not None else allowed
+    parts = [("profile", written, used if allowed is not None else None)]
+    if config.backend_options != written:  # a profile's may have been merged in
+        parts.append(("configuration", config.backend_options, used))
+    for part, options, backends in parts:
         for at, each in enumerate(options or ()):
             if each.type not in able:
                 text = f"this project has no backend `{each.type}` that chooses among its offers by options"
                 hint = "remove them, or add the backend, if it has any (see its page)"
                 yield Problem(text, path=f"{part}.backend_options.{at}", hint=hint, code="unsupported")
+            elif backends is not None and each.type not in map(str.lower, backends):
+                text = f"these options have no effect: `backends` doesn't name `{each.type}`"
+                hint = f"remove them, or add `{each.type}` to `backends`"
+                yield Problem(text, path=f"{part}.backend_options.{at}", hint=hint, code="invalid-value")
 
 
 def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:

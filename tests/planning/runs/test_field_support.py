@@ -267,6 +267,24 @@ def test_options_are_for_a_backend_that_has_some_and_named_once_where_they_were_
     assert option_refusals(run_spec(), ()) == []
 
 
+def test_options_for_a_backend_that_isnt_to_be_used_have_no_effect() -> None:
+    options = {"backend_options": [{"type": "vastai", "offer_order": "price"}]}
+    able = [BackendFacts(name="vastai", options=True), BackendFacts(name="aws")]
+
+    def paths(profile: dict[str, Any] | None, **config: Any) -> list[str]:
+        return [each.path for each in option_refusals(effective(run_spec(profile, **config)), able)]
+
+    assert paths(None, backends=["aws"], **options) == ["configuration.backend_options.0"]
+    assert paths({"backends": ["aws"]}, **options) == ["configuration.backend_options.0"]
+    assert paths({"backends": ["aws"], **options}) == ["profile.backend_options.0"]
+    assert paths(options, backends=["aws"]) == [], "they may be for other runs with this profile"
+    assert paths({"backends": ["aws"], **options}, backends=["vastai"]) == []
+    assert paths(None, backends=["aws", "vastai"], **options) == []
+    (found,) = option_refusals(fleet_spec(nodes="0..2", backends=["aws"], **options), able)
+    assert (found.path, found.code) == ("configuration.backend_options.0", "invalid-value")
+    assert "add `vastai`" in found.hint
+
+
 def test_a_variable_without_a_value_is_named() -> None:
     (found,) = refusals(run_spec(env=["TOKEN"]))
     assert found.path == "configuration.env.TOKEN"
