@@ -115,7 +115,7 @@ class RunpodCatalog:
     def _spot(self, request: OfferRequest, kinds: Sequence[_Kind], cloud: str, count: int) -> Iterator[Offer]:
         regions = {region for kind in kinds if count <= kind.most for region in kind.regions}
         asked = sorted(each for each in regions if _is_wanted(each, request.regions, self._regions))
-        prices = self._bids(asked, cloud, count, is_all=bool(request.spot)) if asked else {}
+        prices = self._bids(asked, cloud, count, only_spot=bool(request.spot)) if asked else {}
         for kind in kinds:
             for region in kind.regions:
                 price = prices.get((kind.name, "" if region == COMMUNITY else region))
@@ -126,9 +126,9 @@ class RunpodCatalog:
                     yield _offer(kind.name, region, has, price.bid * count, MOST_DISK, str(count), **bid)
 
     def _bids(
-        self, regions: Sequence[str], cloud: str, count: int, *, is_all: bool
+        self, regions: Sequence[str], cloud: str, count: int, *, only_spot: bool
     ) -> Mapping[tuple[str, str], SpotPrice]:
-        """`is_all`: nothing else was asked for, so it is an error if the older API doesn't answer."""
+        """`only_spot`: nothing else was asked for, so it is an error if the older API doesn't answer."""
         secure = cloud == "SECURE"
         places = regions if secure else ("",)
         try:
@@ -137,7 +137,7 @@ class RunpodCatalog:
                 lambda: spot_prices(self._client, count, places, is_secure=secure),
             )
         except BackendError as error:
-            if is_all:
+            if only_spot:
                 raise
             log.warning("no prices of spot pods: %s", error)
             return {}

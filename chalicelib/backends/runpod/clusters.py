@@ -34,11 +34,11 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import Bug, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 NODE, CLUSTER = "vm", "cluster"  # kinds of handles
-GANG = "DSTACK_GANG"  # the variable that says whose a template or a pod is: the gang's token, its nodes; and of a
-# template, the rank and when it was made
-MOUNTS = "DSTACK_MOUNTS"  # that with the volume of a node
-CARDS = "DSTACK_CARDS"  # that with its GPUs and its data center: `US-KS-2 8 NVIDIA H100 80GB HBM3`
-OWN = "DSTACK_OWN"  # that with the names of those that each node has for itself
+# Variables that we set in templates, and some in pods.
+GANG = "DSTACK_GANG"  # token of the gang, number of nodes; in a template also: rank, time of its creation
+MOUNTS = "DSTACK_MOUNTS"  # in a template: the volume of the node
+CARDS = "DSTACK_CARDS"  # in a template: data center, number and name of its GPUs
+OWN = "DSTACK_OWN"  # in a pod: the names of the variables that each node has for itself
 INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
 STOP = {"action": "stop"}
 OVER = {"EXITED", "ERROR", "TERMINATED"}  # statuses of a pod that nothing runs in

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.start_failures import start_failure
@@ -49,7 +50,7 @@ def described(pod: Body, now: Micros, look_up: LookUps) -> Machine:
     if status == "TERMINATED":
         raise Gone(f"{name} is terminated.")
     if status == "EXITED":
-        raise _stopped(pod, name, look_up)
+        _stopped(pod, name, look_up)
     if difference := other_than_bought(pod):
         raise Gone(difference, refused=InsufficientCapacity)
     age = now - from_iso(str(pod["createdAt"]))
@@ -77,8 +78,8 @@ def other_than_bought(pod: Body) -> str:
     return ""
 
 
-def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
-    """Or raises what its log says."""
+def _stopped(pod: Body, name: str, look_up: LookUps) -> NoReturn:
+    """Raises Gone, or NotYet while its log is still to be read."""
     if not pod.get("startedAt"):
         lines = look_up.log()
         if lines is None:
@@ -86,18 +87,18 @@ def _stopped(pod: Body, name: str, look_up: LookUps) -> Gone:
         _check_log(name, lines, is_over=True)
     change = cleaned(look_up.change())
     if BY_USER.search(change):
-        return Gone(f"Somebody has stopped the pod {pod['id']}: {change}", refused=ContainerFailed)
+        raise Gone(f"Somebody has stopped the pod {pod['id']}: {change}", refused=ContainerFailed)
     note = f" ({change})" if EXITED.match(change) else ""  # otherwise it is older
     if bought(pod).spot:
         why = "a spot pod has to make way for higher bids and for pods on demand"
-        return Gone(f"Runpod has taken the pod {pod['id']} back{note}: {why}.", refused=InsufficientCapacity)
+        raise Gone(f"Runpod has taken the pod {pod['id']} back{note}: {why}.", refused=InsufficientCapacity)
     if not pod.get("startedAt"):
         why = "its image may be too large for Runpod or missing, or its host is broken"
-        return Gone(f"{name} has stopped before its container was started{note}: {why}.", refused=ContainerFailed)
+        raise Gone(f"{name} has stopped before its container was started{note}: {why}.", refused=ContainerFailed)
     if BY_RUNPOD.search(change):  # a container that ends is started again
-        return Gone(f"Runpod has stopped the pod {pod['id']}{note}: for maintenance, or for want of credit.")
+        raise Gone(f"Runpod has stopped the pod {pod['id']}{note}: for maintenance, or for want of credit.")
     why = "its container has ended, or the account has no credit"
-    return Gone(f"{name} has stopped{note}: {why}.", refused=ContainerFailed)
+    raise Gone(f"{name} has stopped{note}: {why}.", refused=ContainerFailed)
 
 
 def _check_start(name: str, lines: Sequence[Line]) -> None:
