@@ -18,6 +18,7 @@ import orjson
 from chalicelib.backends.kubernetes.devices import AMD, Device, Expression, partition
 from chalicelib.backends.kubernetes.facts import FACTS
 from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
+from chalicelib.backends.kubernetes.pods import INIT_RESOURCES
 from chalicelib.backends.kubernetes.quotas import Allowance, PodAmounts
 from chalicelib.backends.kubernetes.shown import GIB, number
 from chalicelib.backends.kubernetes.usage import PODS
@@ -254,6 +255,8 @@ class Search:
         if self._request.zones is not None:
             zones = tuple(sorted({node.labels[ZONE] for node in nodes}))
         order = sha256(orjson.dumps([pod, kind.arch, vars(shape)])).hexdigest()[:12]
+        if (init := self._allowance.init_resources) != INIT_RESOURCES:
+            pod["init"] = init
         has = Resources(
             cpus=shape.cpus,
             memory_mib=shape.memory_mib,

@@ -81,7 +81,7 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         "enableServiceLinks": False,
         "schedulingGates": [{"name": GATE}, *([{"name": GANG_GATE}] if gang else [])],
         "affinity": {"nodeAffinity": _affinity(request, choice)},
-        "initContainers": [_init(name, context.init_image, container)],
+        "initContainers": [_init(name, context.init_image, container, choice)],
         "containers": [_job(name, request, container, choice, cluster)],
         "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
     }
@@ -195,7 +195,7 @@ def _expression(key: str, operator: str, values: Sequence[str]) -> Body:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-def _init(name: str, image: str, container: Container) -> Body:
+def _init(name: str, image: str, container: Container, choice: Mapping[str, Any]) -> Body:
     """Downloads the agent, and a Python for it, as nobody."""
     return {
         "name": INIT,
@@ -204,7 +204,7 @@ def _init(name: str, image: str, container: Container) -> Body:
         "env": [*_settings(name, container), {"name": "DSTACK_PREPARE", "value": container_script.MOUNTED}],
         "volumeMounts": [{"name": "dstack", "mountPath": container_script.MOUNTED}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "resources": INIT_RESOURCES,
+        "resources": choice.get("init", INIT_RESOURCES),
         "securityContext": {
             "runAsUser": NOBODY,
             "runAsGroup": NOBODY,

@@ -5,6 +5,8 @@ The API server decides, when a pod is created. This says before why it would ref
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,15 +47,28 @@ class Allowance:
         asked = PodAmounts(asked.requests, limits)
         for name, item in self._items("Container"):
             yield from _out_of_range(name, item, asked, "container")
-        whole = PodAmounts(
-            largest([asked.requests, requested(INIT_RESOURCES["requests"])]),
-            largest([limits, requested(INIT_RESOURCES["limits"])]),
-        )
+        init = self._init
+        whole = PodAmounts(largest([asked.requests, init.requests]), largest([limits, init.limits]))
         for name, item in self._items("Pod"):
             yield from _out_of_range(name, item, whole, "pod")
         for quota in self.quotas:
             if all(self._is_in(scope) for scope in _scopes(quota)):
                 yield from _over(quota, whole, asked, pods)
+
+    @property
+    def init_resources(self) -> Mapping[str, Mapping[str, str]]:
+        """What the agent's container gets: as usual, or else what the limit ranges make of that."""
+        init = self._init
+        if init == _USUAL:
+            return INIT_RESOURCES
+        return {"requests": _written(init.requests), "limits": _written(init.limits)}
+
+    @property
+    def _init(self) -> PodAmounts:
+        found = _USUAL
+        for _, item in self._items("Container"):
+            found = _within(item, found)
+        return found
 
     def _items(self, kind: str) -> Iterator[tuple[str, Body]]:
         for each in self.ranges:
@@ -69,6 +84,29 @@ class Allowance:
         if operator in ("In", "NotIn"):
             return (self.priority_class in values) is (operator == "In")
         return (self.priority_class is not None) is (operator == "Exists")
+
+
+_USUAL = PodAmounts(requested(INIT_RESOURCES["requests"]), requested(INIT_RESOURCES["limits"]))
+
+
+def _within(item: Body, asked: PodAmounts) -> PodAmounts:
+    """The nearest that a limit range allows."""
+    least, most = available(item.get("min", {})), available(item.get("max", {}))
+    limits = {
+        name: min(max(amount, least.get(name, 0)), most.get(name, sys.maxsize)) for name, amount in asked.limits.items()
+    }
+    ratios = {name: parsed(ratio) for name, ratio in item.get("maxLimitRequestRatio", {}).items()}
+    requests = {
+        name: min(
+            limits[name], max(amount, least.get(name, 0), math.ceil(limits[name] / ratios.get(name, limits[name])))
+        )
+        for name, amount in asked.requests.items()
+    }
+    return PodAmounts(requests, limits)
+
+
+def _written(amounts: Amounts) -> dict[str, str]:
+    return {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in amounts.items()}
 
 
 def _scopes(quota: Body) -> Iterator[Body]:

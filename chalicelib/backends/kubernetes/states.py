@@ -160,12 +160,21 @@ def _check_placed(pod: Body, status: Body, now: Micros, events: Events) -> None:
         if waits >= PROVISIONED_WITHIN:
             why = _unprovisioned(pod, events) or why
             raise Gone(f"A volume of {pod['metadata']['name']} has no disk yet: {why}", refused=ContainerFailed)
-    elif waits >= (PREEMPTED_WITHIN if status.get("nominatedNodeName") else PLACED_WITHIN):
+    elif (within := PREEMPTED_WITHIN if status.get("nominatedNodeName") else PLACED_WITHIN) <= waits:
+        if not NO_CLAIM.search(why) and (tried := _tried(events(), now)) is not None and tried < within:
+            return  # it was behind somebody else's gate before
         if NO_CLAIM.search(why):
             raise Gone(f"A volume of {pod['metadata']['name']} is missing: {why}", refused=ContainerFailed)
         what = pod["metadata"].get("annotations", {}).get(TYPE, "node")
         where = " where its volumes are" if ELSEWHERE in why else ""
         raise Gone(f"No {what} has room for {pod['metadata']['name']}{where}: {why}", refused=InsufficientCapacity)
+
+
+def _tried(events: Iterable[Body], now: Micros) -> Micros | None:
+    """How long ago the scheduler first found no node. Behind a gate it looks for none, and the condition's time is from
+    then. None: no event is left."""
+    found = [each for each in events if each.get("reason") == "FailedScheduling"]
+    return max((_since(each, now, "firstTimestamp", "eventTime") for each in found), default=None)
 
 
 def _unprovisioned(pod: Body, events: Events) -> str:

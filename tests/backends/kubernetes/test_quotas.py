@@ -147,7 +147,12 @@ def put_quota(**hard: str) -> Put:
     return lambda home: home.add("ResourceQuota", "most", NAMESPACE, spec={"hard": hard})
 
 
-def put_range(**item: dict[str, str]) -> Put:
+def put_scoped(*scopes: str) -> Put:
+    spec = {"hard": {"pods": "0"}, "scopes": scopes}
+    return lambda home: home.add("ResourceQuota", "scoped", NAMESPACE, spec=spec)
+
+
+def put_range(**item: Any) -> Put:
     return lambda home: home.add("LimitRange", "each", NAMESPACE, spec={"limits": [{"type": "Container", **item}]})
 
 
@@ -157,11 +162,18 @@ def put_range(**item: dict[str, str]) -> Put:
         (put_quota(cpu="3"), {"cpu": "4.."}, "the quota most leaves 3 of 3 CPUs"),
         (put_quota(**{"limits.cpu": "8"}), {"cpu": "4.."}, "the quota most demands a limit"),
         (put_quota(**{"limits.cpu": "6"}), {"cpu": "4..8"}, "the quota most leaves 6 of 6 CPUs of limits"),
+        (put_scoped("Terminating"), {}, ""),
+        (put_scoped("BestEffort"), {}, ""),
+        (put_scoped("NotTerminating", "NotBestEffort"), {}, "the quota scoped leaves 0 of 0 pods"),
         (put_quota(pods="0"), {}, "the quota most leaves 0 of 0 pods"),
         (put_range(max={"cpu": "3"}), {"cpu": "4..4"}, "the limit range each allows a container at most 3 CPUs"),
         (put_range(min={"memory": "12Gi"}), {"memory": "8GB"}, "the limit range each demands at least 12 GB"),
         (put_quota(cpu="4", memory="8Gi", pods="1", secrets="1"), {"cpu": "4..", "memory": "8GB"}, ""),
         (put_range(max={"cpu": "4", "memory": "8Gi"}), {"cpu": "4..4", "memory": "8GB"}, ""),
+        (put_range(min={"cpu": "2", "memory": "1Gi"}), {"cpu": "4..", "memory": "8GB"}, ""),
+        (put_range(default={"cpu": "8"}, maxLimitRequestRatio={"cpu": "2"}), {"cpu": "4..", "memory": "8GB"}, ""),
+        (put_range(max={"cpu": "8"}, maxLimitRequestRatio={"cpu": "3"}), {"cpu": "2..8"}, "limits of at most 3 times"),
+        (put_range(type="Pod", max={"cpu": "3"}), {"cpu": "4..4"}, "the limit range each allows a pod at most 3 CPUs"),
     ],
 )
 def test_the_plan_says_what_the_server_would(
@@ -172,12 +184,13 @@ def test_the_plan_says_what_the_server_would(
     put(home)
     home.settle()
     if not why:
-        assert found.offers_for(request) == [offer]
-        list(found.create(request_for(offer)))
+        (again,) = found.offers_for(request)
+        assert again.key == offer.key
+        list(found.create(request_for(again)))
         return
     with pytest.raises(InsufficientCapacity) as lacking:
         found.offers_for(request)
-    assert f"home: namespace {NAMESPACE} ({why}" in str(lacking.value)
+    assert f"home: namespace {NAMESPACE} (" in str(lacking.value) and why in str(lacking.value)
     with pytest.raises(BackendError):
         list(found.create(request_for(offer)))
     found.close()

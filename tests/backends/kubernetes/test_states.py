@@ -83,6 +83,16 @@ def test_a_pod_without_room_is_a_lack_of_capacity_after_a_moment() -> None:
     assert found.refused is InsufficientCapacity and "2 Insufficient cpu" in str(found)
 
 
+def test_its_time_begins_when_the_scheduler_first_looked_for_a_node() -> None:
+    """Behind somebody else's gate its condition keeps the time from before."""
+    body, tried = pod("Pending", UNPLACED), event("FailedScheduling", "no", "2026-11-27T10:59:00Z")
+    hour = 60 * MINUTE
+    assert after(body, hour - 31 * SECOND, [tried]).state == "pending"
+    assert gone(body, hour - 30 * SECOND, [tried]).refused is InsufficientCapacity
+    newer = {"reason": "FailedScheduling", "firstTimestamp": None, "eventTime": "2026-11-27T10:59:00.000000Z"}
+    assert after(body, hour - 31 * SECOND, [newer]).state == "pending"
+
+
 def test_a_pod_whose_disk_is_being_made_has_longer() -> None:
     body = pod("Pending", {**UNPLACED, "message": "0/2: pod has unbound immediate PersistentVolumeClaims."})
     assert after(body, 4 * MINUTE).state == "pending"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.backends.kubernetes.fake import errors, quotas, security
-from tests.backends.kubernetes.fake.quantities import amount
+from tests.backends.kubernetes.fake.quantities import amount, written
+from tests.backends.kubernetes.fake.requests import effective
 from tests.backends.kubernetes.fake.schema import Object, Resource, of_kind
 from tests.backends.kubernetes.fake.store import Store
 
@@ -126,12 +127,19 @@ class Admission:
                 own.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
 
     def _limits(self, of: Resource, pod: Object) -> None:
-        """LimitRanges of containers."""
-        problems = []
+        """LimitRanges of containers, and of pods."""
+        problems: list[str] = []
         for limit in self._store.all("limitranges", pod["metadata"]["namespace"]):
-            for item in (each for each in limit["spec"]["limits"] if each["type"] == "Container"):
-                for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
-                    problems += _limited(container["resources"], item)
+            for item in limit["spec"]["limits"]:
+                if item["type"] == "Container":
+                    for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
+                        problems += _limited(container["resources"], item)
+                elif item["type"] == "Pod":
+                    sums = {
+                        side: {name: written(each) for name, each in effective(pod["spec"], side).items()}
+                        for side in ("limits", "requests")
+                    }
+                    problems += _outside(sums, item, "Pod")
         if problems:
             raise errors.forbidden(of, pod["metadata"]["name"], _list(problems))
 
@@ -167,25 +175,36 @@ class Admission:
 
 
 def _limited(resources: dict[str, Any], item: dict[str, Any]) -> list[str]:
-    found = []
     limits, requests = resources.setdefault("limits", {}), resources.setdefault("requests", {})
     for name, value in item.get("defaultRequest", {}).items():
         requests.setdefault(name, limits.get(name, value))
     for name, value in item.get("default", {}).items():
         limits.setdefault(name, value)
-        requests.setdefault(name, value)
+    return _outside(resources, item, "Container")
+
+
+def _outside(resources: Mapping[str, Mapping[str, Any]], item: dict[str, Any], what: str) -> list[str]:
+    found = []
+    limits, requests = resources["limits"], resources["requests"]
     for name, most in item.get("max", {}).items():
         given = limits.get(name)
         if given is None:
-            found.append(f"maximum {name} usage per Container is {most}.  No limit is specified")
+            found.append(f"maximum {name} usage per {what} is {most}.  No limit is specified")
         elif amount(given) > amount(most):
-            found.append(f"maximum {name} usage per Container is {most}, but limit is {given}")
+            found.append(f"maximum {name} usage per {what} is {most}, but limit is {given}")
     for name, least in item.get("min", {}).items():
         given = requests.get(name)
         if given is None:
-            found.append(f"minimum {name} usage per Container is {least}.  No request is specified")
+            found.append(f"minimum {name} usage per {what} is {least}.  No request is specified")
         elif amount(given) < amount(least):
-            found.append(f"minimum {name} usage per Container is {least}, but request is {given}")
+            found.append(f"minimum {name} usage per {what} is {least}, but request is {given}")
+    for name, most in item.get("maxLimitRequestRatio", {}).items():
+        if name not in limits or name not in requests:
+            found.append(
+                f"{name} max limit to request ratio per {what} is {most}, but no request or limit is specified"
+            )
+        elif (ratio := amount(limits[name]) / amount(requests[name])) > amount(most):
+            found.append(f"{name} max limit to request ratio per {what} is {most}, but provided ratio is {ratio:.6f}")
     return found
 
 

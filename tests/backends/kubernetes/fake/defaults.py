@@ -122,6 +122,15 @@ def _node(node: Object) -> None:
     node.setdefault("status", {})
 
 
+def _range(limits: Object) -> None:
+    """What of a container's limits and requests isn't said follows from the rest."""
+    for item in limits.get("spec", {}).get("limits", ()):
+        if item["type"] == "Container":
+            default = {**item.get("max", {}), **item.get("default", {})}
+            requests = {**item.get("min", {}), **default, **item.get("defaultRequest", {})}
+            item |= {key: each for key, each in (("default", default), ("defaultRequest", requests)) if each}
+
+
 KINDS: Mapping[str, Callable[[Object], None]] = {
     "Pod": _pod,
     "Service": _service,
@@ -131,6 +140,7 @@ KINDS: Mapping[str, Callable[[Object], None]] = {
     "StorageClass": _class,
     "PriorityClass": _priority,
     "Node": _node,
+    "LimitRange": _range,
 }
 
 

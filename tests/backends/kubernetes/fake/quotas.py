@@ -35,12 +35,42 @@ def counts(of: Resource, given: Object) -> Amounts:
     return out
 
 
-def used(store: Store, namespace: str, keys: Iterable[str]) -> Amounts:
+def _scopes(quota: Object) -> list[Mapping[str, Any]]:
+    spec = quota.get("spec", {})
+    return [
+        *({"scopeName": each} for each in spec.get("scopes", ())),
+        *spec.get("scopeSelector", {}).get("matchExpressions", ()),
+    ]
+
+
+def _is_in(scope: Mapping[str, Any], pod: Object) -> bool:
+    """Is the pod in this scope of a quota?"""
+    name, spec = scope["scopeName"], pod["spec"]
+    if name in ("Terminating", "NotTerminating"):
+        return ("activeDeadlineSeconds" in spec) is (name == "Terminating")
+    if name in ("BestEffort", "NotBestEffort"):
+        return bool(effective(spec, "requests") or effective(spec, "limits")) is (name == "NotBestEffort")
+    if name == "PriorityClass":
+        own, operator = spec.get("priorityClassName"), scope.get("operator", "Exists")
+        if operator in ("In", "NotIn"):
+            return (own in scope.get("values", ())) is (operator == "In")
+        return bool(own) is (operator == "Exists")
+    terms = (spec.get("affinity", {}).get(each, {}) for each in ("podAffinity", "podAntiAffinity"))
+    return "namespaces" in str(list(terms))  # CrossNamespacePodAffinity
+
+
+def _of_scope(quota: Object, of: Resource, given: Object) -> bool:
+    scopes = _scopes(quota)
+    return not scopes or (of.kind == "Pod" and all(_is_in(each, given) for each in scopes))
+
+
+def used(store: Store, quota: Object, keys: Iterable[str]) -> Amounts:
     total: Amounts = {}
     for plural, of in resources().items():
         if of.namespaced:
-            for each in store.all(plural, namespace):
-                total = plus(total, counts(of, each))
+            for each in store.all(plural, quota["metadata"]["namespace"]):
+                if _of_scope(quota, of, each):
+                    total = plus(total, counts(of, each))
     return {key: total.get(key, Decimal(0)) for key in keys}
 
 
@@ -49,6 +79,8 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
     asked = counts(of, given)
     for quota in store.all("resourcequotas", given["metadata"]["namespace"]):
         name, hard = quota["metadata"]["name"], quota.get("spec", {}).get("hard", {})
+        if not _of_scope(quota, of, given):
+            continue
         if of.kind == "Pod":
             needed = [
                 key
@@ -58,7 +90,7 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
             containers = (*given["spec"]["containers"], *given["spec"].get("initContainers", ()))
             if missing := [key for key in needed if not all(_gives(each, key) for each in containers)]:
                 return f"failed quota: {name}: must specify {','.join(missing)}"
-        before = used(store, given["metadata"]["namespace"], hard)
+        before = used(store, quota, hard)
         over = [key for key in sorted(hard) if asked.get(key) and before[key] + asked[key] > amount(hard[key])]
         if over:
             parts = {
@@ -86,5 +118,5 @@ def shown(key: str, value: Decimal) -> str:
 def settle(store: Store) -> None:
     for quota in store.all("resourcequotas"):
         hard = quota.get("spec", {}).get("hard", {})
-        found = used(store, quota["metadata"]["namespace"], hard)
+        found = used(store, quota, hard)
         store.change(quota, status={"hard": hard, "used": {key: shown(key, each) for key, each in found.items()}})
