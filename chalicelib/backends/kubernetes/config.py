@@ -23,6 +23,13 @@ _NAMED = shaped(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a name that Kubernetes t
 _RESOURCE = shaped(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-_.A-Za-z0-9]*", "the name of a device's resource", "rdma/ib")
 
 
+def _device(name: str) -> str:
+    if name.startswith("hugepages-"):
+        text = f"`{name[:80]}` is memory, and jobs can't have huge pages"
+        raise fault("invalid-value", text, "remove it: RDMA and NCCL work without huge pages")
+    return _RESOURCE(name)
+
+
 def is_label_key(key: str) -> bool:
     prefix = _PREFIX.match(key)
     return bool(_LABEL.fullmatch(key[prefix.end() :] if prefix else key))
@@ -46,7 +53,7 @@ def _key(key: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_NAMED)]
-Resource = Annotated[str, AfterValidator(_RESOURCE)]
+Resource = Annotated[str, AfterValidator(_device)]
 Key = Annotated[str, AfterValidator(_key)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 

@@ -42,6 +42,7 @@ INIT_RESOURCES = {
     "requests": {"cpu": "100m", "memory": "64Mi"},
     "limits": {"cpu": "1", "memory": "256Mi"},  # a namespace may demand limits
 }
+RDMA = re.compile(r"rdma|infiniband|roce|hca|hostdev|\bib", re.IGNORECASE)  # in the names of devices
 NO_CARDS = ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},)  # or an image could ask for all cards of the node
 DOCKER_HUB = "https://index.docker.io/v1/"
 
@@ -85,7 +86,8 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         "containers": [_job(name, request, container, choice, cluster)],
         "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
     }
-    spec["containers"][0]["securityContext"] = _security(container, user, level)
+    fast = "resource" in choice and any(map(RDMA.search, context.gpu_resources))
+    spec["containers"][0]["securityContext"] = _security(container, user, level, fast=fast)
     whole = _group(container, user)
     if level == "restricted":
         whole |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -306,8 +308,8 @@ def _group(container: Container, user: Body) -> Body:
     return {"fsGroup": user.get("runAsGroup") or user["runAsUser"], "fsGroupChangePolicy": "OnRootMismatch"}
 
 
-def _security(container: Container, user: Body, level: str) -> Body:
-    """As in `docker run`, unless the namespace demands more."""
+def _security(container: Container, user: Body, level: str, *, fast: bool) -> Body:
+    """As in `docker run`, unless the namespace demands more. `fast`: it has RDMA, which locks memory."""
     found: Body = dict(user)
     if container.privileged:
         found["privileged"] = True
@@ -318,4 +320,6 @@ def _security(container: Container, user: Body, level: str) -> Body:
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
         }
+    elif fast and level != "baseline":
+        found["capabilities"] = {"add": ["IPC_LOCK"]}
     return found

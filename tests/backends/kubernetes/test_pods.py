@@ -179,6 +179,22 @@ def test_a_users_name_is_refused(user: str) -> None:
         made(request(user=user))
 
 
+def test_a_pod_with_rdma_may_lock_memory_where_the_namespace_allows_it() -> None:
+    gpu = request({"gpu": "T4:1"})
+    for name in ("rdma/ib", "nvidia.com/hostdev", "rdma/hca_shared_devices_a"):
+        assert job(made(gpu, gpu_resources={name: 1}))["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+    assert "capabilities" not in job(made(gpu, gpu_resources={"example.com/crypto": 1}))["securityContext"]
+    assert "capabilities" not in job(made(gpu, "baseline", gpu_resources={"rdma/ib": 1}))["securityContext"]
+    strict = job(made(gpu, "restricted", gpu_resources={"rdma/ib": 1}))["securityContext"]
+    assert strict["capabilities"] == {"drop": ["ALL"]}
+    assert "capabilities" not in job(made(gpu_resources={"rdma/ib": 1}))["securityContext"], "it has no GPUs"
+
+
+def test_huge_pages_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="`hugepages-2Mi` is memory, and jobs can't have huge pages"):
+        cluster(gpu_resources={"hugepages-2Mi": 1})
+
+
 def test_a_restricted_namespace_gets_what_it_demands() -> None:
     body = made(request(user="1000"), level="restricted")
     security = job(body)["securityContext"]
