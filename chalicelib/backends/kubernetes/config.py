@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.backends.configs import shaped
 from chalicelib.backends.kubernetes.addresses import is_near
+from chalicelib.backends.kubernetes.affinity import is_number
 from chalicelib.domain.container_script import GATEWAY_IMAGE
 from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
 from chalicelib.domain.specs.quantities import Memory
@@ -48,7 +49,9 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
 
 def _key(key: str) -> str:
     if not is_label_key(key):
-        raise fault("invalid-value", f"`{key[:80]}` isn't the key of an annotation", "for example `example.com/pool`")
+        raise fault(
+            "invalid-value", f"`{key[:80]}` isn't the key of a label or an annotation", "for example `example.com/pool`"
+        )
     return key
 
 
@@ -102,6 +105,30 @@ class KubernetesToleration(Spec):
             raise fault("exclusive", "`Exists` compares no value", "remove `value`", at="value")
         if self.operator == "Equal" and self.key is None:
             raise fault("missing", "`Equal` needs a `key`", "give it, or write `operator: Exists`", at="key")
+        return self
+
+
+class KubernetesNodeRequirement(Spec):
+    """What a label of a node must be like, as in a node affinity."""
+
+    key: Key = Field(description="The label.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
+        default="In", description="`Gt` and `Lt` compare whole numbers. A node without the label meets `NotIn`."
+    )
+    values: Texts = Field(default=(), description="Several for `In` and `NotIn`, one number for `Gt` and `Lt`.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> KubernetesNodeRequirement:
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise fault("exclusive", f"`{self.operator}` compares no values", "remove `values`", at="values")
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise fault("missing", f"`{self.operator}` needs `values`", "give at least one", at="values")
+        if self.operator in ("Gt", "Lt") and not (len(self.values) == 1 and is_number(self.values[0])):
+            raise fault(
+                "invalid-value", f"`{self.operator}` needs one whole number", "for example `['8']`", at="values"
+            )
+        if wrong := next((value for value in self.values if not is_label_value(value)), None):
+            raise fault("invalid-value", f"`{wrong[:80]}` isn't a label's value", "for example `gpu`", at="values")
         return self
 
 
@@ -188,6 +215,9 @@ class KubernetesContext(Spec):
         description="A small image with a shell, `wget` and `tar`, which brings the agent into each pod.",
     )
     node_selector: Labels = Field(default={}, description="Labels that a node must have to be used.")
+    node_affinity: tuple[KubernetesNodeRequirement, ...] = Field(
+        default=(), description="What else must hold for the labels of a node that is used."
+    )
     tolerations: tuple[KubernetesToleration, ...] = Field(
         default=(), description="Taints of nodes that may be used; those of GPUs are tolerated by jobs with GPUs."
     )

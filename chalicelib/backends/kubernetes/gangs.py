@@ -11,6 +11,7 @@ from typing import Any
 
 from chalicelib.backends.kit.owners import all_tags
 from chalicelib.backends.kubernetes import pods
+from chalicelib.backends.kubernetes.affinity import meets
 from chalicelib.backends.kubernetes.catalog import NODES, PODS, RUNNING
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
 from chalicelib.backends.kubernetes.labels import labels_of
@@ -198,9 +199,7 @@ def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
 
 
 def _meets(expression: Body, labels: Mapping[str, str]) -> bool:
-    """Those that our pods have: other pods may have others, and take no place then."""
-    there, operator = expression["key"] in labels, expression["operator"]
-    return there and (operator == "Exists" or (operator == "In" and labels[expression["key"]] in expression["values"]))
+    return meets(labels, expression["key"], expression["operator"], expression.get("values", ()))
 
 
 def _amount(what: str, amount: int) -> str:

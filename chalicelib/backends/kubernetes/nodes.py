@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chalicelib.backends.kubernetes.affinity import meets
 from chalicelib.backends.kubernetes.config import KubernetesContext, KubernetesToleration
 from chalicelib.backends.kubernetes.devices import FAMILIES, Device, device, resources_of
 from chalicelib.backends.kubernetes.quantities import Amounts, available
@@ -51,6 +52,10 @@ class Node:
         """Why no job of ours may run there; empty if one may. Taints of devices are another matter."""
         if self.context.node_selector.items() - self.labels.items():
             return "without the labels of `node_selector`"
+        for each in self.context.node_affinity:
+            if not meets(self.labels, each.key, each.operator, each.values):
+                values = f" {', '.join(each.values)}" if each.values else ""
+                return f"against `node_affinity`: {each.key} {each.operator}{values}"
         if self.body["spec"].get("unschedulable"):
             return "cordoned"
         conditions = {each["type"]: each["status"] for each in self.body.get("status", {}).get("conditions", ())}

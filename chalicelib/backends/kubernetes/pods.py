@@ -18,7 +18,8 @@ import orjson
 
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
-from chalicelib.backends.kubernetes.config import KubernetesGateways
+from chalicelib.backends.kubernetes.affinity import expression
+from chalicelib.backends.kubernetes.config import KubernetesContext, KubernetesGateways
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.backends.kubernetes.labels import labels_of, tags_of
 from chalicelib.backends.kubernetes.nodes import ZONE
@@ -81,7 +82,7 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "schedulingGates": [{"name": GATE}, *([{"name": GANG_GATE}] if gang else [])],
-        "affinity": {"nodeAffinity": _affinity(request, choice)},
+        "affinity": {"nodeAffinity": _affinity(request, choice, context)},
         "initContainers": [_init(name, context.init_image, container, choice)],
         "containers": [_job(name, request, container, choice, cluster)],
         "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
@@ -186,15 +187,12 @@ def _choice(request: CreateRequest) -> Mapping[str, Any]:
     return found
 
 
-def _affinity(request: CreateRequest, choice: Mapping[str, Any]) -> Body:
-    where = [_expression(*each) for each in choice["where"]]
+def _affinity(request: CreateRequest, choice: Mapping[str, Any], context: KubernetesContext) -> Body:
+    where = [expression(*each) for each in choice["where"]]
+    where += [expression(each.key, each.operator, each.values) for each in context.node_affinity]
     if request.zones:
-        where.append(_expression(ZONE, "In", request.zones))
+        where.append(expression(ZONE, "In", request.zones))
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": where}]}}
-
-
-def _expression(key: str, operator: str, values: Sequence[str]) -> Body:
-    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def _init(name: str, image: str, container: Container, choice: Mapping[str, Any]) -> Body:

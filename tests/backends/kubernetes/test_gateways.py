@@ -209,7 +209,7 @@ def test_a_service_of_others_is_left_alone(make: Make, cluster: Cluster, clock: 
         ({"expose": "Ingress"}, "expose", "LoadBalancer"),
         ({"expose": "HostPort", "load_balancer_class": "x"}, "load_balancer_class", "there is no Service"),
         ({"load_balancer_source_ranges": ["all"]}, "load_balancer_source_ranges", "isn't a range of addresses"),
-        ({"annotations": {"-": "x"}}, "annotations", "isn't the key of an annotation"),
+        ({"annotations": {"-": "x"}}, "annotations", "isn't the key of a label or an annotation"),
     ],
 )
 def test_what_is_written_wrong(cluster: Cluster, written: dict[str, Any], field: str, what: str) -> None:

@@ -171,6 +171,21 @@ GOOD = "type: kubernetes\nkubeconfig: {data: x}\n"
             "contexts.0.tolerations.0.value",
             "compares no value",
         ),
+        *(
+            (
+                GOOD + f"contexts: [{{name: a, node_affinity: [{{{fields}}}]}}]\n",
+                f"contexts.0.node_affinity.0.{at}",
+                why,
+            )
+            for fields, at, why in (
+                ("key: a b, values: [c]", "key", "isn't the key of a label"),
+                ("key: a", "values", "needs `values`"),
+                ("key: a, values: [b c]", "values", "isn't a label's value"),
+                ("key: a, operator: Exists, values: [b]", "values", "compares no values"),
+                ("key: a, operator: Gt, values: [b]", "values", "needs one whole number"),
+                ("key: a, operator: Near, values: [b]", "operator", "isn't possible here"),
+            )
+        ),
         (
             GOOD + "contexts: [{name: a, gpu_resources: {ib: 1}}]\n",
             "contexts.0.gpu_resources.ib.[key]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
 from tests.backends.kubernetes.bodies import T4, Body, container, node, pod, taint
+from tests.backends.kubernetes.fake.selectors import meets
 
 MIB = 1024
 GPU_TAINT = taint("nvidia.com/gpu", value="present")
@@ -223,6 +225,31 @@ def test_only_nodes_with_the_selected_labels_are_used() -> None:
     found = search({}, nodes, context={"node_selector": {"pool": "jobs"}})
     assert len(found.offers) == 1
     assert found.lacking == ["b (without the labels of `node_selector`)"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "kept"),
+    [
+        ("In", ["old", "older"], "ab"),
+        ("NotIn", ["old"], "bcd"),
+        ("Exists", [], "abc"),
+        ("DoesNotExist", [], "d"),
+        ("Gt", ["8"], "c"),
+        ("Lt", ["17"], "c"),
+    ],
+)
+def test_only_nodes_within_the_node_affinity_are_used_as_by_the_scheduler(
+    operator: str, values: list[str], kept: str
+) -> None:
+    labelled = {"a": {"pool": "old"}, "b": {"pool": "older"}, "c": {"pool": "16"}, "d": {}}
+    requirement = {"key": "pool", "operator": operator, **({"values": values} if values else {})}
+    nodes = [node(name, labels=labels) for name, labels in labelled.items()]
+    found = search({}, nodes, context={"node_affinity": [requirement]})
+    left_out = {name for text in found.lacking for name in re.findall(r"\b[a-d]\b", text.partition(" (")[0])}
+    assert labelled.keys() - left_out == set(kept)
+    assert {name for name, labels in labelled.items() if meets(requirement, labels)} == set(kept)
+    shown = " ".join(["pool", operator, *([", ".join(values)] if values else [])])
+    assert all(text.endswith(f" (against `node_affinity`: {shown})") for text in found.lacking)
 
 
 def test_an_autoscaler_that_shows_isnt_waited_for() -> None:

@@ -106,6 +106,8 @@ def test_it_goes_to_nodes_of_its_offer() -> None:
         {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
     ]
+    requirement = {"key": "pool", "operator": "NotIn", "values": ["old"]}
+    assert str(requirement) in str(made(node_affinity=[requirement])["spec"]["affinity"])
     zoned = replace(request(), zones=("a", "b"))
     text = str(made(zoned)["spec"]["affinity"])
     assert "{'key': 'topology.kubernetes.io/zone', 'operator': 'In', 'values': ['a', 'b']}" in text
