@@ -37,6 +37,7 @@ from chalicelib.planning.matching.requirements import merged_fleet
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
+CHECK_ADDRESS_EVERY: Micros = 5 * MINUTE  # of a gateway's container, which its cluster may change
 TO_BE_WARNED: Micros = 10 * MINUTE  # how long before a machine's scheduled end its provider is polled
 TO_DETACH: Micros = 5 * MINUTE  # how long a terminating machine waits for its disks, from the end of its last job
 CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the detachment of the last disk wakes it
@@ -320,11 +321,19 @@ class InstancePass:
     def _describe(self, again: Micros) -> InstanceVerdict:
         return InstanceVerdict(describe=self.now + again, check_at=self.now + again)
 
+    def _on_time(self, again: Micros) -> InstanceVerdict:
+        """Not each time that something else wakes it."""
+        if self.instance.due_at is not None and self.instance.due_at > self.now:
+            return InstanceVerdict(check_at=self.instance.due_at)
+        return self._describe(again)
+
     def _address(self) -> InstanceVerdict:
         """In a cluster other nodes need its address: if its agent doesn't know it, ask its provider. Only the provider
-        knows where the world reaches a gateway."""
+        knows where the world reaches a gateway, and whether a container still is there."""
         if self.instance.of_gateway:
-            return InstanceVerdict() if self.instance.hostname else self._describe(DESCRIBE_EVERY)
+            if not self.instance.hostname:
+                return self._describe(DESCRIBE_EVERY)
+            return self._on_time(CHECK_ADDRESS_EVERY) if self.instance.offer.is_container else InstanceVerdict()
         if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
             return InstanceVerdict()
         return self._describe(DESCRIBE_EVERY)
@@ -334,9 +343,7 @@ class InstancePass:
         ends_at = self.instance.offer.terms.ends_at
         if ends_at is None or self.now < ends_at - TO_BE_WARNED:
             return InstanceVerdict(check_at=None if ends_at is None else ends_at - TO_BE_WARNED)
-        if self.instance.due_at is not None and self.instance.due_at > self.now:
-            return InstanceVerdict(check_at=self.instance.due_at)
-        return self._describe(CHECK_EVERY)
+        return self._on_time(CHECK_EVERY)
 
     def _adopt_facts(self) -> None:
         """Adopt the facts of a host that changed between two starts of its agent."""

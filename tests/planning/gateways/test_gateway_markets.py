@@ -19,7 +19,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.purchases import Seen
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.machines.instance import decide_instance
+from chalicelib.planning.machines.instance import CHECK_ADDRESS_EVERY, decide_instance
 from chalicelib.planning.machines.outcomes import decide_outcome
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.market_answers import Answers
@@ -167,3 +167,22 @@ def test_only_its_provider_says_where_the_world_reaches_its_container() -> None:
     assert not decide_outcome(away, never).steps, "it had one, which may come back"
     ended, _ = passed(joined, reported, never)
     assert (ended.status, ended.message) == (InstanceStatus.terminating, "it gets no address: no room")
+
+
+def test_its_container_is_described_now_and_then_while_it_runs() -> None:
+    """Its cluster may give it another address, which nothing else would show."""
+    of, _, _ = decided(wanted(name="door"))
+    of, (machine,), _ = decided(of, answers=answered(of, MarketAnswer(b.NOW, (POD,))))
+    running = machine.with_(status=InstanceStatus.idle, act_until=None, hostname="lb.example.com", due_at=b.NOW)
+
+    def described(now: int) -> list[purchases.Describe]:
+        nonlocal running
+        presence = b.presence_of(running, last=now, facts=b.host_facts(hostname="pod-7", runtimes=("inside",)))
+        plan = decide_instance(InstanceSnapshot(now, running, presence, as_fleet(of), (), FACTS))
+        saves = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
+        running = saves[-1] if saves else running
+        return [each for step in plan.steps for each in step.effects if isinstance(each, purchases.Describe)]
+
+    assert len(described(b.NOW)) == 1
+    assert not described(b.NOW + SECOND), "not each time that something wakes it"
+    assert len(described(b.NOW + CHECK_ADDRESS_EVERY)) == 1
