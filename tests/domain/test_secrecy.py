@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 import chalicelib.domain
+from chalicelib.backends.registry import config_models
 from chalicelib.configuration.server import ServerFile
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.specs.fleets import FleetSpec, SSHKey
@@ -33,7 +34,7 @@ NOT_SECRET = {  # what is named like a secret and isn't one
 
 def specs() -> list[type[BaseModel]]:
     """Every model that a person or a client fills in, and what jobs are derived into."""
-    assert ServerFile  # with it come the backends' models
+    assert ServerFile and config_models()  # they load models of others
     for module in pkgutil.walk_packages(chalicelib.domain.__path__, "chalicelib.domain."):
         importlib.import_module(module.name)
     return [JobSpec, *sorted(set(_below(Spec)), key=lambda model: f"{model.__module__}.{model.__name__}")]
