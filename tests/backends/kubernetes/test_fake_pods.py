@@ -73,6 +73,22 @@ def test_a_pod_ends_as_its_container_does(
     assert (state(core).terminated.exit_code, state(core).terminated.reason) == (end.code, reason)
 
 
+def test_a_deleted_pod_may_show_how_its_container_ended_before_it_goes(
+    core: Any, cluster: Cluster, clock: Clock
+) -> None:
+    cluster.kubelet.removes_after = 5 * SECOND
+    cluster.scripted.life = lambda given, container: Life(stops=SECOND, end=Exit(143))
+    core.create_namespaced_pod(HERE, pod("a"))
+    core.delete_namespaced_pod("a", HERE)
+    clock.passes(2)
+    found = read(core)
+    assert found.metadata.deletion_timestamp and found.status.phase == "Failed"
+    assert state(core).terminated.exit_code == 143
+    clock.passes(5)
+    cluster.settle()
+    assert cluster.store.find("pods", HERE, "a") is None
+
+
 def test_a_test_ends_a_container_when_it_likes(core: Any, cluster: Cluster) -> None:
     core.create_namespaced_pod(HERE, pod("a"))
     cluster.scripted.end(cluster.pod("a"), Exit(7))

@@ -128,6 +128,15 @@ def test_without_any_controller_it_says_what_to_do(make: Make, cluster: Cluster,
     assert gone.value.refused is Unfit
 
 
+def test_another_address_shows(make: Make, cluster: Cluster, clock: Clock) -> None:
+    backend = make(gateways={})
+    handles = list(backend.create_gateway(door(backend)))
+    clock.passes(5)
+    assert backend.describe(handles).hostname == "lb-1.example.com"
+    cluster.balancers.change("lb-1.example.com", "lb-2.example.com")
+    assert backend.describe(handles).hostname == "lb-2.example.com"
+
+
 def test_a_failure_that_passes_ends_no_gateway(make: Make, cluster: Cluster, clock: Clock) -> None:
     one = cluster.balancers
     one.fails, one.fails_for, one.takes = "throttled", SECOND, 5 * MINUTE

@@ -28,6 +28,15 @@ class LoadBalancers:
         self.fails_for = NEVER  # from when a Service is created
         self.taken: dict[str, str] = {}  # addresses that somebody pays for, by the uid of their Service
 
+    def change(self, before: str, after: str) -> None:
+        """A Service gets another address."""
+        store = self._cluster.store
+        (uid,) = [uid for uid, address in self.taken.items() if address == before]
+        (service,) = [each for each in store.all("services") if each["metadata"]["uid"] == uid]
+        self.taken[uid] = after
+        with store.changed:
+            store.change(service, status={"loadBalancer": {"ingress": [{"hostname": after}]}})
+
     def settle(self) -> Micros:
         if not self.addresses and not self.fails:
             return NEVER

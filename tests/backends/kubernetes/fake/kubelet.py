@@ -108,6 +108,8 @@ class Kubelet:
     def __init__(self, cluster: Cluster, runtime: Runtime) -> None:
         self._cluster, self.runtime = cluster, runtime
         self.stuck: set[str] = set()  # names of pods whose end never ends
+        self.removes_after: Micros = 0  # how long a deleted pod shows how its containers ended
+        self._removed_at: dict[str, Micros] = {}
         self._due: dict[str, tuple[str, Micros]] = {}  # by uid: the version that was checked, and when to check again
         self._retry: dict[tuple[str, str], Micros] = {}  # when a container is started again that didn't start
 
@@ -468,10 +470,16 @@ class Kubelet:
         if now < over and not all(isinstance(each, Exit) for each in states.values()):
             return min((over, *(each for each in states.values() if not isinstance(each, Exit))))
         exits = {name: each if isinstance(each, Exit) else Exit(137, "Error") for name, each in states.items()}
+        if now < self._removed_at.get(meta["uid"], 0):
+            return self._removed_at[meta["uid"]]
         if names:
+            self._removed_at[meta["uid"]] = now + self.removes_after
             pod = self._finish(pod, "Failed" if any(each.code for each in exits.values()) else "Succeeded", {}, exits)
+            if self.removes_after:
+                return now + self.removes_after
         else:
             self.runtime.remove(pod)
+        self._removed_at.pop(meta["uid"], None)
         ended(self._cluster.store, pod, 0)
         return NEVER
 
