@@ -98,7 +98,7 @@ def _within(item: Body, asked: PodAmounts) -> PodAmounts:
     ratios = {name: parsed(ratio) for name, ratio in item.get("maxLimitRequestRatio", {}).items()}
     requests = {
         name: min(
-            limits[name], max(amount, least.get(name, 0), math.ceil(limits[name] / ratios.get(name, limits[name])))
+            limits[name], max(amount, least.get(name, 0), math.ceil(limits[name] / ratios.get(name, limits[name] or 1)))
         )
         for name, amount in asked.requests.items()
     }

@@ -105,6 +105,7 @@ def test_a_quota_for_other_pods_doesnt_count(spec: dict[str, Any], counts: bool)
     [
         ({"type": "Container", "max": {"cpu": "2"}}, "the limit range small allows a container at most 2 CPUs"),
         ({"type": "Container", "max": {"cpu": "4"}}, ""),
+        ({"type": "Container", "max": {"cpu": "0"}}, "the limit range small allows a container at most 0 CPUs"),
         ({"type": "Container", "min": {"memory": "9Gi"}}, "demands at least 9 GB of memory of a container"),
         ({"type": "Container", "default": {"cpu": "1"}}, "limits a container to 1 CPUs unless it has a limit itself"),
         (
