@@ -6,6 +6,7 @@ the pod's `uid`, so nothing is done to another pod that got the same name later.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,8 @@ from chalicelib.errors import (
     Transient,
     Unfit,
 )
+
+log = logging.getLogger(__name__)
 
 Body = dict[str, Any]
 SINGLY = 3  # pods that are described one by one; for more of them the namespace is listed
@@ -226,10 +229,16 @@ class Pods(Objects):
     def _handles(self, region: str, selector: str) -> Iterator[tuple[Handle, Body]]:
         for body in self._listed(region, selector):
             yield self._identities.handle(body, region, POD), body
-        if has_services(self._clusters.cluster(region)):
-            for body in self._listed(region, selector, "services"):
-                if body["spec"]["type"] == LOAD_BALANCER:  # others go with their pods at once
-                    yield self._identities.handle(body, region, SERVICE), body
+        if not has_services(self._clusters.cluster(region)):
+            return
+        try:
+            services = list(self._listed(region, selector, "services"))
+        except MissingPermission as error:  # they belong to their pods and go with them, if later
+            log.warning("the services of gateways in %s can't be listed: %s", region, error)
+            return
+        for body in services:
+            if body["spec"]["type"] == LOAD_BALANCER:  # others go with their pods at once
+                yield self._identities.handle(body, region, SERVICE), body
 
     def _region_of(self, handles: Sequence[Handle]) -> str:
         return next((handle.data["region"] for handle in handles if "region" in handle.data), self._clusters.regions[0])

@@ -116,6 +116,19 @@ def test_gateways_need_services_where_they_may_be(home: Cluster, clock: Clock) -
             backend(home, clock, gateways={}).check()
 
 
+def test_jobs_end_where_services_can_no_longer_be_listed(home: Cluster, clock: Clock) -> None:
+    home.users.grant(USER, ROLE)
+    found = backend(home, clock, gateways={})
+    handles = list(found.create(request_for(offers_of(found)[0])))
+    home.users.grants.clear()
+    home.users.grant(USER, without(GATEWAYS[0], "list"))
+    assert [each.handle for each in found.list_owned()] == handles
+    with pytest.raises(Gone):
+        for _ in range(5):
+            found.terminate(handles[0])
+            clock.passes(10.0)
+
+
 @pytest.mark.parametrize(("rule", "verb"), verbs(RULES), ids=lambda each: getattr(each, "resource", each))
 def test_each_missing_permission_is_named(home: Cluster, clock: Clock, rule: Rule, verb: str) -> None:
     home.users.grant(USER, without(rule, verb))
