@@ -23,6 +23,7 @@ from chalicelib.domain.instants import SECOND, Micros, from_iso, iso
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, Transient
 
 Body = Mapping[str, Any]
+Room = tuple[Sequence[Node], Sequence[Body]]
 OPENED_WITHIN = 40 * SECOND  # by one call; the next goes on
 HOPELESS_AFTER = 15 * SECOND  # without a node: what it lacks, others needn't wait for
 SCHEDULER = "default-scheduler"
@@ -81,23 +82,14 @@ class Gangs:
     def without_room(self, region: str, members: Sequence[Body]) -> str:
         """What each node lacks for those of them that find no place; empty if all do. Others that the scheduler is
         about to place come first."""
-        now = self._now()
-        cluster, own = self._clusters.cluster(region), {each["metadata"]["uid"] for each in members}
+        return without_room(members, self.room(region))
+
+    def room(self, region: str) -> Room:
+        """What the nodes have free, and the pods that the scheduler looks for nodes for."""
         bodies = list(self._clusters.listed(region, NODES))
         others = list(self._clusters.listed(region, PODS, fieldSelector=RUNNING))
-        first = [each for each in others if _is_queued(each, now) and each["metadata"]["uid"] not in own]
-        return unplaced(members, nodes_of(bodies, others, cluster.context), first)
-
-    def explained(self, region: str, pod: Body, gone: Gone) -> Gone:
-        """Why one of them got no place, with what each node lacks."""
-        placed, member = "nodeName" in pod["spec"], pods.GANG in pod["metadata"].get("labels", {})
-        if placed or not member or gone.refused is not InsufficientCapacity:
-            return gone
-        try:
-            why = self.without_room(region, [pod])
-        except BackendError:
-            return gone
-        return Gone(f"{gone} {why}".strip(), refused=gone.refused)
+        queued = [each for each in others if _is_queued(each, self._now())]
+        return nodes_of(bodies, others, self._clusters.cluster(region).context), queued
 
     def _members(self, region: str, gang: GangMember) -> list[Body]:
         listed = self._clusters.listed(region, self._path(region, "pods"), labelSelector=f"{pods.GANG}={gang.token}")
@@ -122,7 +114,25 @@ def service(request: CreateRequest, gang: GangMember, owner: Body) -> dict[str, 
     }
 
 
+def explained(pod: Body, gone: Gone, room: Callable[[], Room]) -> Gone:
+    """Why a pod of a gang got no place, with what each node lacks."""
+    placed, member = "nodeName" in pod["spec"], pods.GANG in pod["metadata"].get("labels", {})
+    if placed or not member or gone.refused is not InsufficientCapacity:
+        return gone
+    try:
+        why = without_room([pod], room())
+    except BackendError:
+        return gone
+    return Gone(f"{gone} {why}".strip(), refused=gone.refused)
+
+
 # --- room -------------------------------------------------------------------------------------------------------------
+
+
+def without_room(members: Sequence[Body], room: Room) -> str:
+    """What each node lacks for those of them that find no place beside the others; empty if all do."""
+    (nodes, queued), own = room, {each["metadata"]["uid"] for each in members}
+    return unplaced(members, nodes, [each for each in queued if each["metadata"]["uid"] not in own])
 
 
 def unplaced(members: Sequence[Body], nodes: Sequence[Node], first: Sequence[Body] = ()) -> str:

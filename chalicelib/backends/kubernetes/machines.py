@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
@@ -18,7 +18,7 @@ from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
-from chalicelib.backends.kubernetes.gangs import Gangs
+from chalicelib.backends.kubernetes.gangs import Gangs, Room, explained
 from chalicelib.backends.kubernetes.gateways import LOAD_BALANCER, SERVICE, Services, gateways_of, has_services
 from chalicelib.backends.kubernetes.identities import Identities
 from chalicelib.backends.kubernetes.labels import tags_of
@@ -174,13 +174,14 @@ class Pods(Objects):
 
     def _asked(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         namespace, known = self._clusters.cluster(region).namespace, dict[str, Body]()
+        room = cache(lambda: self._gangs.room(region))
         if len(machines) > SINGLY:
             known = {body["metadata"]["name"]: body for body in self._listed(region, INSTANCE)}
 
         def ask(handles: Sequence[Handle]) -> Machine:
             is_listed = all(handle.data.get("namespace") == namespace for handle in handles)
             listed = known if len(machines) > SINGLY and is_listed else self._found(region, handles)
-            return self._machine(region, handles, listed)
+            return self._machine(region, handles, listed, room)
 
         return outcomes(machines, ask)
 
@@ -195,14 +196,17 @@ class Pods(Objects):
                 continue
         return found
 
-    def _machine(self, region: str, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+    def _machine(
+        self, region: str, handles: Sequence[Handle], known: Mapping[str, Body], room: Callable[[], Room] | None = None
+    ) -> Machine:
+        """`room`: to say why there is none for a node of a task; None: that isn't needed."""
         for handle in handles:
             body = known.get(handle.id)
             if body is not None and body["metadata"]["uid"] == handle.data.get("uid"):
                 try:
                     machine = described(body, self._now(), partial(self._events, region, body))
                 except Gone as gone:
-                    raise self._gangs.explained(region, body, gone) from None
+                    raise (gone if room is None else explained(body, gone, room)) from None
                 return self._services.with_public_address(region, body, handles, machine)
         for handle in handles:
             self._identities.check(region, handle)
@@ -228,6 +232,7 @@ class Pods(Objects):
 
     def _handles(self, region: str, selector: str) -> Iterator[tuple[Handle, Body]]:
         for body in self._listed(region, selector):
+            self._watches.pods(region)  # begins, if it hasn't
             yield self._identities.handle(body, region, POD), body
         if not has_services(self._clusters.cluster(region)):
             return

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from chalicelib.backends.kit.errors import cleaned
-from chalicelib.backends.kubernetes.pods import INIT, OPENED, TYPE
+from chalicelib.backends.kubernetes.pods import INIT, JOB, OPENED, TYPE
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, from_iso
 from chalicelib.errors import BackendError, ContainerFailed, Gone, InsufficientCapacity, Unfit
@@ -50,10 +50,11 @@ def described(pod: Body, now: Micros, events: Events) -> Machine:
     """Raises Gone for a pod that has ended, or can't start."""
     status = pod.get("status", {})
     phase, deleted = status.get("phase", "Pending"), "deletionTimestamp" in pod["metadata"]
-    if phase in ("Failed", "Succeeded"):
+    job: Body = next((each["state"] for each in status.get("containerStatuses", ()) if each["name"] == JOB), {})
+    if phase in ("Failed", "Succeeded") or "terminated" in job:  # the containers of others may run on
         raise _ended(pod, status)
     address = str(status.get("podIP", ""))
-    if phase == "Running":
+    if phase == "Running" and "waiting" not in job:
         return _machine("running", address, status, deleted)
     if deleted:
         raise Gone(f"{_name(pod)} is being deleted.")
@@ -113,16 +114,32 @@ def _ended(pod: Body, status: Body) -> Gone:
         return Gone(text, refused=InsufficientCapacity)
     if reason == "DeadlineExceeded":
         return Gone(text, refused=ContainerFailed)
-    for each, state in _terminated(status):
+    terminated = _terminated(status)
+    if _is_stopped(pod, terminated):
+        return Gone(f"{_name(pod)} has ended: somebody has deleted it.")
+    for each, state in terminated:
         if each["name"] == INIT and state.get("exitCode", 0) != 0:
             return Gone(f"The agent couldn't be brought into the pod: {_exit(state)}", refused=Unfit)
-    exits = [_exit(state) for each, state in _terminated(status) if each["name"] != INIT]
+    exits = [_exit(state) for each, state in terminated if each["name"] != INIT]
     return Gone(f"The container has ended: {exits[0]}" if exits else text, refused=ContainerFailed)
 
 
+def _is_stopped(pod: Body, terminated: Sequence[tuple[Body, Body]]) -> bool:
+    """Has its job, or what should have started it, ended because somebody deletes the pod? Not if it ended before."""
+    metadata = pod["metadata"]
+    if "deletionTimestamp" not in metadata:
+        return False
+    requested = from_iso(metadata["deletionTimestamp"]) - metadata.get("deletionGracePeriodSeconds", 0) * SECOND
+    decisive = (state for each, state in terminated if each["name"] == JOB or state.get("exitCode", 0) != 0)
+    finished = next((state.get("finishedAt") for state in decisive), None)
+    return finished is None or from_iso(finished) >= requested
+
+
 def _terminated(status: Body) -> list[tuple[Body, Body]]:
+    """The job's container first, then those that failed: others may have added theirs."""
     found = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
-    return [(each, each["state"]["terminated"]) for each in found if "terminated" in each.get("state", {})]
+    terminated = [(each, each["state"]["terminated"]) for each in found if "terminated" in each.get("state", {})]
+    return sorted(terminated, key=lambda each: (each[0]["name"] != JOB, each[1].get("exitCode", 0) == 0))
 
 
 def _exit(state: Body) -> str:

@@ -242,11 +242,14 @@ class Purchases:
                 for handle in handles:
                     _give_back(backend, handle)
                 return None
-            known = {(handle.kind, handle.id) for handle in current.handles}
-            new = tuple(handle for handle in handles if (handle.kind, handle.id) not in known)
-            if not new:
+            known = {(handle.kind, handle.id): handle for handle in current.handles}
+            found = dict(known)
+            for handle in handles:  # one may have been replaced by another of the same name, which its data tell
+                before = known.get((handle.kind, handle.id), handle)
+                found[handle.kind, handle.id] = handle.with_(data={**before.data, **handle.data})
+            if found == known:
                 return current
-            saved = current.with_(handles=current.handles + new)
+            saved = current.with_(handles=tuple(found.values()))
             try:
                 store.commit([nouns.put(saved)])
             except Conflict:

@@ -44,3 +44,10 @@ class Watching(Suite):
         end()
         again = list(backend.create(request_one))
         assert run(again).state == "running", "without a watch it is asked for"
+        end = backend.watch(lambda changes: [reported.put(each) for each in changes] and None)
+        assert list(backend.list_owned()), "where a watch that begins learns what is there"
+        assert reported.get(timeout=PATIENCE) == MachineChange(request_one.instance_id)
+        provider.lost(again)
+        while not reported.get(timeout=PATIENCE).gone:
+            pass
+        end()

@@ -156,6 +156,19 @@ def test_one_that_finds_no_place_all_the_same_is_given_up_in_time_and_says_what_
     assert str(gone.value).endswith(
         "cpu (not of the offer's kind); gpu-1 (0 of 4 nvidia.com/gpu free); gpu-2 (cordoned)."
     )
+    backend.watch(lambda changes: None)
+    with pytest.raises(Gone):
+        backend.describe(left)  # begins it
+    for _ in range(600):
+        if any(call.operation.name == "watch pods" for call in home.calls):
+            break
+        with home.store.changed:
+            home.store.changed.wait(0.05)
+    before = len(home.calls)
+    found = backend.describe_several(made)
+    assert sum(isinstance(each, Gone) and str(each).endswith("gpu-2 (cordoned).") for each in found) == 2
+    lists = [call.operation.name for call in home.calls[before:]]
+    assert lists.count("list nodes") == 1, "two need it, and a watch has both"
 
 
 @pytest.mark.parametrize("operation", ["create services", "patch pods", "list pods", "list nodes"])

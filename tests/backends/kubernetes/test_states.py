@@ -176,6 +176,32 @@ def test_a_pod_that_has_ended_says_why(body: Body, refused: type[BackendError] |
     assert found.refused is refused and text in str(found)
 
 
+def test_a_pod_that_is_deleted_while_it_runs_is_interrupted_although_its_container_has_exited() -> None:
+    late, early = "2026-11-27T10:00:05Z", "2026-11-27T09:57:00Z"
+    for stopped in (late, early):
+        body = pod(
+            "Failed", deleted=True, containerStatuses=[status(terminated={"exitCode": 143, "finishedAt": stopped})]
+        )
+        body["metadata"]["deletionGracePeriodSeconds"] = 120
+        found = gone(body)
+        assert found.refused is (None if stopped == late else ContainerFailed), "it had ended by itself before"
+    inits = [status("dstack-init", terminated={"exitCode": 0, "finishedAt": early})]
+    before = pod("Failed", deleted=True, initContainerStatuses=inits, containerStatuses=[waiting("PodInitializing")])
+    assert gone(before).refused is None and "somebody has deleted it" in str(gone(before))
+
+
+def test_the_jobs_container_decides_beside_those_of_a_mesh() -> None:
+    mesh, of_mesh = status("istio-proxy", running={}), ended(0, "Completed", name="istio-init")
+    body = pod("Running", PLACED, initContainerStatuses=[of_mesh], containerStatuses=[mesh, ended(3)])
+    assert gone(body).refused is ContainerFailed and "exit status 3" in str(gone(body))
+    body = pod("Running", PLACED, containerStatuses=[mesh, waiting("ErrImagePull", "manifest unknown")])
+    assert "can't be pulled" in str(gone(body))
+    body = pod("Running", PLACED, containerStatuses=[mesh, waiting("ContainerCreating")])
+    assert after(body).state == "pending"
+    body = pod("Running", PLACED, containerStatuses=[mesh, status(running={})], podIP="10.0.0.7")
+    assert after(body) == Machine("running", "10.0.0.7", "10.0.0.7")
+
+
 @pytest.mark.parametrize(
     "message",
     [
