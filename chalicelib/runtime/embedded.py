@@ -219,7 +219,7 @@ class EmbeddedRoot(Root):
     def _account_changed(self, account: str) -> None:
         self._all_due = True
         self.refreshes.now()
-        self.watches.look_again()
+        self.watches.accounts_changed()
 
     @cached_property
     def watches(self) -> MachineWatches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import MachineChange, Watches
@@ -12,6 +13,7 @@ from chalicelib.runtime.ticker import Ticker
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 32  # watches that are ended at the same time
 EVERY = 60.0  # seconds until an account whose backend couldn't be used is tried again
 
 
@@ -20,7 +22,7 @@ class MachineWatches:
         self, accounts: Callable[[], Iterable[Account]], changed: Callable[[Sequence[MachineChange]], object]
     ) -> None:
         self._accounts, self._changed = accounts, changed
-        self._ticker = Ticker(EVERY, self.keep, at_once=True)
+        self._ticker = Ticker(EVERY, self.update, at_once=True)
         self._lock = threading.Lock()
         self._followed: dict[int, tuple[Account, Callable[[], None]]] = {}
         self._stopped = False
@@ -28,33 +30,38 @@ class MachineWatches:
     def start(self) -> None:
         self._ticker.start()
 
-    def look_again(self) -> None:
-        """The accounts have changed."""
+    def accounts_changed(self) -> None:
         self._ticker.now()
 
-    def keep(self) -> None:
+    def update(self) -> None:
         """Follow the accounts that there are now, and no others."""
         with self._lock:
             if self._stopped:
                 return
             current = {id(account): account for account in self._accounts() if account.facts.watches}
-            for number in self._followed.keys() - current.keys():
-                self._followed.pop(number)[1]()
+            ended = [self._followed.pop(number)[1] for number in self._followed.keys() - current.keys()]
             for number in current.keys() - self._followed.keys():
                 backend = current[number].backend
                 if isinstance(backend, Watches):  # not one that can't be used now
                     self._followed[number] = current[number], backend.watch(self._on_change)
+        _end(ended)
 
     def stop(self) -> None:
         self._ticker.stop()
         with self._lock:
             self._stopped = True
             followed, self._followed = self._followed, {}
-        for _, end in followed.values():
-            end()
+        _end([end for _, end in followed.values()])
 
     def _on_change(self, changes: Sequence[MachineChange]) -> None:
         try:
             self._changed(changes)
         except Exception:  # a hint is lost; the watch goes on
             log.exception("what has changed is found out later: %s", changes)
+
+
+def _end(ends: Sequence[Callable[[], None]]) -> None:
+    """All at once: each may wait a moment for its threads."""
+    if ends:
+        with ThreadPoolExecutor(min(len(ends), AT_ONCE)) as pool:
+            list(pool.map(lambda end: end(), ends))

@@ -47,17 +47,17 @@ def test_the_accounts_of_now_are_watched_and_no_others(caplog: pytest.LogCapture
             raise LookupError("whatever it is")
 
     watches = MachineWatches(lambda: accounts, take)
-    watches.keep()
+    watches.update()
     assert first.changed is not None and second.changed is None, "one that can't be used yet is tried again"
     works = True
-    watches.keep()
+    watches.update()
     assert second.changed is not None
     second.changed([MachineChange("a")])
     second.changed([MachineChange("b", gone=True)])  # nothing that fails here ends a watch
     assert heard == [MachineChange("a"), MachineChange("b", gone=True)] and "found out later" in caplog.text
     del accounts[0]
-    watches.keep()
+    watches.update()
     assert first.changed is None and second.changed is not None
     watches.stop()
-    watches.keep()
+    watches.update()
     assert second.changed is None

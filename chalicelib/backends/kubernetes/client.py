@@ -34,6 +34,7 @@ class Clusters:
         self._known = {cluster.region: cluster for cluster in found}
         self._now, self.page = now, page
         self._made: dict[str, Any] = {}
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
@@ -116,7 +117,7 @@ class Clusters:
 
     def close(self) -> None:
         with self._lock:
-            made, self._made = self._made, {}
+            made, self._made, self._closed = self._made, {}, True
         for client in made.values():
             client.close()
 
@@ -159,6 +160,8 @@ class Clusters:
 
     def _client(self, region: str) -> Any:
         with self._lock:
+            if self._closed:
+                raise Transient(f"The connections to {region} are closed.")
             client = self._made.get(region)
             if client is None:
                 client = self._made[region] = _client(self._known[region])

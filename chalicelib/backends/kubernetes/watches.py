@@ -27,22 +27,31 @@ log = logging.getLogger(__name__)
 Body = dict[str, Any]
 Changed = Callable[[Sequence[MachineChange]], None]
 INSTANCE = "dstack-instance"  # the label of our pods
-LASTS = 300  # seconds, after which the server ends a watch, and we begin the next
-SILENCE = 90.0  # seconds: the server says something once a minute, or else the connection is taken for cut
+WATCH_SECONDS = 300  # seconds, after which the server ends a watch, and we begin the next
+SILENT_SECONDS = 90.0  # seconds: the server says something once a minute, or else the connection is taken for cut
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two watches, while they fail or end at once
-STEADY = 5.0  # seconds after which a watch that ends is followed by another without a pause
+STEADY_SECONDS = 5.0  # seconds after which a watch that ends is followed by another without a pause
 MOST_CONTEXTS = 64  # that are watched: each has a thread; pods of others are listed
-MOST_PODS = 20_000  # that are remembered
+MOST_PODS, MOST_BYTES = 20_000, 64 << 20  # that are remembered for a context
+STOPPED_WITHIN = 1.0  # seconds, by all together: a connection that is being made isn't waited for
 REPORTED = 2  # failures in a row
 EXPIRED = ("Expired", "Gone")
 
 
 class ContextWatches:
-    """Those of all contexts. A context is watched from when it is first asked about one of its pods."""
+    """Those of all contexts. A context is watched from when it is first asked about one of its pods, or lists one."""
 
-    def __init__(self, clusters: Clusters, *, silence: float = SILENCE, pause: float = FIRST_PAUSE) -> None:
-        self._clusters, self._silence, self._pause = clusters, silence, pause
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        clusters: Clusters,
+        *,
+        silence: float = SILENT_SECONDS,
+        pause: float = FIRST_PAUSE,
+        steady: float = STEADY_SECONDS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._clusters, self._silence, self._pause, self._steady = clusters, silence, pause, steady
+        self._lock, self._most_bytes = threading.Lock(), most_bytes
         self._changed: Changed | None = None
         self._found: dict[str, PodWatch] = {}
 
@@ -61,7 +70,15 @@ class ContextWatches:
     def _watched(self, region: str) -> PodWatch | None:
         with self._lock:
             if region not in self._found and self._changed is not None and len(self._found) < MOST_CONTEXTS:
-                watch = PodWatch(self._clusters, region, self._changed, silence=self._silence, pause=self._pause)
+                watch = PodWatch(
+                    self._clusters,
+                    region,
+                    self._changed,
+                    silence=self._silence,
+                    pause=self._pause,
+                    steady=self._steady,
+                    most_bytes=self._most_bytes,
+                )
                 self._found[region] = watch
                 watch.start()
             return self._found.get(region)
@@ -71,19 +88,33 @@ class ContextWatches:
             found, self._found, self._changed = self._found, {}, None
         for watch in found.values():
             watch.stop()
+        deadline = time.monotonic() + STOPPED_WITHIN
+        for watch in found.values():
+            watch.join(max(0.0, deadline - time.monotonic()))
 
 
 class PodWatch:
     """The watch of one context, on a thread of its own."""
 
     def __init__(
-        self, clusters: Clusters, region: str, changed: Changed, *, silence: float = SILENCE, pause: float = FIRST_PAUSE
+        self,
+        clusters: Clusters,
+        region: str,
+        changed: Changed,
+        *,
+        silence: float,
+        pause: float,
+        steady: float,
+        most_bytes: int,
     ) -> None:
         self._clusters, self._region, self._changed = clusters, region, changed
-        self._silence, self._first_pause = silence, pause
+        self._silence, self._first_pause, self._steady = silence, pause, steady
         self._path = ("api", "v1", "namespaces", clusters.cluster(region).namespace, "pods")
         self._pods: dict[str, Body] = {}
         self._outlooks: dict[str, object] = {}
+        self._sizes: dict[str, int] = {}
+        self._bytes, self._most_bytes = 0, most_bytes
+        self._opened: float | None = None
         self._current, self._version, self._failures = False, "", 0
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._stream: LineStream | None = None
@@ -97,26 +128,31 @@ class PodWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """A connection that is being made isn't waited for."""
+        """Doesn't wait."""
         self._stopping.set()
         with self._lock:
             if self._stream is not None:
                 self._stream.end()
-        self._thread.join(timeout=1.0)
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
 
     def _work(self) -> None:
         pause = self._first_pause
         while not self._stopping.is_set():
-            began, has_ended = time.monotonic(), False
+            self._opened, has_ended, failure = None, False, None
             try:
                 self._follow()
                 has_ended = True
             except BackendError as error:
-                self._failed(error)
+                failure = error
             finally:
                 self._current = False
-            if is_steady := time.monotonic() - began >= STEADY:
+            if is_steady := self._opened is not None and time.monotonic() - self._opened >= self._steady:
                 pause = self._first_pause
+                self._works()
+            if failure is not None:
+                self._failed(failure)
             if not (has_ended and is_steady):
                 self._stopping.wait(pause)
                 pause = min(LONGEST_PAUSE, pause * 2)
@@ -129,6 +165,11 @@ class PodWatch:
         if self._failures == REPORTED and not self._stopping.is_set():
             log.warning("the pods of %s are listed, because they can't be watched: %s", self._region, error)
 
+    def _works(self) -> None:
+        if self._failures >= REPORTED:
+            log.info("the pods of %s are watched again", self._region)
+        self._failures = 0
+
     # --- one connection -----------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -140,7 +181,7 @@ class PodWatch:
             "labelSelector": INSTANCE,
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": LASTS,
+            "timeoutSeconds": WATCH_SECONDS,
         }
         stream = self._clusters.stream(self._region, self._path, query, self._silence)
         try:
@@ -148,7 +189,7 @@ class PodWatch:
                 if self._stopping.is_set():
                     return
                 self._stream = stream
-            self._current = True
+            self._current, self._opened = True, time.monotonic()
             for line in stream:
                 self._apply(line)
         finally:
@@ -161,6 +202,7 @@ class PodWatch:
         if not version:
             raise Transient(f"The list of pods in {self._region} has no version.")
         before, self._pods = self._pods, {}
+        self._sizes, self._bytes = {}, 0
         known, self._outlooks = self._outlooks, {}
         with self._well_formed():
             changes = [change for body in items if (change := self._put(body, known))]
@@ -176,9 +218,7 @@ class PodWatch:
                 raise self._refusal(body)
             version, changes = str(body["metadata"]["resourceVersion"]), list(self._changes(kind, body))
         self._version = version
-        if self._failures >= REPORTED:
-            log.info("the pods of %s are watched again", self._region)
-        self._failures = 0
+        self._works()
         self._report(changes)
 
     @contextmanager
@@ -192,6 +232,7 @@ class PodWatch:
         if kind == "DELETED":
             name = body["metadata"]["name"]
             self._outlooks.pop(name, None)
+            self._bytes -= self._sizes.pop(name, 0)
             if self._pods.pop(name, None) is not None:
                 yield _change(body, gone=True)
         elif kind in ("ADDED", "MODIFIED") and (change := self._put(body, self._outlooks)):
@@ -209,14 +250,27 @@ class PodWatch:
         before = known.get(name)
         if len(self._pods) >= MOST_PODS and name not in self._pods:
             raise Transient(f"{self._region} has more than {MOST_PODS} pods of dstack.")
-        metadata.pop("managedFields", None)  # half of what a pod is, and nobody reads it
-        self._pods[name], self._outlooks[name] = body, now
+        kept = _kept(body)
+        size = len(orjson.dumps(kept))
+        total = self._bytes + size - self._sizes.get(name, 0)
+        if total > self._most_bytes:
+            raise Transient(f"The pods of dstack in {self._region} have more than {self._most_bytes} bytes.")
+        self._bytes = total
+        self._pods[name], self._outlooks[name], self._sizes[name] = kept, now, size
         is_new = before is None and now[1] == Machine("pending")
         return None if is_new or before == now else _change(body)
 
     def _report(self, changes: Sequence[MachineChange]) -> None:
         if changes:
             self._changed(changes)
+
+
+def _kept(body: Body) -> Body:
+    """What descriptions read of it: a tenth of what it is."""
+    claims = [each for each in body["spec"].get("volumes", ()) if "persistentVolumeClaim" in each]
+    spec = {name: body["spec"][name] for name in ("nodeName", "schedulingGates") if name in body["spec"]}
+    metadata = {name: each for name, each in body["metadata"].items() if name != "managedFields"}
+    return {"metadata": metadata, "spec": {**spec, "volumes": claims}, "status": body.get("status", {})}
 
 
 def _change(body: Mapping[str, Any], *, gone: bool = False) -> MachineChange:

@@ -18,7 +18,7 @@ from chalicelib.backends.kubernetes.permissions import Rule
 from chalicelib.backends.kubernetes.watches import ContextWatches
 from chalicelib.backends.spi import MachineChange, facts_of
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import Gone
+from chalicelib.errors import Gone, Transient
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import offers_of
@@ -35,10 +35,12 @@ PATIENCE = 60.0  # of a thread that waits for another
 class Followed:
     """A cluster, a backend that watches it, and what the watch has reported."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, config: Any) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, config: Any, *, steady: float = 5.0, most: int = 1 << 20
+    ) -> None:
         clusters = Clusters(kubeconfig.clusters(config), clock.now)
         self.cluster, self.clock = cluster, clock
-        self.watches = ContextWatches(clusters, pause=0.01)
+        self.watches = ContextWatches(clusters, pause=0.01, steady=steady, most_bytes=most)
         self.backend = KubernetesBackend(config, clusters, clock.now, watches=self.watches)
         self.offer = next(each for each in offers_of(self.backend) if not each.instance.resources.gpus)
         self._names: dict[str, str] = {}
@@ -183,6 +185,48 @@ def test_without_the_permission_pods_are_listed_and_the_log_says_why(
         assert found.threads() == []
     (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert "the pods of there are listed, because they can't be watched: Kubernetes doesn't allow GET" in warning
+
+
+def test_what_a_watch_remembers_is_what_descriptions_read(here: Followed) -> None:
+    one = here.make("one")
+    here.watched()
+    here.clock.passes(10)
+    here.next()
+    found = (here.watches.pods("here") or {})[one[0].id]
+    assert (
+        found["spec"].keys() <= {"nodeName", "schedulingGates", "volumes"} and "managedFields" not in found["metadata"]
+    )
+    assert here.backend.describe(one).state == "running"
+
+
+def test_pods_that_are_too_much_to_remember_are_listed(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(clock.now, "here")
+    populate(cluster)
+    with cluster.serving():
+        found = Followed(cluster, clock, config_of([cluster]), most=1000)
+        one = found.make("one")
+        found.until(lambda: "can't be watched" in caplog.text)
+        clock.passes(10)
+        assert found.backend.describe(one).state == "running"
+        found.backend.close()
+    assert "The pods of dstack in here have more than 1000 bytes." in caplog.text
+
+
+def test_connections_that_are_cut_now_and_then_are_no_news(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """As by a proxy, before anything has happened."""
+    cluster = Cluster(clock.now, "here")
+    populate(cluster)
+    with cluster.serving():
+        found = Followed(cluster, clock, config_of([cluster]), steady=0.0)
+        found.make("one")
+        for times in (1, 2, 3, 4):
+            found.watched(times)
+            cluster.faults.cut_streams()
+        found.watched(5)
+        found.backend.close()
+        with pytest.raises(Transient, match="are closed"):
+            found.backend.check()
+    assert "can't be watched" not in caplog.text
 
 
 def test_the_end_of_a_watch_waits_for_nobody(here: Followed) -> None:
