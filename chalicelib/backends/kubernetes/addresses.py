@@ -1,4 +1,4 @@
-"""Addresses in a kubeconfig that only the control plane's own machine, or its link, has.
+"""Loopback and link-local addresses in a kubeconfig: those that only the control plane's own machine, or its link, has.
 
 Where a kubeconfig has such an address, a global admin has written it. A name that leads there is refused when it is
 connected to, because it may lead elsewhere a moment later.
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 
-def is_near(text: str, contexts: Collection[str]) -> bool:
+def names_local_server(text: str, contexts: Collection[str]) -> bool:
     """Does one of these contexts lead there? Without any, the current one. What can't be read is refused elsewhere."""
     import yaml
 
@@ -26,12 +26,12 @@ def is_near(text: str, contexts: Collection[str]) -> bool:
     used = contexts or (str(document.get("current-context")),)
     names = {str(each.get("cluster")) for name in used for each in _entries(document, "context", name)}
     found = [each for name in names for each in _entries(document, "cluster", name)]
-    return any(map(is_written_near, found))
+    return any(map(has_local_server, found))
 
 
-def is_written_near(cluster: Mapping[str, Any]) -> bool:
+def has_local_server(cluster: Mapping[str, Any]) -> bool:
     """Does this cluster of a kubeconfig have such an address?"""
-    return any(_is_near(str(cluster.get(field) or "")) for field in ("server", "proxy-url"))
+    return any(_is_local(str(cluster.get(field) or "")) for field in ("server", "proxy-url"))
 
 
 def _entries(document: Mapping[str, Any], kind: str, name: str) -> Iterator[Mapping[str, Any]]:
@@ -41,7 +41,7 @@ def _entries(document: Mapping[str, Any], kind: str, name: str) -> Iterator[Mapp
             yield each[kind]
 
 
-def _is_near(url: str) -> bool:
+def _is_local(url: str) -> bool:
     if "\\" in url:  # those who connect may read another host before it
         return True
     try:
@@ -70,22 +70,22 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return found.ipv4_mapped or found
 
 
-class LeadsHere(Exception):
+class LocalAddress(Exception):
     """A name leads to the control plane's own machine."""
 
 
-def far_only(pools: Any) -> None:
+def refuse_local_addresses(pools: Any) -> None:
     """Have the connections of urllib3's `pools` go to no such address. Nothing is sent before that is known."""
     from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
     from urllib3.connection import HTTPConnection, HTTPSConnection
 
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return _far(super()._new_conn(), self.host)
+            return _checked(super()._new_conn(), self.host)
 
     class Tls(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return _far(super()._new_conn(), self.host)
+            return _checked(super()._new_conn(), self.host)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain
@@ -96,9 +96,9 @@ def far_only(pools: Any) -> None:
     pools.pool_classes_by_scheme = {"http": PlainPool, "https": TlsPool}
 
 
-def _far(connection: socket.socket, host: str) -> socket.socket:
+def _checked(connection: socket.socket, host: str) -> socket.socket:
     address = _address(str(connection.getpeername()[0]).partition("%")[0])
     if address is None or _is_of_this_machine(address):
         connection.close()
-        raise LeadsHere(host)
+        raise LocalAddress(host)
     return connection

@@ -16,7 +16,7 @@ import orjson
 
 from chalicelib.backends.kit.errors import Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kubernetes.addresses import LeadsHere, far_only
+from chalicelib.backends.kubernetes.addresses import LocalAddress, refuse_local_addresses
 from chalicelib.backends.kubernetes.errors import TABLE
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.domain.instants import SECOND, Micros, retry_after
@@ -205,9 +205,9 @@ def _translated(action: str, region: str, hidden: Sequence[str]) -> Iterator[Non
     except ConfigException as error:
         text = cleaned(f"{type(error).__name__}: {error}", hidden)
         raise InvalidCredentials(f"The credentials for {region} can't be used: {text}") from None
-    except LeadsHere as here:
+    except LocalAddress as error:
         raise InvalidCredentials(
-            f"The name {here} leads to the control plane's own machine.",
+            f"The name {error} leads to the control plane's own machine.",
             hint="If that is meant, have a global admin write the address in place of the name.",
         ) from None
     except (HTTPError, OpenApiException, OSError) as error:
@@ -234,8 +234,8 @@ def _client(cluster: Cluster) -> Any:
     configuration.proxy = configuration.proxy  # as it is now, or the environment would be read for every call
     client = ApiClient(configuration)
     own_proxy = cluster.kubeconfig is None or not cluster.kubeconfig["clusters"][0]["cluster"].get("proxy-url")
-    if not cluster.near and not (configuration.proxy and own_proxy):  # the server's own proxy may be anywhere
-        far_only(client.rest_client.pool_manager)
+    if not cluster.may_be_local and not (configuration.proxy and own_proxy):  # the server's own proxy may be anywhere
+        refuse_local_addresses(client.rest_client.pool_manager)
     return client
 
 

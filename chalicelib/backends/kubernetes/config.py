@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from chalicelib.backends.configs import shaped
-from chalicelib.backends.kubernetes.addresses import is_near
+from chalicelib.backends.kubernetes.addresses import names_local_server
 from chalicelib.backends.kubernetes.affinity import is_number
 from chalicelib.domain.container_script import GATEWAY_IMAGE
 from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
@@ -292,4 +292,4 @@ class KubernetesBackendConfig(Spec):
         """The field that makes the control plane use its own files, credentials or network; empty if none does."""
         own = next((f"kubeconfig.{each}" for each in ("filename", "in_cluster") if getattr(self.kubeconfig, each)), "")
         contexts = [context.name for context in self.contexts or ()]
-        return own or ("kubeconfig.data" if is_near(self.kubeconfig.data or "", contexts) else "")
+        return own or ("kubeconfig.data" if names_local_server(self.kubeconfig.data or "", contexts) else "")

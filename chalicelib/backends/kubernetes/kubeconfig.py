@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from chalicelib.backends.kubernetes.addresses import is_written_near
+from chalicelib.backends.kubernetes.addresses import has_local_server
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig, KubernetesContext
 from chalicelib.errors import InvalidCredentials
 
@@ -39,7 +39,7 @@ class Cluster:
     context: KubernetesContext
     namespace: str
     kubeconfig: Mapping[str, Any] | None = field(repr=False)  # with this context alone; None: the pod's own account
-    near: bool = False  # it may be on the control plane's own machine: a global admin has written it
+    may_be_local: bool = False  # it may be on the control plane's own machine: a global admin has written it
 
     @property
     def region(self) -> str:
@@ -69,14 +69,14 @@ def clusters(config: KubernetesBackendConfig) -> tuple[Cluster, ...]:
     """One for each context. Raises InvalidCredentials for a kubeconfig that can't be used."""
     if config.kubeconfig.in_cluster:
         (context,) = config.contexts or (KubernetesContext(name=IN_CLUSTER),)
-        return (Cluster(context, context.namespace or config.namespace or _own_namespace(), None, near=True),)
+        return (Cluster(context, context.namespace or config.namespace or _own_namespace(), None, may_be_local=True),)
     document = _document(config)
     current = document.get("current-context")
     if config.contexts is None and not (isinstance(current, str) and current):
         raise InvalidCredentials("The kubeconfig has no current context.", hint="Name one in `contexts`.")
     contexts = config.contexts or (KubernetesContext(name=str(current), namespace=config.namespace),)
     by_admin = config.kubeconfig.filename is not None
-    found = tuple(_cluster(document, context, near=by_admin) for context in contexts)
+    found = tuple(_cluster(document, context, may_be_local=by_admin) for context in contexts)
     _check_distinct(found)
     return found
 
@@ -131,7 +131,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def _cluster(document: Mapping[str, Any], context: KubernetesContext, *, near: bool) -> Cluster:
+def _cluster(document: Mapping[str, Any], context: KubernetesContext, *, may_be_local: bool) -> Cluster:
     there = _entry(document, "context", context.name)
     cluster, user = (_entry(document, kind, str(there.get(kind, ""))) for kind in ("cluster", "user"))
     _check_text(context.name, cluster, user)
@@ -144,7 +144,7 @@ def _cluster(document: Mapping[str, Any], context: KubernetesContext, *, near: b
         "clusters": [{"name": "it", "cluster": dict(cluster)}],
         "users": [{"name": "it", "user": dict(user)}],
     }
-    return Cluster(context, namespace, kubeconfig, near or is_written_near(cluster))
+    return Cluster(context, namespace, kubeconfig, may_be_local or has_local_server(cluster))
 
 
 def _entry(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:

@@ -164,19 +164,19 @@ def test_a_name_that_leads_to_this_machine_is_refused_before_anything_is_sent(cl
 
     with answering(answer) as server:
         (allowed,) = clusters(config_for(server))
-        assert allowed.near
-        for near, calls in ((False, 0), (True, 1)):
-            found = Clusters([replace(allowed, near=near)], clock.now)
+        assert allowed.may_be_local
+        for local, calls in ((False, 0), (True, 1)):
+            found = Clusters([replace(allowed, may_be_local=local)], clock.now)
             try:
                 list(found.listed("odd", ("api", "v1", "pods")))
             except InvalidCredentials as refused:
-                assert not near and "127.0.0.1 leads to the control plane's own machine. If that is meant" in str(
+                assert not local and "127.0.0.1 leads to the control plane's own machine. If that is meant" in str(
                     refused
                 )
             assert len(asked) == calls
             found.close()
     (far,) = clusters(config_for("https://cluster.example:6443"))
-    assert not far.near
+    assert not far.may_be_local
 
 
 def test_nodes_whose_devices_dra_manages_are_named_in_a_plan(clock: Clock) -> None:
