@@ -270,7 +270,7 @@ def _kept(body: Body) -> Body:
     claims = [each for each in body["spec"].get("volumes", ()) if "persistentVolumeClaim" in each]
     spec = {name: body["spec"][name] for name in ("nodeName", "schedulingGates") if name in body["spec"]}
     metadata = {name: each for name, each in body["metadata"].items() if name != "managedFields"}
-    return {"metadata": metadata, "spec": {**spec, "volumes": claims}, "status": body.get("status", {})}
+    return {**body, "metadata": metadata, "spec": {**spec, "volumes": claims}}
 
 
 def _change(body: Mapping[str, Any], *, gone: bool = False) -> MachineChange:
