@@ -156,6 +156,9 @@ class _InstanceOutcome(InstancePass):
     # --- described --------------------------------------------------------------------------------------------------
 
     def seen(self, seen: Seen) -> None:
+        if self._uses_its_notice() and seen.state == "gone" and not self._hidden():
+            self._update(taken_back_at=self.now, due_at=self.now)  # it went before its time
+            self.terminating()
         if self._leaving or self.instance.status == InstanceStatus.pending:  # its purchase is still under way
             return
         if seen.refused and self.instance.status == InstanceStatus.provisioning:

@@ -35,6 +35,17 @@ def test_a_machine_that_is_taken_back_is_released_when_its_time_is_over() -> Non
     assert effects(world.decide()) == [Terminate]
 
 
+def test_a_machine_that_goes_before_its_time_is_over_is_released_then() -> None:
+    world = taken_back()
+    world.instance = world.instance.with_(handles=(Handle(kind="vm", id="v1"),))
+    world.now += HOUR
+    world.instance = world.instance.with_(taken_back_at=world.now + b.MINUTE)
+    assert effects(world.decide()) == []
+    assert effects(world.outcome(Seen("x", 0, "running", interrupted=True))) == []
+    assert effects(world.outcome(Seen("x", 0, "gone"))) == [Terminate]
+    assert effects(world.outcome(Seen("x", 0, "gone"))) == [], "once"
+
+
 def test_a_notice_of_the_cloud_leaves_time_and_an_end_leaves_none() -> None:
     announced = World("busy", offer=SPOT, handles=(Handle(kind="vm", id="v1"),)).with_job("running")
     announced.outcome(Seen("x", 0, "running", interrupted=True))
