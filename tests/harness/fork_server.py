@@ -10,11 +10,12 @@ more. Each message on the socket asks for one process, `{"argv", "cwd", "env", "
 brings its standard input, its output, its errors, and a socket that is told its number and, at its end, its status and
 its seconds of CPU.
 Everything else about a process is its own: its session, its signals, its environment, what `/proc` shows of it, and its
-end, at which Python cleans up as always.
+end, but for giving back its memory.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -26,9 +27,12 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LARGEST = 1 << 17  # bytes of a message
 CLONE_NEWNET = 0x40000000
@@ -155,5 +159,30 @@ def _show(field: int, words: list[str]) -> None:
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 
+def finish(run: Callable[[], int]) -> NoReturn:
+    """End this process with the status of `run`, after all that a Python does at its end but for giving back memory:
+    that would touch, and so copy, every page that it shares with the process that it is a copy of."""
+    status = 1
+    try:
+        status = run()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # whoever read it has gone
+            status = 120
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    finish(main)
