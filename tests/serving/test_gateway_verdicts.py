@@ -11,9 +11,9 @@ from tests.serving.lua import run
 pytestmark = pytest.mark.slow  # not for what they take: LuaJIT is installed where it is missing, with nginx
 
 SETTING = """
-local answer, asked, takes = { status = 200 }, 0, 0
+local answer, calls, takes = { status = 200 }, 0, 0
 package.loaded.questions = { ask = function(question)
-    asked = asked + 1
+    calls = calls + 1
     clock = clock + takes
     return answer
 end }
@@ -32,8 +32,8 @@ def run_verdicts(script: str) -> list[Any]:
 
 
 def test_a_verdict_without_an_end_is_good_for_a_minute() -> None:
-    assert run_verdicts("return { judge(), after(49), asked }") == [200, 200, 1]
-    assert run_verdicts("judge() answer = { status = 403 } return { after(61), asked }") == [403, 2]
+    assert run_verdicts("return { judge(), after(49), calls }") == [200, 200, 1]
+    assert run_verdicts("judge() answer = { status = 403 } return { after(61), calls }") == [403, 2]
 
 
 @pytest.mark.parametrize("token", ["token", "dstack-service.claims.signature"])
