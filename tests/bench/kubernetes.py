@@ -26,7 +26,7 @@ from chalicelib.errors import Gone
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.bench.measure import report, running_server, server_pid, submit, task, threads_cpu_of
 from tests.e2e.hosts.network import Namespace
-from tests.e2e.kubernetes.cluster import IMAGE, add_cluster, cluster_beside
+from tests.e2e.kubernetes.cluster import IMAGE, REACHED_BY_PODS, add_cluster, cluster_beside
 from tests.harness import docker
 from tests.harness.debian import NotHere
 from tests.harness.images import applets_image
@@ -68,7 +68,11 @@ def first_lines() -> list[float]:
         (folder / "home").mkdir()
         kubeconfig = stack.enter_context(cluster_beside(engine, place, folder / "cluster"))
         server = Server(
-            folder / "home", network=place.path, opener=place.opener(), program="tests.e2e.kubernetes.plane"
+            folder / "home",
+            env=REACHED_BY_PODS,
+            network=place.path,
+            opener=place.opener(),
+            program="tests.e2e.kubernetes.plane",
         )
         stack.callback(server.close)
         server.start()

@@ -118,15 +118,22 @@ def no_request_fails(site: Site, kill: Callable[[str], None]) -> None:
     for it."""
     site.apply("1", 1)
     site.replicas("1", 1)
-    with site.constant_requests(), ThreadPoolExecutor(64) as pool:
+    with site.constant_requests():
         site.apply("1", 2)
-        victim, survivor = sorted(site.replicas("1", 2))
-        held = site.held_at(victim, pool)
-        kill(site.machine_of(victim))
-        assert {each.result() for each in held} == {(200, "1", survivor)}
+        victim = kill_one_of_two(site, kill)
     assert victim not in site.replicas("1", 2), "its agent was silent, and `retry` has bought another container"
     with site.constant_requests():
         site.apply("2", 2)
         site.replicas("2", 2)
     assert {status for status, _ in site.answers} == {200}
     assert {version for _, version in site.answers} == {"1", "2"}
+
+
+def kill_one_of_two(site: Site, kill: Callable[[str], None]) -> str:
+    """A replica of version 1, whose requests under way the other one answers."""
+    victim, survivor = sorted(site.replicas("1", 2))
+    with ThreadPoolExecutor(64) as pool:
+        held = site.held_at(victim, pool)
+        kill(site.machine_of(victim))
+        assert {each.result() for each in held} == {(200, "1", survivor)}
+    return victim

@@ -12,12 +12,14 @@ from typing import Any
 
 import yaml
 
+from tests.backends.kubernetes.fake.engine import HOST
 from tests.e2e.hosts.network import Namespace
 from tests.harness.docker import DockerEngine
 from tests.harness.server import ROOT, Server, until
 
 IMAGE = "test/applets:1"
 FLEET = "type: fleet\nname: cluster\nnodes: 0..{most}\nbackends: [kubernetes]\n"
+REACHED_BY_PODS = {"DSTACK_SERVER_HOST": HOST, "no_proxy": f"{HOST},127.0.0.1"}  # a server's environment
 
 
 @contextmanager

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.backends.kubernetes.fake.engine import HOST
 from tests.bench.measure import submit, task
+from tests.e2e.containers.under_load import NAME, Site, kill_one_of_two
 from tests.e2e.hosts.network import Namespace
-from tests.e2e.kubernetes.cluster import IMAGE, add_cluster, cluster_beside
+from tests.e2e.kubernetes.cluster import IMAGE, REACHED_BY_PODS, add_cluster, cluster_beside
 from tests.harness.carriers import carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
@@ -51,11 +53,12 @@ def kubeconfig(
 @pytest.fixture(scope="module")
 def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("kubernetes") / "home"
-    one = Server(home, network=place.path, opener=place.opener(), program="tests.e2e.kubernetes.plane")
+    program = "tests.e2e.kubernetes.plane"
+    one = Server(home, env=REACHED_BY_PODS, network=place.path, opener=place.opener(), program=program)
     home.mkdir()
     try:
         one.start()
-        add_cluster(one, kubeconfig, gateways={"image": GATEWAY})
+        add_cluster(one, kubeconfig, most=4, gateways={"image": GATEWAY})
         yield one
     finally:
         one.close()
@@ -68,8 +71,6 @@ Listed = Callable[[], dict[str, list[dict[str, Any]]]]
 def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
     """What the API server lists, pods, secrets and services, asked in its network."""
     program = (
-        "import json, sys; from kubernetes import client, config;"
-        "core = client.CoreV1Api(config.new_client_from_config_dict(json.load(sys.stdin)));"
         "pods = core.list_pod_for_all_namespaces(_preload_content=False).data;"
         "secrets = core.list_secret_for_all_namespaces(_preload_content=False).data;"
         "services = core.list_service_for_all_namespaces(_preload_content=False).data;"
@@ -78,12 +79,22 @@ def listed(kubeconfig: dict[str, Any], place: Namespace) -> Listed:
     )
 
     def ask() -> dict[str, list[dict[str, Any]]]:
-        command = [*place.prefix, sys.executable, "-c", program]
-        done = subprocess.run(command, input=json.dumps(kubeconfig), capture_output=True, text=True, check=True)
-        found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+        found: dict[str, list[dict[str, Any]]] = json.loads(asked(place, kubeconfig, program))
         return found
 
     return ask
+
+
+def asked(place: Namespace, kubeconfig: dict[str, Any], program: str) -> str:
+    """What a program prints that has the API server as `core`."""
+    begin = (
+        "import json, sys; from kubernetes import client, config;"
+        "core = client.CoreV1Api(config.new_client_from_config_dict(json.load(sys.stdin)));"
+    )
+    command = [*place.prefix, sys.executable, "-c", begin + program]
+    done = subprocess.run(command, input=json.dumps(kubeconfig), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def apply(server: Server, name: str, configuration: dict[str, Any]) -> None:
@@ -186,8 +197,8 @@ def test_a_service_is_reached_through_a_gateway_that_is_a_pod(
         return server.call("/api/project/main/gateways/get", {"name": "door"})
 
     until("the gateway to run", lambda: door()["status"] == "running", every=0.5)
-    assert door()["hostname"] == "127.0.0.1", "which only the Service says"
-    request = urllib.request.Request("http://127.0.0.1/", headers={"Host": "web.example.com"})
+    assert door()["hostname"] == HOST, "which only the Service says"
+    request = urllib.request.Request(f"http://{HOST}/", headers={"Host": "web.example.com"})
 
     def answer() -> str:
         try:
@@ -201,6 +212,30 @@ def test_a_service_is_reached_through_a_gateway_that_is_a_pod(
     ended(server, "web")
     server.call("/api/project/main/gateways/delete", {"names": ["door"]})
     until("the gateway to be gone", lambda: server.call("/api/project/main/gateways/list", {}) == [], every=0.5)
+    nothing_left(server, listed)
+
+
+def test_a_service_in_pods_loses_no_request_when_one_is_evicted(
+    server: Server, place: Namespace, kubeconfig: dict[str, Any], listed: Listed
+) -> None:
+    def evict(address: str) -> None:
+        program = (
+            "pods = core.list_pod_for_all_namespaces().items;"
+            f"(pod,) = (each for each in pods if each.status.pod_ip == {address!r});"
+            "name, namespace = pod.metadata.name, pod.metadata.namespace;"
+            "core.create_namespaced_pod_eviction(name, namespace, {'metadata': {'name': name}})"
+        )
+        asked(place, kubeconfig, program)
+
+    site = Site(server, image=IMAGE, resources={**SMALL, "cpu": "1"})
+    site.apply("1", 2)
+    site.replicas("1", 2)
+    with site.constant_requests(callers=1):
+        victim = kill_one_of_two(site, evict)
+    assert {status for status, _ in site.answers} == {200}
+    assert victim not in site.replicas("1", 2), "`retry` has started another pod"
+    server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
+    ended(server, NAME)
     nothing_left(server, listed)
 
 

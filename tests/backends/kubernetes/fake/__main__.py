@@ -16,7 +16,7 @@ from pathlib import Path
 
 from chalicelib.agent.runtimes.docker_client import DockerClient
 from tests.backends.kubernetes.fake.cluster import Cluster
-from tests.backends.kubernetes.fake.engine import Engine
+from tests.backends.kubernetes.fake.engine import HOST, Engine
 
 TICK = 0.1
 
@@ -29,7 +29,7 @@ def cluster_of(client: DockerClient, folder: Path) -> Cluster:
     engine = Engine(client, folder, now)
     cluster = Cluster(now, "engine", engine)
     engine.store = cluster.store
-    cluster.balancers.addresses = ["127.0.0.1"]  # as of all pods
+    cluster.balancers.addresses = [HOST]
     cluster.add_node("node-1", cpu="4", memory="8Gi")
     return cluster
 

@@ -1,10 +1,11 @@
-"""A runtime whose containers are real ones, of a Docker engine. All pods share the engine's network: 127.0.0.1 is their
-address, as of pods that ask for their host's."""
+"""A runtime whose containers are real ones, of a Docker engine. All pods are in one of its networks, each at an address
+of its own, except those that ask for their host's, or that load balancers lead to."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import shutil
 import socket
 import subprocess
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 POD = "pod"  # the label of a container that says whose it is
 POLL = SECOND // 5
+DOMAIN = "svc.cluster.local"
+NETWORK, SUBNET = "pods", "10.64.0.0/10"
+HOST = "10.64.0.1"  # where pods reach what is in the engine's own namespace: load balancers, too
 _CONTAINERS_LACK = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 _PODS_LACK = ("hostAliases", "dnsConfig", "hostPID", "hostIPC", "shareProcessNamespace")
 
@@ -39,6 +43,13 @@ class Engine:
         self._client, self._folder, self._now = client, folder, now
         self._signalled: set[str] = set()  # containers that were sent their signal
         self.store: Store | None = None  # whose secrets are mounted; set by who makes the cluster
+        self._make_network()
+
+    def _make_network(self) -> None:
+        """Unless an earlier cluster of this engine has made it."""
+        if not self._client.call("GET", "/networks", {"filters": json.dumps({"name": [NETWORK]})}):
+            wanted = {"Name": NETWORK, "IPAM": {"Config": [{"Subnet": SUBNET, "Gateway": HOST}]}}
+            self._client.call("POST", "/networks/create", body=wanted)
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -93,8 +104,9 @@ class Engine:
             "User": user,
             "Hostname": wanted.pod["spec"].get("hostname", wanted.pod["metadata"]["name"])[:63],
             "Labels": {POD: wanted.pod["metadata"]["uid"]},
+            **self._network(wanted.pod),
             "HostConfig": {
-                "NetworkMode": "host",
+                "NetworkMode": "host" if self._is_at_host(wanted.pod) else NETWORK,
                 "ExtraHosts": self._names(wanted.pod),
                 "Mounts": [self._mount(wanted.pod, each) for each in spec.get("volumeMounts", ())],
                 "Privileged": bool(own.get("privileged")),
@@ -108,8 +120,27 @@ class Engine:
             },
         }
 
+    # --- network -----------------------------------------------------------------------------------------------------
+
+    def address(self, pod: Object) -> str:
+        """The same for all its containers, and known before the first of them."""
+        if self._is_at_host(pod):
+            return HOST
+        one, two, three = sha256(pod["metadata"]["uid"].encode()).digest()[:3]
+        return f"10.{64 + one % 64}.{two}.{max(2, three % 255)}"
+
+    def _network(self, pod: Object) -> dict[str, Any]:
+        if self._is_at_host(pod):
+            return {}
+        subdomain, namespace = pod["spec"].get("subdomain"), pod["metadata"]["namespace"]
+        endpoint = {"IPAMConfig": {"IPv4Address": self.address(pod)}}
+        return {
+            **({"Domainname": f"{subdomain}.{namespace}.{DOMAIN}"} if subdomain else {}),
+            "NetworkingConfig": {"EndpointsConfig": {NETWORK: endpoint}},
+        }
+
     def _names(self, pod: Object) -> list[str]:
-        """Of the pods of its headless service, which a real cluster's DNS would answer; its own one is its host's."""
+        """Of the pods of its headless service, which a real cluster's DNS would answer; its own the engine adds."""
         spec, namespace = pod["spec"], pod["metadata"]["namespace"]
         if self.store is None or not spec.get("subdomain"):
             return []
@@ -118,12 +149,17 @@ class Engine:
             return []
         found = []
         for each in self.store.all("pods", namespace):
-            name, labels = each["spec"].get("hostname"), each["metadata"].get("labels", {})
-            if name and service["spec"]["selector"].items() <= labels.items():
+            name = each["spec"].get("hostname")
+            if name and each["metadata"]["uid"] != pod["metadata"]["uid"] and _selects(service, each):
                 short = f"{name}.{spec['subdomain']}"
-                own = f" {name}" if each["metadata"]["uid"] == pod["metadata"]["uid"] else ""
-                found.append(f"{short}.{namespace}.svc.cluster.local {short}{own}:{self.address(each)}")
+                found.append(f"{short}.{namespace}.{DOMAIN} {short}:{self.address(each)}")
         return found
+
+    def _is_at_host(self, pod: Object) -> bool:
+        """Pods that load balancers lead to are where these are, in the engine's namespace."""
+        services = self.store.all("services", pod["metadata"]["namespace"]) if self.store else []
+        balanced = (each for each in services if each["spec"]["type"] == "LoadBalancer")
+        return bool(pod["spec"].get("hostNetwork")) or any(_selects(each, pod) for each in balanced)
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
@@ -200,11 +236,6 @@ class Engine:
             self._client.remove(found["Id"])
         shutil.rmtree(self._folder / uid, ignore_errors=True)
 
-    def address(self, pod: Object) -> str:
-        """One of the loopback, because all pods are in the network of this computer."""
-        one, two, three = sha256(pod["metadata"]["uid"].encode()).digest()[:3]
-        return f"127.{64 + one % 64}.{two}.{max(1, three)}"
-
     # --- streams -----------------------------------------------------------------------------------------------------
 
     def log(self, pod: Object, container: str) -> list[tuple[Micros, bytes]]:
@@ -231,6 +262,10 @@ class Engine:
 
         with networks.open_network(process) as network:
             return networks.connect(network, port)
+
+
+def _selects(service: Object, pod: Object) -> bool:
+    return bool(service["spec"]["selector"].items() <= pod["metadata"].get("labels", {}).items())
 
 
 def _group(security: Mapping[str, Any]) -> list[int]:
