@@ -71,22 +71,22 @@ def users(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     if not (genuine.VENV / "bin" / "dstack").exists():
         yield found
         return
-    with genuine.running(server, tmp_path_factory.mktemp("peer") / "home") as peer:
+    peer = genuine.joined(server, tmp_path_factory.mktemp("peer") / "home")
 
-        def genuine_cli(*words: str, cwd: Path, expect: int = 0) -> str:
-            done = subprocess.run(
-                [str(genuine.VENV / "bin" / "dstack"), *words],
-                cwd=cwd,
-                env={**peer.environment(), "COLUMNS": "300"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=PATIENCE,
-            )
-            assert done.returncode == expect, done.stdout
-            return done.stdout
+    def genuine_cli(*words: str, cwd: Path, expect: int = 0) -> str:
+        done = subprocess.run(
+            [str(genuine.VENV / "bin" / "dstack"), *words],
+            cwd=cwd,
+            env={**peer.environment(), "COLUMNS": "300"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == expect, done.stdout
+        return done.stdout
 
-        yield {**found, "genuine": genuine_cli}
+    yield {**found, "genuine": genuine_cli}
 
 
 @pytest.fixture(params=["ours", "genuine"])
