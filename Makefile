@@ -87,10 +87,10 @@ demo: install ## see a task run through a real control plane, from nothing to no
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
-	@$(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
+	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
-	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
+	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 1)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
 	  -q -m "not slow" --quick -p tests.harness.cores --cores auto
 
 check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; what is sent to AWS

@@ -72,6 +72,10 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         )
         self._drain = drain
 
+    async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()  # before a signal can come
+        await super().serve(sockets)
+
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         most = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -84,7 +88,6 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         return connection
 
     async def main_loop(self) -> None:
-        self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()
         await self._leaving.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
