@@ -147,8 +147,8 @@ class _Reading:
     def _followed(self, path: str) -> RestAnswer:
         url = self._name.base + path
         for _ in range(REDIRECTS + 1):
-            ours = _origin(url) == self._name.base
-            headers = {"Authorization": self._authorization} if ours and self._authorization else {}
+            is_registry = _origin(url) == self._name.base
+            headers = {"Authorization": self._authorization} if is_registry and self._authorization else {}
             answer = self._call(url, headers)
             if answer.status not in (301, 302, 303, 307, 308):
                 return answer

@@ -190,6 +190,7 @@ def test_a_replica_on_another_machine_is_reached_over_streams_that_its_agent_dia
     with capsys.disabled():
         print(f"\n  200 requests, 20 at a time, over streams: {time.monotonic() - began:.1f} s")
     server.cli("stop", "far", "-y")
+    wait_for(server, "far", "terminated")
     server.cli("fleet", "delete", "machines", "-y")
 
 

@@ -92,8 +92,8 @@ class Pods(Objects):
         """Opens the pod's gate, once its secret is there."""
         if pods.waits(found):
             self._add_secret(request, found)
-            ours = {"spec": {"schedulingGates": [{"name": pods.GATE, "$patch": "delete"}]}}
-            self._call(request.offer.region, "PATCH", "pods", _named(found), body=ours, content_type=MERGE)
+            gate = {"spec": {"schedulingGates": [{"name": pods.GATE, "$patch": "delete"}]}}
+            self._call(request.offer.region, "PATCH", "pods", _named(found), body=gate, content_type=MERGE)
 
     def _adopted(self, request: CreateRequest) -> Body | None:
         """What an earlier call created."""
@@ -166,13 +166,15 @@ class Pods(Objects):
         seen = self._watches.pods(region)
         found = None if seen is None else outcomes(machines, lambda handles: self._machine(region, handles, seen))
         if found is None:
-            return self._asked(region, machines)
+            return self._described_now(region, machines)
         unsure = [number for number, each in enumerate(found) if isinstance(each, Gone)]
-        for number, answer in zip(unsure, self._asked(region, [machines[each] for each in unsure]), strict=True):
+        for number, answer in zip(
+            unsure, self._described_now(region, [machines[each] for each in unsure]), strict=True
+        ):
             found[number] = answer
         return found
 
-    def _asked(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+    def _described_now(self, region: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         namespace, known = self._clusters.cluster(region).namespace, dict[str, Body]()
         room = cache(lambda: self._gangs.room(region))
         if len(machines) > SINGLY:

@@ -36,24 +36,24 @@ class Allowance:
     ranges: Sequence[Body] = ()
     priority_class: str | None = None  # of our pods
 
-    def refusal(self, asked: PodAmounts, pods: int) -> str:
+    def refusal(self, pod: PodAmounts, pods: int) -> str:
         """Why the namespace doesn't allow so many of these pods now; empty if it does."""
-        return next(self._refusals(asked, pods), "")
+        return next(self._refusals(pod, pods), "")
 
-    def _refusals(self, asked: PodAmounts, pods: int) -> Iterator[str]:
-        limits = dict(asked.limits)
+    def _refusals(self, pod: PodAmounts, pods: int) -> Iterator[str]:
+        limits = dict(pod.limits)
         for _, item in self._items("Container"):
             limits = {**available({**item.get("max", {}), **item.get("default", {})}), **limits}
-        asked = PodAmounts(asked.requests, limits)
+        pod = PodAmounts(pod.requests, limits)
         for name, item in self._items("Container"):
-            yield from _out_of_range(name, item, asked, "container")
+            yield from _out_of_range(name, item, pod, "container")
         init = self._init
-        whole = PodAmounts(largest([asked.requests, init.requests]), largest([limits, init.limits]))
+        whole = PodAmounts(largest([pod.requests, init.requests]), largest([limits, init.limits]))
         for name, item in self._items("Pod"):
             yield from _out_of_range(name, item, whole, "pod")
         for quota in self.quotas:
             if all(self._is_in(scope) for scope in _scopes(quota)):
-                yield from _over(quota, whole, asked, pods)
+                yield from _over(quota, whole, pod, pods)
 
     @property
     def init_resources(self) -> Mapping[str, Mapping[str, str]]:
@@ -89,18 +89,18 @@ class Allowance:
 _USUAL = PodAmounts(requested(INIT_RESOURCES["requests"]), requested(INIT_RESOURCES["limits"]))
 
 
-def _within(item: Body, asked: PodAmounts) -> PodAmounts:
+def _within(item: Body, pod: PodAmounts) -> PodAmounts:
     """The nearest that a limit range allows."""
     least, most = available(item.get("min", {})), available(item.get("max", {}))
     limits = {
-        name: min(max(amount, least.get(name, 0)), most.get(name, sys.maxsize)) for name, amount in asked.limits.items()
+        name: min(max(amount, least.get(name, 0)), most.get(name, sys.maxsize)) for name, amount in pod.limits.items()
     }
     ratios = {name: parsed(ratio) for name, ratio in item.get("maxLimitRequestRatio", {}).items()}
     requests = {
         name: min(
             limits[name], max(amount, least.get(name, 0), math.ceil(limits[name] / ratios.get(name, limits[name] or 1)))
         )
-        for name, amount in asked.requests.items()
+        for name, amount in pod.requests.items()
     }
     return PodAmounts(requests, limits)
 
@@ -115,23 +115,23 @@ def _scopes(quota: Body) -> Iterator[Body]:
     yield from spec.get("scopeSelector", {}).get("matchExpressions", ())
 
 
-def _out_of_range(name: str, item: Body, asked: PodAmounts, what: str) -> Iterator[str]:
+def _out_of_range(name: str, item: Body, pod: PodAmounts, what: str) -> Iterator[str]:
     least, most = available(item.get("min", {})), available(item.get("max", {}))
     for resource, amount in least.items():
-        if resource in asked.requests and asked.requests[resource] < amount:
+        if resource in pod.requests and pod.requests[resource] < amount:
             yield f"the limit range {name} demands at least {shown_of(resource, amount)} of a {what}"
     for resource, amount in most.items():
-        taken = max(asked.limits.get(resource, 0), asked.requests.get(resource, 0))
+        taken = max(pod.limits.get(resource, 0), pod.requests.get(resource, 0))
         if taken > amount:
             yield f"the limit range {name} allows a {what} at most {shown_of(resource, amount)}"
-        elif resource in asked.requests and resource not in asked.limits:
+        elif resource in pod.requests and resource not in pod.limits:
             yield f"the limit range {name} demands a limit: {_upper_end(resource)}"
-    for resource, limit in asked.limits.items():
-        if asked.requests.get(resource, 0) > limit and what == "container":
+    for resource, limit in pod.limits.items():
+        if pod.requests.get(resource, 0) > limit and what == "container":
             has = shown_of(resource, limit)
             yield f"the limit range {name} limits a container to {has} unless it has a limit itself"
     for resource, ratio in item.get("maxLimitRequestRatio", {}).items():
-        request, limit = asked.requests.get(resource, 0), asked.limits.get(resource, 0)
+        request, limit = pod.requests.get(resource, 0), pod.limits.get(resource, 0)
         if request and limit > request * parsed(ratio):
             yield f"the limit range {name} allows limits of at most {ratio} times the request of {resource}"
 

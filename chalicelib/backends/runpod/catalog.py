@@ -114,8 +114,8 @@ class RunpodCatalog:
 
     def _spot(self, request: OfferRequest, kinds: Sequence[_Kind], cloud: str, count: int) -> Iterator[Offer]:
         regions = {region for kind in kinds if count <= kind.most for region in kind.regions}
-        asked = sorted(each for each in regions if _is_wanted(each, request.regions, self._regions))
-        prices = self._bids(asked, cloud, count, only_spot=bool(request.spot)) if asked else {}
+        places = sorted(each for each in regions if _is_wanted(each, request.regions, self._regions))
+        prices = self._bids(places, cloud, count, only_spot=bool(request.spot)) if places else {}
         for kind in kinds:
             for region in kind.regions:
                 price = prices.get((kind.name, "" if region == COMMUNITY else region))
@@ -201,11 +201,11 @@ class RunpodCatalog:
 
     def _catalog(self, kind: str, product: str = "POD", **query: str | int) -> Sequence[Body]:
         """Those of the kind, with where there are some left."""
-        asked = {name: str(each) for name, each in query.items()}
+        filters = {name: str(each) for name, each in query.items()}
         look_up = self._client.listed
         return self._bodies.get(
-            f"{kind} {product} {asked}",
-            lambda: list(look_up(f"catalog/{kind}", kind, include="AVAILABILITY", product=product, **asked)),
+            f"{kind} {product} {filters}",
+            lambda: list(look_up(f"catalog/{kind}", kind, include="AVAILABILITY", product=product, **filters)),
         )
 
     def _limits(self) -> Body:

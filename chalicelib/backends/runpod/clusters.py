@@ -104,8 +104,8 @@ class RunpodClusters:
         made[member.token, member.rank] = own
         yield _handle(own)
         with self._creating:  # by two calls at the same time, it would be created twice
-            ours = {rank: body for (token, rank), body in made.items() if token == member.token}
-            found = {**self._of_gang(member.token), **ours}
+            just_made = {rank: body for (token, rank), body in made.items() if token == member.token}
+            found = {**self._of_gang(member.token), **just_made}
             if len(found) == member.nodes:
                 self._create_cluster(request, [found[rank] for rank in range(member.nodes)])
             elif is_last and (several or (known and is_fresh(_handle(own), self._now(), FACTS.visibility_lag))):

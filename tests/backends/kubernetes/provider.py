@@ -247,8 +247,8 @@ class KubernetesProvider:
 
     def disk_gib(self, handles: Sequence[Handle]) -> float:
         _, pod = self._pod(handles)
-        asked = pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"]
-        return _mib(asked) / 1024
+        disk = pod["spec"]["containers"][0]["resources"]["requests"]["ephemeral-storage"]
+        return _mib(disk) / 1024
 
     def tags(self, handle: Handle) -> dict[str, str]:
         _, pod = self._pod([handle])

@@ -156,10 +156,10 @@ def test_a_path_cant_lead_elsewhere(clock: Clock) -> None:
 def test_a_name_that_leads_to_this_machine_is_refused_before_anything_is_sent(clock: Clock) -> None:
     """Such as one that resolves to a loopback address, or to the metadata service's; written as an address, only a
     global admin can have stored it."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     def answer(request: http.server.BaseHTTPRequestHandler) -> tuple[int, dict[str, str], bytes]:
-        asked.append(request.path)
+        paths.append(request.path)
         return 200, {}, b'{"kind": "PodList", "items": []}'
 
     with answering(answer) as server:
@@ -173,7 +173,7 @@ def test_a_name_that_leads_to_this_machine_is_refused_before_anything_is_sent(cl
                 assert not local and "127.0.0.1 leads to the control plane's own machine. If that is meant" in str(
                     refused
                 )
-            assert len(asked) == calls
+            assert len(paths) == calls
             found.close()
     (far,) = clusters(config_for("https://cluster.example:6443"))
     assert not far.may_be_local

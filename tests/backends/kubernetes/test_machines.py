@@ -58,7 +58,7 @@ def backend(home: Cluster, clock: Clock) -> Iterator[KubernetesBackend]:
 
 
 @pytest.fixture
-def asked(backend: KubernetesBackend) -> CreateRequest:
+def wanted(backend: KubernetesBackend) -> CreateRequest:
     return request_for(cpu_offer(backend))
 
 
@@ -82,10 +82,10 @@ def pod_of(cluster: Cluster, handles: list[Handle]) -> dict[str, Any]:
 
 
 def test_a_pod_is_scheduled_only_when_its_secret_is_there(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
     home.calls.clear()
-    making = backend.create(asked)
+    making = backend.create(wanted)
     handles = [next(making)]
     clock.passes(60.0)
     assert "nodeName" not in pod_of(home, handles)["spec"] and backend.describe(handles).state == "pending"
@@ -99,23 +99,23 @@ def test_a_pod_is_scheduled_only_when_its_secret_is_there(
 @pytest.mark.parametrize("operation", ["create secrets", "patch pods"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_whichever_answer_is_lost_the_next_call_goes_on(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, operation: str, when: Any
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, operation: str, when: Any
 ) -> None:
     fault(home, operation, when=when)
     with pytest.raises(Transient):
-        list(backend.create(asked))
-    handles = list(backend.create(asked))
+        list(backend.create(wanted))
+    handles = list(backend.create(wanted))
     assert "nodeName" in pod_of(home, handles)["spec"]
     assert len(home.store.all("pods", NAMESPACE)) == len(home.store.all("secrets", NAMESPACE)) == 1
     done = len(home.calls)
-    assert list(backend.create(asked)) == handles
+    assert list(backend.create(wanted)) == handles
     assert calls(home)[done:] == ["create pods", "get pods"], "all is done"
 
 
 def test_the_secret_goes_with_its_pod_and_with_nothing_else(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
-    handles = list(backend.create(asked))
+    handles = list(backend.create(wanted))
     (secret,) = home.store.all("secrets", NAMESPACE)
     assert secret["metadata"]["ownerReferences"][0]["uid"] == handles[0].data["uid"]
     with home.store.changed:
@@ -125,22 +125,22 @@ def test_the_secret_goes_with_its_pod_and_with_nothing_else(
 
 
 def test_a_secret_of_an_earlier_pod_is_replaced(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
     """That would go with the earlier pod, from under this one."""
-    handles = [next(backend.create(asked))]
+    handles = [next(backend.create(wanted))]
     home.add("Secret", handles[0].id, NAMESPACE, data={}, type="Opaque")
-    list(backend.create(asked))
+    list(backend.create(wanted))
     (secret,) = home.store.all("secrets", NAMESPACE)
     assert secret["data"] and secret["metadata"]["ownerReferences"][0]["uid"] == handles[0].data["uid"]
 
 
 def test_a_call_at_the_same_time_takes_no_secret_from_an_open_pod(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
-    slow = backend.create(asked)
+    slow = backend.create(wanted)
     handles = [next(slow)]
-    assert list(backend.create(asked)) == handles
+    assert list(backend.create(wanted)) == handles
     (before,) = home.store.all("secrets", NAMESPACE)
     home.calls.clear()
     assert list(slow) == []
@@ -149,18 +149,18 @@ def test_a_call_at_the_same_time_takes_no_secret_from_an_open_pod(
 
 
 def test_a_pod_that_is_there_is_adopted_though_its_quota_is_used_up(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
-    handles = [next(iter(backend.create(asked)))]
+    handles = [next(iter(backend.create(wanted)))]
     home.add("ResourceQuota", "most", NAMESPACE, spec={"hard": {"pods": "1"}})
     home.settle()
-    assert list(backend.create(asked)) == handles and "nodeName" in pod_of(home, handles)["spec"]
+    assert list(backend.create(wanted)) == handles and "nodeName" in pod_of(home, handles)["spec"]
     with pytest.raises(QuotaExceeded):
-        list(backend.create(request_for(asked.offer, "another")))
+        list(backend.create(request_for(wanted.offer, "another")))
 
 
-def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
-    making = backend.create(asked)
+def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBackend, wanted: CreateRequest) -> None:
+    making = backend.create(wanted)
     handles = [next(making)]
     pod = pod_of(home, handles)
     with home.store.changed:
@@ -168,11 +168,13 @@ def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBa
     assert list(making) == []
     assert pod_of(home, handles)["spec"]["schedulingGates"] == [{"name": "team/quota"}]
     home.calls.clear()
-    assert list(backend.create(asked)) == handles and calls(home) == ["create pods", "get pods"], "ours is open already"
+    assert list(backend.create(wanted)) == handles and calls(home) == ["create pods", "get pods"], (
+        "ours is open already"
+    )
 
 
-def test_tags_that_somebody_broke_hide_no_pod(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
-    handles = list(backend.create(asked))
+def test_tags_that_somebody_broke_hide_no_pod(home: Cluster, backend: KubernetesBackend, wanted: CreateRequest) -> None:
+    handles = list(backend.create(wanted))
     pod = pod_of(home, handles)
     broken = {**pod["metadata"], "annotations": {"dstack-tags": "{"}}
     with home.store.changed:
@@ -181,32 +183,32 @@ def test_tags_that_somebody_broke_hide_no_pod(home: Cluster, backend: Kubernetes
 
 
 def test_a_name_that_others_have_is_neither_adopted_nor_touched(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
-    handles = list(backend.create(asked))
+    handles = list(backend.create(wanted))
     pod = pod_of(home, handles)
     with home.store.changed:
         home.store.replace(of_kind("Pod"), pod, {**pod, "metadata": {**pod["metadata"], "labels": {"team": "web"}}})
     with pytest.raises(AlreadyThere, match="is taken in home by a pod that dstack didn't create"):
-        list(backend.create(asked))
+        list(backend.create(wanted))
 
 
 def test_two_creates_that_change_one_quota_are_repeated(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
     fault(home, "create pods", faults.quota_race("most"))
     with pytest.raises(NotYet, match="resourcequotas"):
-        list(backend.create(asked))
-    assert list(backend.create(asked))
+        list(backend.create(wanted))
+    assert list(backend.create(wanted))
 
 
-def test_the_login_is_in_no_error(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
-    assert asked.container is not None
+def test_the_login_is_in_no_error(home: Cluster, backend: KubernetesBackend, wanted: CreateRequest) -> None:
+    assert wanted.container is not None
     login = RegistryLogin("me", "pa55-of-mine", secret_username=True)
     refusal = faults.errors.refusal(422, "Invalid", "Secret is invalid: data: pa55-of-mine bWU6cGE1NS1vZi1taW5l").answer
     fault(home, "create secrets", refusal)
     with pytest.raises(Unfit) as refused:
-        list(backend.create(replace(asked, container=replace(asked.container, login=login))))
+        list(backend.create(replace(wanted, container=replace(wanted.container, login=login))))
     assert "pa55" not in str(refused.value) and "bWU6cGE1" not in str(refused.value)
 
 
@@ -252,18 +254,18 @@ def test_a_namespace_that_is_gone_is_named(home: Cluster, clock: Clock) -> None:
 # --- what happens to pods ---------------------------------------------------------------------------------------------
 
 
-def running(backend: KubernetesBackend, asked: CreateRequest, clock: Clock) -> list[Handle]:
-    handles = list(backend.create(asked))
+def running(backend: KubernetesBackend, wanted: CreateRequest, clock: Clock) -> list[Handle]:
+    handles = list(backend.create(wanted))
     clock.passes(10.0)
     assert backend.describe(handles).state == "running"
     return handles
 
 
 def test_a_drain_is_an_interruption(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
     home.scripted.life = lambda pod, container: Life(stops=None) if container["name"] == "job" else None
-    handles = running(backend, asked, clock)
+    handles = running(backend, wanted, clock)
     pod = pod_of(home, handles)
     with home.store.changed:
         ended(home.store, home.disrupt(pod, "EvictionByEvictionAPI", "Eviction API: evicting"))
@@ -275,9 +277,9 @@ def test_a_drain_is_an_interruption(
 
 
 def test_an_evicted_pod_isnt_its_jobs_fault(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
-    handles = running(backend, asked, clock)
+    handles = running(backend, wanted, clock)
     home.kubelet.evict(pod_of(home, handles))
     with pytest.raises(Gone, match="low on resource: memory") as gone:
         backend.describe(handles)
@@ -286,9 +288,9 @@ def test_an_evicted_pod_isnt_its_jobs_fault(
 
 
 def test_a_pod_of_a_lost_node_is_taken_back_and_is_never_gone_before_it_is(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
-    handles = running(backend, asked, clock)
+    handles = running(backend, wanted, clock)
     home.nodes.lose(pod_of(home, handles)["spec"]["nodeName"])
     for _ in range(8):
         clock.passes(60.0)
@@ -301,11 +303,11 @@ def test_a_pod_of_a_lost_node_is_taken_back_and_is_never_gone_before_it_is(
 
 
 def test_a_job_that_used_too_much_memory_is_called_that(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
     killed = Life(runs=20 * SECOND, end=Exit(137, "OOMKilled"))
     home.scripted.life = lambda pod, container: killed if container["name"] == "job" else None
-    handles = running(backend, asked, clock)
+    handles = running(backend, wanted, clock)
     clock.passes(20.0)
     with pytest.raises(Gone, match="more memory than it may") as gone:
         backend.describe(handles)
@@ -313,9 +315,9 @@ def test_a_job_that_used_too_much_memory_is_called_that(
 
 
 def test_another_pod_of_the_same_name_is_left_alone(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
-    (handle,) = backend.create(asked)
+    (handle,) = backend.create(wanted)
     older = handle.with_(data={**handle.data, "uid": "an-earlier-one"})
     with pytest.raises(Gone):
         backend.terminate(older)
@@ -325,9 +327,9 @@ def test_another_pod_of_the_same_name_is_left_alone(
 
 
 def test_a_context_that_isnt_configured_any_more_proves_nothing(
-    backend: KubernetesBackend, asked: CreateRequest
+    backend: KubernetesBackend, wanted: CreateRequest
 ) -> None:
-    (handle,) = backend.create(asked)
+    (handle,) = backend.create(wanted)
     elsewhere = handle.with_(data={**handle.data, "region": "renamed"})
     with pytest.raises(InvalidCredentials, match="has no context 'renamed'"):
         backend.terminate(elsewhere)
@@ -336,9 +338,9 @@ def test_a_context_that_isnt_configured_any_more_proves_nothing(
 
 
 def test_many_pods_are_described_by_one_list(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
-    made = [list(backend.create(request_for(asked.offer, f"n{at}"))) for at in range(SINGLY + 1)]
+    made = [list(backend.create(request_for(wanted.offer, f"n{at}"))) for at in range(SINGLY + 1)]
     clock.passes(10.0)
     unknown = [made[0][0].with_(id="nobody")]
     home.calls.clear()
@@ -349,9 +351,9 @@ def test_many_pods_are_described_by_one_list(
 
 
 def test_a_pod_of_a_namespace_that_jobs_had_before_is_described_there(
-    home: Cluster, backend: KubernetesBackend, asked: CreateRequest, clock: Clock
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
 ) -> None:
-    made = [running(backend, request_for(asked.offer, f"n{at}"), clock) for at in range(SINGLY + 1)]
+    made = [running(backend, request_for(wanted.offer, f"n{at}"), clock) for at in range(SINGLY + 1)]
     home.add_namespace("later")
     moved = KubernetesBackend(config_of([home], namespace="later"), now=clock.now)
     assert [getattr(each, "state", each) for each in moved.describe_several(made)] == ["running"] * len(made)
@@ -361,7 +363,7 @@ def test_a_pod_of_a_namespace_that_jobs_had_before_is_described_there(
 # --- offers -----------------------------------------------------------------------------------------------------------
 
 
-def test_what_pods_take_isnt_offered(home: Cluster, backend: KubernetesBackend, asked: CreateRequest) -> None:
+def test_what_pods_take_isnt_offered(home: Cluster, backend: KubernetesBackend, wanted: CreateRequest) -> None:
     home.add_namespace("others")
     whole = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "63"}}}]}
     for node in ("home-cpu", "home-gpu"):

@@ -37,8 +37,8 @@ def request(resources: dict[str, Any] | None = None, **container: Any) -> Create
     return replace(found, container=replace(found.container, **container))
 
 
-def made(asked: CreateRequest | None = None, level: str = "", **context: Any) -> Body:
-    return pod(asked or request(), cluster(**context), level)
+def made(purchase: CreateRequest | None = None, level: str = "", **context: Any) -> Body:
+    return pod(purchase or request(), cluster(**context), level)
 
 
 def job(body: Body) -> Body:
@@ -46,21 +46,21 @@ def job(body: Body) -> Body:
     return dict(found)
 
 
-def container(asked: CreateRequest) -> Container:
-    assert asked.container is not None
-    return asked.container
+def container(purchase: CreateRequest) -> Container:
+    assert purchase.container is not None
+    return purchase.container
 
 
 # --- the pod ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_container_brings_the_agent_and_the_second_is_the_job() -> None:
-    asked = request()
-    body = made(asked, init_image="mirror/busybox:1")
+    purchase = request()
+    body = made(purchase, init_image="mirror/busybox:1")
     (init,) = body["spec"]["initContainers"]
-    assert (init["image"], init["command"]) == ("mirror/busybox:1", list(container(asked).command))
+    assert (init["image"], init["command"]) == ("mirror/busybox:1", list(container(purchase).command))
     assert {"name": "DSTACK_PREPARE", "value": container_script.MOUNTED} in init["env"]
-    assert (job(body)["image"], job(body)["command"]) == (container(asked).image, container_script.prepared())
+    assert (job(body)["image"], job(body)["command"]) == (container(purchase).image, container_script.prepared())
     for each in (init, job(body)):
         assert each["volumeMounts"][0] == {"name": "dstack", "mountPath": container_script.MOUNTED}
     assert "workingDir" not in job(body) and "args" not in job(body), "they are the image's own"
@@ -219,16 +219,16 @@ def test_the_first_container_passes_everywhere() -> None:
 # --- the secret -------------------------------------------------------------------------------------------------------
 
 
-def owner(asked: CreateRequest) -> Body:
-    return {"metadata": {"name": pod_name(asked), "uid": "u-1"}}
+def owner(purchase: CreateRequest) -> Body:
+    return {"metadata": {"name": pod_name(purchase), "uid": "u-1"}}
 
 
 def test_the_agents_settings_are_in_the_secret_alone() -> None:
-    asked = request()
-    body, kept = made(asked), secret(asked, owner(asked))
+    purchase = request()
+    body, kept = made(purchase), secret(purchase, owner(purchase))
     assert BOOT_TOKEN not in str(body)
     data = {key: base64.b64decode(text).decode() for key, text in kept["data"].items()}
-    assert data == dict(container(asked).env) and kept["type"] == "Opaque"
+    assert data == dict(container(purchase).env) and kept["type"] == "Opaque"
     for each in (job(body), body["spec"]["initContainers"][0]):
         names = {entry["name"]: entry.get("valueFrom") for entry in each["env"]}
         for key in data:
@@ -236,9 +236,9 @@ def test_the_agents_settings_are_in_the_secret_alone() -> None:
 
 
 def test_the_pod_owns_the_secret() -> None:
-    asked = request()
-    (reference,) = secret(asked, owner(asked))["metadata"]["ownerReferences"]
-    assert (reference["kind"], reference["name"], reference["uid"]) == ("Pod", pod_name(asked), "u-1")
+    purchase = request()
+    (reference,) = secret(purchase, owner(purchase))["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["name"], reference["uid"]) == ("Pod", pod_name(purchase), "u-1")
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_the_pod_owns_the_secret() -> None:
     ],
 )
 def test_the_login_is_for_the_images_registry(image: str, registry: str) -> None:
-    asked = request(image=image, login=RegistryLogin("me", "pa55"))
-    kept, body = secret(asked, owner(asked)), made(asked)
+    purchase = request(image=image, login=RegistryLogin("me", "pa55"))
+    kept, body = secret(purchase, owner(purchase)), made(purchase)
     auths = orjson.loads(base64.b64decode(kept["data"][".dockerconfigjson"]))["auths"]
     assert auths == {registry: {"username": "me", "password": "pa55", "auth": base64.b64encode(b"me:pa55").decode()}}
     assert kept["type"] == "kubernetes.io/dockerconfigjson"
@@ -277,12 +277,12 @@ def test_a_name_is_readable_and_of_one_request() -> None:
 
 def test_tags_that_are_no_labels_are_annotations() -> None:
     tags = {"team": "ml", "who pays": "Dept. of X", "long": "v" * 200, "empty": ""}
-    asked = replace(request(), tags=(*request().tags, *tags.items()))
-    body = made(asked)
+    purchase = replace(request(), tags=(*request().tags, *tags.items()))
+    body = made(purchase)
     labels = body["metadata"]["labels"]
     assert (labels["team"], labels["empty"]) == ("ml", "") and not {"who pays", "long"} & labels.keys()
-    assert tags.items() <= tags_of(body).items() and is_of(body, asked)
-    assert dict(asked.tags)["dstack-instance"] == labels["dstack-instance"], "by which it is listed"
+    assert tags.items() <= tags_of(body).items() and is_of(body, purchase)
+    assert dict(purchase.tags)["dstack-instance"] == labels["dstack-instance"], "by which it is listed"
 
 
 @pytest.mark.parametrize("other", [{"token": "another"}, {"tags": (("dstack-install", "x"),)}])
@@ -291,8 +291,8 @@ def test_a_pod_is_of_its_request_alone(other: dict[str, Any]) -> None:
 
 
 def test_what_isnt_an_offer_of_a_cluster_is_refused() -> None:
-    asked = request()
+    purchase = request()
     with pytest.raises(Unfit, match="isn't an offer of a cluster"):
-        made(replace(asked, offer=asked.offer.with_(terms=asked.offer.terms.model_copy(update={"pod": None}))))
+        made(replace(purchase, offer=purchase.offer.with_(terms=purchase.offer.terms.model_copy(update={"pod": None}))))
     with pytest.raises(Unfit, match="is for a machine"):
-        made(replace(asked, container=None))
+        made(replace(purchase, container=None))

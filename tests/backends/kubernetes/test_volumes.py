@@ -42,10 +42,10 @@ def made(backend: KubernetesBackend, **configuration: Any) -> Handle:
 
 
 def mounting(backend: KubernetesBackend, claim: Handle, name: str = "one", *, read_only: bool = False) -> CreateRequest:
-    asked = request_for(offers_of(backend)[0], name)
-    assert asked.container is not None
+    wanted = request_for(offers_of(backend)[0], name)
+    assert wanted.container is not None
     mount = ContainerMount(claim, "/data", read_only)
-    return replace(asked, container=replace(asked.container, mounts=(mount,)))
+    return replace(wanted, container=replace(wanted.container, mounts=(mount,)))
 
 
 def claim(home: Cluster, name: str = "shared", **annotations: str) -> None:

@@ -179,12 +179,18 @@ class Api:
             given = schema.decoded("authorization.v1.SelfSubjectAccessReview", body, reading)
         except schema.Undecodable as problem:
             raise errors.bad_request(str(problem)) from problem
-        asked = given.get("spec", {}).get("resourceAttributes")
-        if asked is None:
+        attributes = given.get("spec", {}).get("resourceAttributes")
+        if attributes is None:
             raise errors.not_implemented("reviews of what isn't a resource")
-        resource = asked.get("resource", "") + (f"/{asked['subresource']}" if asked.get("subresource") else "")
+        resource = attributes.get("resource", "") + (
+            f"/{attributes['subresource']}" if attributes.get("subresource") else ""
+        )
         access = Access(
-            asked.get("verb", ""), asked.get("group", ""), resource, asked.get("namespace", ""), asked.get("name", "")
+            attributes.get("verb", ""),
+            attributes.get("group", ""),
+            resource,
+            attributes.get("namespace", ""),
+            attributes.get("name", ""),
         )
         status = {"allowed": self._cluster.users.allows(user, access)}
         return {**given, "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "status": status}

@@ -244,8 +244,8 @@ class Operations:
     def list(self, at: Place, query: Query) -> Object:
         if query.get("resourceVersionMatch") == "Exact":
             raise errors.not_implemented("lists of exact versions")
-        if (asked := int(query.get("resourceVersion") or 0)) > self._store.version:
-            message = f"Too large resource version: {asked}, current: {self._store.version}"
+        if (least := int(query.get("resourceVersion") or 0)) > self._store.version:
+            message = f"Too large resource version: {least}, current: {self._store.version}"
             raise errors.refusal(504, "Timeout", message, {"retryAfterSeconds": 1})
         limit = int(query.get("limit") or 0)
         if token := query.get("continue"):

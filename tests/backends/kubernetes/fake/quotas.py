@@ -76,7 +76,7 @@ def used(store: Store, quota: Object, keys: Iterable[str]) -> Amounts:
 
 def exceeded(store: Store, of: Resource, given: Object) -> str:
     """Why the quotas of its namespace refuse it; empty if they don't."""
-    asked = counts(of, given)
+    counted = counts(of, given)
     for quota in store.all("resourcequotas", given["metadata"]["namespace"]):
         name, hard = quota["metadata"]["name"], quota.get("spec", {}).get("hard", {})
         if not _of_scope(quota, of, given):
@@ -91,10 +91,10 @@ def exceeded(store: Store, of: Resource, given: Object) -> str:
             if missing := [key for key in needed if not all(_gives(each, key) for each in containers)]:
                 return f"failed quota: {name}: must specify {','.join(missing)}"
         before = used(store, quota, hard)
-        over = [key for key in sorted(hard) if asked.get(key) and before[key] + asked[key] > amount(hard[key])]
+        over = [key for key in sorted(hard) if counted.get(key) and before[key] + counted[key] > amount(hard[key])]
         if over:
             parts = {
-                "requested": {key: asked[key] for key in over},
+                "requested": {key: counted[key] for key in over},
                 "used": {key: before[key] for key in over},
                 "limited": {key: amount(hard[key]) for key in over},
             }

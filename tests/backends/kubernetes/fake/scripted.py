@@ -43,7 +43,7 @@ class _One:
     life: Life
     pulled: Micros = NEVER
     started: Micros = NEVER
-    asked: Micros = NEVER
+    stopped_at: Micros = NEVER
     exit: Exit | None = None
     wanted: Wanted | None = None
 
@@ -90,12 +90,12 @@ class Scripted:
             return one.exit
         if now >= (over := min(NEVER, one.started + one.life.runs)):
             return one.life.end
-        stopped = NEVER if one.life.stops is None or one.asked == NEVER else one.asked + one.life.stops
+        stopped = NEVER if one.life.stops is None or one.stopped_at == NEVER else one.stopped_at + one.life.stops
         return one.life.stopped if now >= stopped else min(over, stopped)
 
     def stop(self, pod: Object, container: str) -> None:
         one = self._all[pod["metadata"]["uid"], container]
-        one.asked = min(one.asked, self._now())
+        one.stopped_at = min(one.stopped_at, self._now())
 
     def remove(self, pod: Object) -> None:
         for key in [each for each in self._all if each[0] == pod["metadata"]["uid"]]:

@@ -22,8 +22,8 @@ def handshake(headers: Mapping[str, str], offered: tuple[str, ...]) -> tuple[str
         key = key_of(headers)
     except ProtocolError:
         return None
-    asked = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
-    protocol = next((each for each in asked if each in offered), None)
+    requested = [each.strip() for each in headers.get("sec-websocket-protocol", "").split(",")]
+    protocol = next((each for each in requested if each in offered), None)
     if protocol is None:
         return None
     lines = ("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade")
