@@ -91,7 +91,7 @@ test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/glo
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 1)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
-	  -q -m "not slow" --quick -p tests.harness.cores --cores auto
+	  -q -m "not slow" --quick -p tests.harness.cores --cores $(WORKERS)
 
 check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; what is sent to AWS
 	@$(BIN)/ruff format --check .
