@@ -122,9 +122,7 @@ class Instance(Noun):
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
     gateway: GatewaySeat | None = None  # the replica of a gateway that it carries
     disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached
-    taken_back_at: Micros | None = (
-        None  # terminating: when the provider reclaims it, or has; its jobs may stop until then
-    )
+    taken_back_at: Micros | None = None  # terminating: when it is, or was, reclaimed; its jobs may stop until then
     detach_by: Micros | None = None  # terminating: how long it waits for its disks to be detached
     left: bool = False  # of a host that joined by itself: its agent has reported that the host is cleared
     forgotten: bool = False  # a user chose not to wait until the host is cleared

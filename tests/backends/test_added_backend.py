@@ -36,9 +36,8 @@ from chalicelib.domain.specs.profiles import ProviderOptions
 from chalicelib.domain.specs.quantities import DiskSize
 from chalicelib.domain.specs.volumes import VolumeConfiguration
 from chalicelib.errors import BackendError, InsufficientCapacity, Invalid, MissingPermission, Transient
-from chalicelib.runtime.root import Root
 from tests.scenarios.stages import MAIN, Virtual
-from tests.world.embedded import EmbeddedSite
+from tests.world.embedded import ConfiguredSite
 
 # --- what a provider's package would hold -----------------------------------------------------------------------------
 
@@ -149,15 +148,12 @@ TASK = "type: task\nname: work\nimage: ubuntu\nbackends: [nimbus]\ncommands: [ec
 GATEWAY = "type: gateway\nname: door\nbackend: nimbus\nregion: sim-north\ndomain: example.com\ncertificate: null\n"
 
 
-class Site(EmbeddedSite):
+class Site(ConfiguredSite):
     """`dstack server` with the accounts that its projects configure, and no others."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(name, folder, FACTS.name)
         ACCOUNTS["a-key"] = self.cloud
-
-    def _here(self, root: Root, **ports: Any) -> Root:
-        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))
 
 
 @pytest.fixture

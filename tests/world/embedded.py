@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.provider_threads import ProviderThreads
+from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.agents.calls import has_news
 from chalicelib.usecases.operator.first_start import first_start
@@ -143,3 +144,10 @@ class EmbeddedSite(Site):
         }
         await self._bridge(scope, receive, wire.send)
         return wire.status, wire.answer
+
+
+class ConfiguredSite(EmbeddedSite):
+    """Its accounts are those that its projects configure, and no others."""
+
+    def _here(self, root: Root, **ports: Any) -> Root:
+        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))

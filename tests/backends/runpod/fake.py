@@ -36,7 +36,8 @@ CPUS: Mapping[str, tuple[int, int, float, float, int]] = {
     "cpu5g": (2, 32, 4, 0.045, 15),
 }
 BID = 0.5  # the share of the price that a bid has to reach where nobody bids more
-CLUSTERED = ("NVIDIA H100 80GB HBM3",)  # what clusters are made of, eight in each pod
+H100 = "NVIDIA H100 80GB HBM3"
+CLUSTERED = (H100,)  # what clusters are made of, eight in each pod
 PERSISTENT, STOPPED = 0.10 / 730, 0.20 / 730  # what a GB of a pod's own volume costs an hour: while it runs, or not
 CREDIT = "credit"  # the counter of what all pods cost in an hour, in ten thousandths of a dollar
 

@@ -24,25 +24,8 @@ from tests.backends.conformance.requests import BOOT_TOKEN, member_for, volume_r
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.script import Answer, Cut, Fault
 from tests.backends.fakes.transport import sender
-from tests.backends.runpod.fake import KEY, Runpod, stock
-from tests.backends.runpod.provider import CONFIG, client
-
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def fake(clock: Clock) -> Runpod:
-    return Runpod(clock.now)
-
-
-@pytest.fixture
-def backend(fake: Runpod, clock: Clock) -> RunpodBackend:
-    return RunpodBackend(CONFIG, client(fake, clock), clock.now)
+from tests.backends.runpod.fake import H100, KEY, Runpod, stock
+from tests.backends.runpod.provider import CONFIG
 
 
 def offers(backend: RunpodBackend, nodes: int = 3, gpu: str = "H100:8", spot: bool | None = False) -> Sequence[Offer]:

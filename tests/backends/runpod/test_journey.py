@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -20,14 +19,13 @@ from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
-from chalicelib.runtime.root import Root
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
 from tests.backends.runpod.fake import KEY, Runpod
 from tests.scenarios.stages import MAIN, Virtual
 from tests.usecases.cluster import FACTS as AGENT_FACTS
 from tests.usecases.cluster import Agent
-from tests.world.embedded import EmbeddedSite
+from tests.world.embedded import ConfiguredSite
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [runpod-fake]\n"
 TASK = """\
@@ -64,18 +62,11 @@ class FakeBackend(RunpodBackend):
         return [offer.with_(backend="runpod-fake") for offer in super().offers_for(request)]
 
 
-class Site(EmbeddedSite):
-    """Its accounts are those that its projects configure."""
-
-    def _here(self, root: Root, **ports: Any) -> Root:
-        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
     row = Row(f"{__name__}:FakeConfig", volume=f"{__name__}:FakeVolume", backend=f"{__name__}:FakeBackend")
     with registered("runpod-fake", row):
-        site = Site("runpod", tmp_path / "server")
+        site = ConfiguredSite("runpod", tmp_path / "server")
         FakeBackend.accounts.append(Runpod(site.time.now))
         found = Virtual(site, tmp_path, MAIN)
         added(found)

@@ -29,25 +29,8 @@ from chalicelib.errors import (
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.fakes.script import Answer, Cut, Fault
-from tests.backends.runpod.fake import CREDIT, Runpod, stock
+from tests.backends.runpod.fake import CREDIT, H100, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
-
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def fake(clock: Clock) -> Runpod:
-    return Runpod(clock.now)
-
-
-@pytest.fixture
-def backend(fake: Runpod, clock: Clock) -> RunpodBackend:
-    return RunpodBackend(CONFIG, client(fake, clock), clock.now)
 
 
 def offers(backend: RunpodBackend, spot: bool | None = True, gpu: str = "H100:2", **more: Any) -> list[Offer]:

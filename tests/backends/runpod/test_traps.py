@@ -40,26 +40,10 @@ from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.conformance.suite import ANYTHING
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate
 from tests.backends.fakes.transport import sender
-from tests.backends.runpod.fake import KEY, Runpod, stock
+from tests.backends.runpod.fake import H100, KEY, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
 
 START = 'OCI runtime create failed: runc create failed: unable to start container process: exec: "/bin/sh"'
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def fake(clock: Clock) -> Runpod:
-    return Runpod(clock.now)
-
-
-@pytest.fixture
-def backend(fake: Runpod, clock: Clock) -> RunpodBackend:
-    return RunpodBackend(CONFIG, client(fake, clock), clock.now)
 
 
 def offers(backend: RunpodBackend, **resources: Any) -> list[Offer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -19,11 +18,10 @@ from chalicelib.backends.vastai.specs import VastAIProfileOptions
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
-from chalicelib.runtime.root import Root
 from tests.backends.fakes.transport import sender
 from tests.backends.vastai.fake import KEY, Vast
 from tests.scenarios.stages import MAIN, Virtual
-from tests.world.embedded import EmbeddedSite
+from tests.world.embedded import ConfiguredSite
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [vastai-fake]\nspot_policy: auto\n"
 TASK = """\
@@ -65,18 +63,11 @@ class FakeBackend(VastAIBackend):
         return [offer.with_(backend="vastai-fake") for offer in super().offers_for(request)]
 
 
-class Site(EmbeddedSite):
-    """Its accounts are those that its projects configure."""
-
-    def _here(self, root: Root, **ports: Any) -> Root:
-        return Root(replace(root.ports, random_id=self._id, random_token=self._id, **ports))
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
     parts = {"backend": f"{__name__}:FakeBackend", "options": f"{__name__}:FakeOptions"}
     with registered("vastai-fake", Row(f"{__name__}:FakeConfig", **parts)):  # type: ignore[arg-type]
-        site = Site("vastai", tmp_path / "server")
+        site = ConfiguredSite("vastai", tmp_path / "server")
         FakeBackend.accounts.append(Vast(site.time.now))
         found = Virtual(site, tmp_path, MAIN)
         (found.home / "vast.yml").write_text(f"type: vastai-fake\ncreds: {{type: api_key, api_key: {KEY}}}\n")
