@@ -83,8 +83,7 @@ def first_lines() -> list[float]:
 def first_line(server: Server, name: str) -> float:
     begun = time.perf_counter()
     submit(server, task(name, "echo here", image=IMAGE, resources=SMALL))
-    while "here" not in log_of(server, name):
-        time.sleep(0.02)
+    until(f"the first line of {name}", lambda: "here" in log_of(server, name), every=0.02)
     found = time.perf_counter() - begun
     wait_for(server, name, "done")
     return found
