@@ -155,7 +155,7 @@ picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, 
 
 lock: ## resolve and pin the dependencies again (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
-	uv pip compile $(LOCK) pyproject.toml --extra aws --extra kubernetes --group dev -o requirements-dev.lock
+	uv pip compile $(LOCK) pyproject.toml --extra aws --extra gcp --extra kubernetes --extra nebius --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 
 carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers (needs apt)
