@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import orjson
 from pydantic import ValidationError
@@ -38,19 +39,32 @@ log = logging.getLogger(__name__)
 MAX_AGE: Micros = 5 * SECOND  # how long a process may use credentials that another one has replaced
 
 Table = Mapping[str, Row]
+NO_ENDPOINTS: Mapping[str, str] = MappingProxyType({})
 
 
-def providers(prices: Path | None = None, *, table: Table = BACKENDS) -> Providers:
-    """The providers in the table. `prices`: the operator's price file."""
+def providers(
+    prices: Path | None = None, endpoints: Mapping[str, str] = NO_ENDPOINTS, *, table: Table = BACKENDS
+) -> Providers:
+    """The providers in the table. `prices`: the operator's price file. `endpoints`: what stands in for them."""
     offline = None if prices is None else OfflinePrices(prices)
-    make, facts = partial(make_backend, offline=offline, table=table), partial(facts_of, table=table)
+    make = partial(make_backend, offline=offline, endpoints=endpoints, table=table)
+    facts = partial(facts_of, table=table)
     return Providers(built(table), make, facts)
 
 
-def make_backend(config: Spec, offline: OfflinePrices | None = None, table: Table = BACKENDS) -> Backend:
+def make_backend(
+    config: Spec,
+    offline: OfflinePrices | None = None,
+    endpoints: Mapping[str, str] = NO_ENDPOINTS,
+    table: Table = BACKENDS,
+) -> Backend:
     """The backend that a configuration describes. Raises Refused if its SDK isn't installed."""
-    kind: Callable[..., Backend] = backend_class(str(getattr(config, "type")), table)  # noqa: B009
-    return kind(config) if offline is None else kind(config, prices=offline)
+    name = str(getattr(config, "type"))  # noqa: B009
+    kind: Callable[..., Backend] = backend_class(name, table)
+    given: dict[str, object] = {} if offline is None else {"prices": offline}
+    if name in endpoints:
+        given["endpoint"] = endpoints[name]
+    return kind(config, **given)
 
 
 class StoredAccounts:

@@ -102,9 +102,9 @@ class EmbeddedRoot(Root):
         self.streams = StreamBroker(random_id, random_token, min(MOST, max(1, seats // 4)))
         self.relays = ReplicaRelays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
-        self.loop = ReconcileLoop(clock, store.next_due)
+        self.loop, known = ReconcileLoop(clock, store.next_due), providers(settings.catalog_file, settings.endpoints)
         seal = Sealer(*sealing_keys(config, secret_file(folder / "master.key")))
-        known, clouds = providers(settings.catalog_file), self._clouds(settings, server_url, program)
+        clouds = self._clouds(settings, server_url, program)
         self.renewals, self.refreshes = DeferredWrites(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
             Ports(

@@ -15,6 +15,7 @@ from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.owner import ANY
 from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid, NotDeployed
+from chalicelib.loopback import is_loopback
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.runtime.event_chains import LONGEST
 from chalicelib.usecases.context import JobImages, SizeLimits
@@ -66,6 +67,7 @@ class ServerSettings:
     fake_cloud: bool = False
     fake_cloud_name: str = WIRE_NAME  # the type that it stands in for
     catalog_file: Path | None = None  # prices for accounts that may not ask their provider for them
+    endpoints: Mapping[str, str] = field(default_factory=dict)  # by backend: what stands in for its provider, in tests
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
     agent_runtime: str = "auto"  # docker, process, or auto: docker if an engine answers
@@ -118,6 +120,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
         "fake_cloud_name": env.get("DSTACK_SERVER_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name).lower(),
         "catalog_file": Path(env["DSTACK_CATALOG_FILE"]).expanduser() if "DSTACK_CATALOG_FILE" in env else None,
+        "endpoints": _endpoints(env),
         "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
@@ -182,6 +185,7 @@ class LambdaSettings:
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
+    endpoints: Mapping[str, str] = field(default_factory=dict)  # as the server's
     longest_chain: int = LONGEST  # of events that ask for each other: an emulator may allow fewer than AWS
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     fake_cloud_name: str = ServerSettings.fake_cloud_name
@@ -221,6 +225,7 @@ class LambdaSettings:
             state_machines=values.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
+            endpoints=_endpoints(env),
             longest_chain=_number(env, "DSTACK_LONGEST_CHAIN", LONGEST, least=2, most=10_000),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),
@@ -279,6 +284,21 @@ def _url(text: str, name: str, sign: str) -> str:
         raise Invalid(
             f"{name} is {shown!r}: {wrong}.", hint=f"Set it as in {name}{sign}https://dstack.example.com:3000."
         ) from wrong
+
+
+def _endpoints(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Pairs of a backend and an address. It must be this machine's: the backend sends the provider's credentials there,
+    unencrypted."""
+    name = "DSTACK_BACKEND_ENDPOINTS"
+    pairs = [pair.partition("=")[::2] for pair in env.get(name, "").split(",") if pair]
+    for backend, address in pairs:
+        if not re.fullmatch(r"http://[\w.-]+(:\d{1,5})?", address) or not is_loopback(address):
+            raise Invalid(
+                f"{name} has {address[:200]!r} for the backend {backend[:200]!r}, not the address of a program on this "
+                "machine that stands in for its provider.",
+                hint=f"Set it as in {name}=crusoe=http://127.0.0.1:4566,gcp=http://127.0.0.1:4567.",
+            )
+    return dict(pairs)
 
 
 def _domain(text: str, *, flag: bool) -> str:

@@ -137,6 +137,11 @@ def test_every_class_and_its_facts_are_there() -> None:
         assert backend_class(name).__name__
 
 
+@pytest.mark.parametrize("name", sorted(built() - {"kubernetes"}))  # whose configuration has the addresses
+def test_something_can_stand_in_for_every_provider(name: str) -> None:
+    assert "endpoint" in inspect.signature(backend_class(name)).parameters
+
+
 def test_an_alias_has_its_own_name() -> None:
     assert facts_of("nimbus", TABLE) == spi.facts_of(FakeCloud).with_(name="nimbus")
 

@@ -55,6 +55,19 @@ def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
         server_settings({name: value})
 
 
+def test_what_stands_in_for_a_provider_is_on_this_machine() -> None:
+    """The backend sends it the provider's credentials."""
+    name = "DSTACK_BACKEND_ENDPOINTS"
+    one, two = "http://127.0.0.1:4566", "http://localhost:4567"
+    found = {"crusoe": one, "gcp": two}
+    for read in (server_settings, deployed):
+        assert read({}).endpoints == {}
+        assert read({name: f"crusoe={one},gcp={two}"}).endpoints == found
+    for wrong in ("https://127.0.0.1", "http://api.example.com", "http://127.0.0.1/v1", "http://me@127.0.0.1", ""):
+        with pytest.raises(Invalid, match=f"{name} has '{wrong}' for the backend 'crusoe', not the address"):
+            server_settings({name: f"gcp={two},crusoe={wrong}"})
+
+
 NAMES = {
     "DSTACK_TABLE": "t",
     "DSTACK_BUCKET": "b",

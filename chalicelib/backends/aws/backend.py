@@ -40,7 +40,9 @@ class AwsBackend:
         clients: Clients | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        endpoint: str = "",
     ) -> None:
+        """`endpoint`: of an emulator."""
         from chalicelib.backends.aws.catalog import AwsCatalog
         from chalicelib.backends.aws.client import Clients
         from chalicelib.backends.aws.groups import AwsGroups
@@ -50,7 +52,7 @@ class AwsBackend:
         from chalicelib.backends.aws.prices import Prices
         from chalicelib.backends.aws.volumes import AwsVolumes
 
-        self._config, self._clients = config, clients or Clients(config.creds)
+        self._config, self._clients = config, clients or Clients(config.creds, endpoint=endpoint or None)
         self._networks = Networks(self._clients, config, now)
         self._images = AwsImages(self._clients, config, now)
         self._machines = Machines(self._clients, config, self._networks, self._images, now)

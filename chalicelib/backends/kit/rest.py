@@ -56,6 +56,11 @@ class RestAnswer:
     body: bytes = b""
 
 
+def at(endpoint: str, base: str) -> str:
+    """`base`, but of what stands in for the provider at `endpoint`, if anything does."""
+    return endpoint + urlsplit(base).path if endpoint else base
+
+
 class NoAnswer(Exception):
     """There is no response: the call may have been carried out."""
 

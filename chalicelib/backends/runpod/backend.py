@@ -36,15 +36,16 @@ class RunpodBackend:
         client: Client | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        endpoint: str = "",
     ) -> None:
-        """`prices` is ignored: Runpod's catalogue has prices."""
+        """`endpoint`: of what stands in for the provider. `prices` is ignored: Runpod's catalogue has prices."""
         from chalicelib.backends.runpod.catalog import RunpodCatalog
         from chalicelib.backends.runpod.client import Client
         from chalicelib.backends.runpod.machines import RunpodPods
         from chalicelib.backends.runpod.volumes import NetworkVolumes
 
         self._config = config
-        self._client = client or Client(config.creds.api_key, now)
+        self._client = client or Client(config.creds.api_key, now, endpoint=endpoint)
         self._catalog = RunpodCatalog(self._client, now, config.regions, community=config.community_cloud)
         self._pods = RunpodPods(self._client, now, self._catalog.forget)
         self._volumes = NetworkVolumes(self._client, now)

@@ -13,7 +13,7 @@ import orjson
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, bearer
+from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, at, bearer
 from chalicelib.backends.runpod.errors import TABLE, failure_of, graphql_failure
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import Transient
@@ -58,15 +58,24 @@ class Client:
         send: Sender | None = None,
         listen: Sender | None = None,
         burst: int = BURST,
+        endpoint: str = "",
     ) -> None:
         """`listen`: like `send`, for an answer that never ends: with what has come until the deadline."""
         self._sign, self._listen = bearer(key), listen or _listened
         self._bucket = TokenBucket("Runpod", RATE, burst, now)
         self._rest = RestClient(
-            REST, TABLE, self._sign, secrets=[key], bucket=self._bucket, send=send, failure_of=failure_of, now=now
+            at(endpoint, REST),
+            TABLE,
+            self._sign,
+            secrets=[key],
+            bucket=self._bucket,
+            send=send,
+            failure_of=failure_of,
+            now=now,
         )
+        self._older = at(endpoint, GRAPHQL)
         self._graphql = RestClient(
-            GRAPHQL, TABLE, self._sign, secrets=[key], send=send, failure_of=graphql_failure, now=now
+            self._older, TABLE, self._sign, secrets=[key], send=send, failure_of=graphql_failure, now=now
         )
 
     def call(
@@ -131,7 +140,7 @@ class Client:
     def log(self, pod: str, lines: int = 50) -> Sequence[Line]:
         """The last lines of a pod's log, the system's and the container's."""
         self._bucket.take()
-        call = RestCall("GET", GRAPHQL, f"/v2/pods/{pod}/logs", (("tail", str(lines)),))
+        call = RestCall("GET", self._older, f"/v2/pods/{pod}/logs", (("tail", str(lines)),))
         headers = {**HEADERS, "Accept": "text/event-stream", **self._sign(call)}
         try:
             answer = self._listen(RestCall(call.method, call.origin, call.path, call.query, headers), LISTEN)

@@ -33,14 +33,15 @@ class VastAIBackend:
         client: VastAIClient | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        endpoint: str = "",
     ) -> None:
-        """`prices` is ignored: each of Vast.ai's offers has its own."""
+        """`endpoint`: of what stands in for the provider. `prices` is ignored: each of Vast.ai's offers has its own."""
         from chalicelib.backends.vastai.catalog import VastAICatalog
         from chalicelib.backends.vastai.client import VastAIClient
         from chalicelib.backends.vastai.machines import VastAIInstances
 
         self._config = config
-        self._client = client or VastAIClient(config.creds.api_key, now)
+        self._client = client or VastAIClient(config.creds.api_key, now, endpoint=endpoint)
         self._catalog = VastAICatalog(self._client, now, config.regions, community=config.community_cloud)
         self._instances = VastAIInstances(self._client, now, self._catalog.forget)
 

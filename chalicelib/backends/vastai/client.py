@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.kit.limits import TokenBucket
-from chalicelib.backends.kit.rest import RestClient, Sender, bearer
+from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.vastai.errors import TABLE, failure_of
 from chalicelib.backends.vastai.facts import LISTS_WITHIN
 from chalicelib.domain.instants import HOUR, MINUTE, Micros
@@ -47,6 +47,7 @@ class VastAIClient:
         *,
         send: Sender | None = None,
         burst: int = 1,
+        endpoint: str = "",
     ) -> None:
         """`burst`: calls of an endpoint that may follow each other at once."""
         self._now = now
@@ -55,7 +56,14 @@ class VastAIClient:
             name: TokenBucket("Vast.ai", 1 / seconds, bursts.get(name, burst), now) for name, seconds in BETWEEN.items()
         }
         self._rest = RestClient(
-            URL, TABLE, bearer(key), secrets=[key], send=send, failure_of=failure_of, now=now, ending="/"
+            at(endpoint, URL),
+            TABLE,
+            bearer(key),
+            secrets=[key],
+            send=send,
+            failure_of=failure_of,
+            now=now,
+            ending="/",
         )
         self._list = _List(self._page, now, LISTS_WITHIN)
         self._sweep_list = _List(self._page, now, HOUR, SWEEPS)
