@@ -138,12 +138,15 @@ class Instance(Noun):
     finished_at: Micros | None = None
     act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts
     deadline: Micros | None = None  # pending/provisioning: when we give up
-    unreachable: bool = False
-    unreachable_since: Micros | None = None  # when the agent was first found overdue
+    unreachable_since: Micros | None = None  # when the agent was first found overdue; None: it reports
     health: HealthStatus = "healthy"
     health_message: str = ""  # what is wrong
     stop_attempts: int = 0
     due_at: Micros | None = None
+
+    @property
+    def unreachable(self) -> bool:
+        return self.unreachable_since is not None
 
     @property
     def busy_blocks(self) -> int:

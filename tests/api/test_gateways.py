@@ -400,5 +400,5 @@ def test_a_host_that_carries_a_gateway_stays_in_its_fleet(rig: Rig) -> None:
     assert message in rig.refused("P/fleets/delete_instances", {"name": "edge", "instance_nums": [0]})
     away = nouns.find(rig.world.store, Instance, keys.instance(host.id))
     assert away is not None
-    rig.save(away.with_(unreachable=True))
+    rig.save(away.with_(unreachable_since=away.created_at))
     rig.ok("P/fleets/delete_instances", {"name": "edge", "instance_nums": [0]})

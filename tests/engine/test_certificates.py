@@ -92,7 +92,7 @@ def test_the_authority_looks_only_once_the_gateway_answers(stage: Stage) -> None
 
 
 def test_a_replica_whose_machine_is_away_isnt_waited_for(stage: Stage) -> None:
-    machines = [b.host(0, b.fleet("edge")), b.host(1, b.fleet("edge"), unreachable=True)]
+    machines = [b.host(0, b.fleet("edge")), b.host(1, b.fleet("edge"), unreachable_since=b.NOW)]
     stage.place.save(*machines, carrying(stage.place.again(stage.gateway), *machines))
     certified(stage)
     assert stage.certificate().heard_by == ()

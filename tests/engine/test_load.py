@@ -36,7 +36,7 @@ SPLIT = b.machine(0, total_blocks=4)
         (None, [b.host(0), b.host(1)], 2),
         (None, [b.holding(b.host(0), b.job(b.run()))], 0),
         (None, [b.holding(SPLIT, b.job(b.run()), 0)], 3),
-        (None, [b.host(0, unreachable=True)], 0),
+        (None, [b.host(0, unreachable_since=b.NOW)], 0),
         (None, [b.host(0, status=InstanceStatus.terminating)], 0),
         ("0..5", [b.machine(0)], 5),
         ("0..1", [b.machine(0), b.machine(1)], 2),

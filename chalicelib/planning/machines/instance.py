@@ -377,7 +377,7 @@ class InstancePass:
         silent = self.presence.seen_until < self.now
         if silent == self.instance.unreachable:
             return
-        self._update(unreachable=silent, unreachable_since=self.now if silent else None)
+        self._update(unreachable_since=self.now if silent else None)
         self.draft.record(EventType.unreachable if silent else EventType.reachable, self.instance)
         if not silent:
             self.draft.wake(f"queue/{self.instance.project_id}")
@@ -387,11 +387,12 @@ class InstancePass:
         """Does the agent report in time, or has it been silent for too long?"""
         if self.presence is None or not self.presence.seen_until:
             return InstanceVerdict()
-        if not self.instance.unreachable:
+        since = self.instance.unreachable_since
+        if since is None:
             return InstanceVerdict(check_at=self.presence.check_at)
         if not self.instance.bought:  # its agent wakes this; the due time is for lost wake-ups
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
-        limit = (self.instance.unreachable_since or self.now) + UNREACHABLE_LIMIT
+        limit = since + UNREACHABLE_LIMIT
         if self.now >= limit:
             text = f"its agent hasn't reported for {UNREACHABLE_LIMIT // MINUTE} minutes"
             return InstanceVerdict(InstanceEnd(InstanceReason.unreachable, text))

@@ -59,7 +59,7 @@ def test_replicas_go_to_the_hosts_of_the_fleet_in_order() -> None:
 @pytest.mark.parametrize(
     "taken",
     [
-        {"unreachable": True},
+        {"unreachable_since": b.NOW},
         {"status": InstanceStatus.provisioning},
         {"status": InstanceStatus.terminating},
         {"gateway": seated(gateway("other"), host(0)).gateway},
@@ -208,7 +208,7 @@ def test_it_is_deleted_when_no_machine_carries_it() -> None:
 
 
 def test_a_silent_host_isnt_waited_for_forever() -> None:
-    machine = host(0, unreachable=True)
+    machine = host(0, unreachable_since=b.NOW)
     of = carrying(gateway(), machine)
     of, machines, _ = decided(snapshot_of(deleting(of), seated(of, machine)))
     of, machines, _ = decided(snapshot_of(of, machines["edge-0"], now=b.NOW + TO_LEAVE))
@@ -258,7 +258,7 @@ def test_whatever_happens_to_its_hosts_each_replica_has_a_machine_of_its_own(dat
         elif kind == "gone" and each.status is InstanceStatus.terminating:
             each = each.with_(status=InstanceStatus.terminated, due_at=None)
         elif kind in ("silent", "back"):
-            each = each.with_(unreachable=kind == "silent")
+            each = each.with_(unreachable_since=now if kind == "silent" else None)
         elif kind in ("running", "failed"):
             of = apply_report(Draft(now), of, each, kind, "")
         elif kind == "dropped" and seat is not None and seat.leaving:

@@ -103,7 +103,9 @@ def views_of(own: list[Any], cloud: tuple[int, int, int, bool]) -> tuple[FleetVi
     local = []
     for num, ((cpus, blocks), taken, state) in enumerate(own):
         has = b.resources(cpus=cpus, gb=cpus * 4)
-        host = b.host(num, LOCAL, has=has, total_blocks=blocks, unreachable=state == "unreachable")
+        host = b.host(
+            num, LOCAL, has=has, total_blocks=blocks, unreachable_since=b.NOW if state == "unreachable" else None
+        )
         host = host.with_(health="failure" if state == "unhealthy" else "healthy")
         held = range(min(taken, blocks))
         local.append(b.holding(host, b.job(b.run(f"other-{num}")), *held) if held else host)

@@ -112,7 +112,7 @@ def test_a_job_that_waits_does_not_block_those_behind_it() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [{"unreachable": True}, {"health": "failure"}, {"status": InstanceStatus.terminating}],
+    [{"unreachable_since": b.NOW}, {"health": "failure"}, {"status": InstanceStatus.terminating}],
     ids=["unreachable", "unhealthy", "terminating"],
 )
 def test_a_host_that_is_no_good_is_left_alone(state: dict[str, Any]) -> None:
@@ -315,7 +315,7 @@ def test_a_wait_is_written_once_and_counts_who_is_ahead() -> None:
 
 
 def test_an_unreachable_host_that_would_fit_is_waited_for() -> None:
-    plan = decide(b.waiting(b.queued("a"), fleets=(b.view(LOCAL, b.host(0, LOCAL, unreachable=True)),)))
+    plan = decide(b.waiting(b.queued("a"), fleets=(b.view(LOCAL, b.host(0, LOCAL, unreachable_since=b.NOW)),)))
     assert jobs_of(plan)["a"].message == "waiting for local-0 in fleet `local` to report again"
 
 

@@ -129,7 +129,7 @@ situation(
     "a gang one of whose hosts is silent",
     queue,
     *FOUR,
-    fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job).with_(unreachable=True), *THERE[1:], b.host(4, CLUSTER)),),
+    fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job).with_(unreachable_since=NOW), *THERE[1:], b.host(4, CLUSTER)),),
     gangs=((FOUR, gang_of(FOUR, THERE[0])),),
     comes_to="train-0-0: message; again in 60 s",
 )

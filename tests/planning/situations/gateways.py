@@ -63,7 +63,7 @@ situation(
     "gateway: submitted, too few hosts",
     alone,
     host(0),
-    host(1, unreachable=True),
+    host(1, unreachable_since=NOW),
     wanted=2,
     comes_to="edge-0: gateway; door submitted → provisioning",
 )

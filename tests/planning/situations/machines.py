@@ -87,7 +87,6 @@ situation(
     status="busy",
     job="running",
     seen=-90,
-    unreachable=True,
     unreachable_since=NOW - 90 * SECOND,
     due_at=NOW + 9 * SECOND,
     comes_to="again in 9 s",
@@ -155,7 +154,5 @@ situation(
     bought=False,
     seen=-1,
     due_at=NOW,
-    comes_to=(
-        "cloud-0: offer, hostname, internal_ip, runtimes, isolation, unreachable, unreachable_since; again in 600 s"
-    ),
+    comes_to=("cloud-0: offer, hostname, internal_ip, runtimes, isolation, unreachable_since; again in 600 s"),
 )

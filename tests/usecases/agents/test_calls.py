@@ -474,7 +474,7 @@ def test_a_quiet_call_writes_nothing_until_the_promise_must_be_renewed(cluster: 
 def test_a_host_that_is_back_is_looked_at_and_so_are_its_runs(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.agent.sync(running(job))
-    cluster.save(cluster.instance.with_(unreachable=True))
+    cluster.save(cluster.instance.with_(unreachable_since=cluster.world.clock.at))
     cluster.save(cluster.job(job).with_(disconnected_at=1))
     cluster.world.take_woken()
     cluster.agent.sync(running(job))
@@ -566,7 +566,7 @@ def test_a_quiet_agents_promise_may_wait(cluster: Cluster, gathering: DeferredWr
 
 
 def test_nobody_waits_for_a_promise_that_somebody_looks_for(cluster: Cluster, gathering: DeferredWrites) -> None:
-    for changes in ({"unreachable": True}, {"status": InstanceStatus.provisioning}):
+    for changes in ({"unreachable_since": cluster.world.clock.at}, {"status": InstanceStatus.provisioning}):
         cluster.save(cluster.instance.with_(**changes))
         cluster.world.clock.pass_(PER_CALL.presence)
         cluster.agent.sync()
