@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -234,29 +234,31 @@ class StoredCatalog:
 
 def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAnswer:
     """What a market answers now, or why it doesn't."""
-    backend = account.backend
+    backend, asked = account.backend, MarketAnswer(clock.now(), request=request.in_words)
     try:
         if not isinstance(backend, LiveOffers):  # its class has the method, so this one stands in for it
             backend.check()
-            return MarketAnswer(clock.now(), error=f"the backend {account.facts.name} can't be used")
-        return MarketAnswer(clock.now(), tuple(backend.offers_for(request))[:MOST_LISTINGS])
+            return replace(asked, error=f"the backend {account.facts.name} can't be used")
+        answer = replace(asked, offers=tuple(backend.offers_for(request))[:MOST_LISTINGS])
     except InsufficientCapacity as error:
-        return MarketAnswer(clock.now(), lacking=str(error))
+        answer = replace(asked, lacking=str(error))
     except BackendError as error:
-        return MarketAnswer(clock.now(), error=str(error))
+        answer = replace(asked, error=str(error))
     except Exception as error:  # a bug in its backend: those who wait go on without it
         log.exception("asking %s for offers failed in a way its backend doesn't translate", account.key)
-        return MarketAnswer(clock.now(), error=f"the backend failed unexpectedly ({type(error).__name__})")
+        answer = replace(asked, error=f"the backend failed unexpectedly ({type(error).__name__})")
+    return replace(answer, took=clock.now() - asked.at)
 
 
 def answer_to_json(answer: MarketAnswer) -> bytes:
     offers = orjson.Fragment(_adapter().dump_json(list(answer.offers), exclude_defaults=True))
-    return orjson.dumps({"at": answer.at, "error": answer.error, "lacking": answer.lacking, "offers": offers})
+    return orjson.dumps({**{each.name: getattr(answer, each.name) for each in fields(answer)}, "offers": offers})
 
 
 def answer_from_json(body: Mapping[str, Any]) -> MarketAnswer:
-    offers = tuple(_adapter().validate_python(body["offers"]))
-    return MarketAnswer(body["at"], offers, body["error"], body.get("lacking", ""))  # an earlier version writes none
+    """Another version may have written more, or less."""
+    known = {each.name: body[each.name] for each in fields(MarketAnswer) if each.name in body}
+    return MarketAnswer(**{**known, "offers": tuple(_adapter().validate_python(body["offers"]))})
 
 
 def _answers_of(key: str) -> str:

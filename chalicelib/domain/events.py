@@ -28,7 +28,7 @@ class EventType(StrEnum):
     created = "created"
     changed = "changed"  # `fields`
     deleted = "deleted"
-    ordered = "ordered"  # a machine, from a backend: `trade`
+    ordered = "ordered"  # a machine, from a backend: `trade`; what a market was asked for it: `detail`
     resubmitted = "resubmitted"  # a job, for the `number`-th time
     repeated = "repeated"  # an effect that failed with `reason` is retried
     failed = "failed"  # an effect failed with `reason`
@@ -166,7 +166,8 @@ def _named(event: Event) -> str:
 def _ordered(event: Event) -> str:
     assert event.trade is not None, "an order says what is bought"
     job = next((target.name for target in event.targets if target.type == "job"), None)
-    return f"ordered for {job or 'the fleet'}: {event.trade.type} from {event.trade.backend}"
+    origin = f" ({event.detail})" if event.detail else ""
+    return f"ordered for {job or 'the fleet'}: {event.trade.type} from {event.trade.backend}{origin}"
 
 
 def _missing(event: Event) -> str:

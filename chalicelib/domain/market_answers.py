@@ -17,6 +17,8 @@ class MarketAnswer:
     offers: tuple[Offer, ...] = ()
     error: str = ""  # why there is no answer
     lacking: str = ""  # what the provider lacks, if it knows, where there are no offers
+    request: str = ""  # in words
+    took: Micros = 0  # from `at`, when it was asked
 
 
 class MarketQuery(Value):

@@ -16,6 +16,7 @@ from cli.screen.places import Places
 from cli.screen.render import as_json, facts
 from cli.ssh import forwards
 from cli.ssh.attachment import AttachOptions, JobAttachment, orderly_end
+from cli.tables.offers import asked_lines
 from cli.tables.plans import changes, changes_table, cost_line, group_of, offers_summary, offers_table, run_facts
 from cli.tables.runs import FINISHED, runs_table
 from cli.tables.services import addresses, replaced
@@ -154,6 +155,7 @@ class Submission:
                 self.session.show(offers_table(job["offers"]))
             if line := offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")):
                 terminal.print(line)
+        terminal.dim(*asked_lines(plan.get("offers_asked") or []))
         if all(job["offers"] for job in parts):
             for line in (cost_line(plan), *(plan.get("isolation") or ()), *(plan.get("remarks") or ())):
                 if line:

@@ -11,9 +11,9 @@ from cli.applying.definition import synthetic_task
 from cli.applying.flags import PLANNED, max_offers, overrides, taking
 from cli.connection.session import Session, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
-from cli.screen.render import as_json, facts, paint, wrap
+from cli.screen.render import as_json, facts
 from cli.tables.cells import money, requirements
-from cli.tables.offers import ages_line, gpus_table
+from cli.tables.offers import ages_line, asked_lines, gpus_table
 from cli.tables.plans import offers_summary, offers_table
 
 app = new_group("List available machines, cheapest first.")
@@ -81,6 +81,7 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
             "offers": job["offers"],
             "total_offers": job["total_offers"],
             "offers_as_of": plan.get("offers_as_of") or [],
+            "offers_asked": plan.get("offers_asked") or [],
         }
         session.terminal.print(as_json(document))
         return
@@ -125,7 +126,8 @@ def _show_groups(
     if json_wanted:
         gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # with every key, as scripts expect
         document = {"project": session.project, "requirements": wanted, "group_by": groups, "gpus": gpus}
-        session.terminal.print(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
+        known = {key: answer.get(key) or [] for key in ("offers_as_of", "offers_asked")}
+        session.terminal.print(as_json({**document, **known}))
         return
     _show_facts(session, wanted)
     session.show(gpus_table(found, groups))
@@ -133,11 +135,9 @@ def _show_groups(
 
 
 def _show_age(session: Session, answer: Mapping[str, Any]) -> None:
-    """Shows in a dim line how old the offers are, since prices may have changed."""
-    terminal = session.terminal
-    line = ages_line(answer.get("offers_as_of") or [], terminal.now())
-    for piece in wrap(line, terminal.width or len(line)) if line else ():
-        terminal.print(paint(piece, "dim", terminal.colour))
+    """Shows in dim lines how old the offers are, since prices may have changed, and what was asked for others."""
+    line = ages_line(answer.get("offers_as_of") or [], session.terminal.now())
+    session.terminal.dim(*([line] if line else []), *asked_lines(answer.get("offers_asked") or []))
 
 
 def _show_facts(session: Session, wanted: Mapping[str, Any]) -> None:

@@ -41,7 +41,10 @@ COMMANDS = {
     "import list": Shape(1, "What other projects share with this one.", versioned=True),
     "metrics": Shape(1, "The samples of each job in the last hour, newest first.", versioned=True),
     "offer": Shape(
-        1, "Available offers, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}
+        1,
+        "Available offers, cheapest first. `offers_asked` has an entry for each request to a backend that lists none: "
+        "`backend`, `request` in words, `asked_at`, `seconds`, the number of `offers`, an `error`, what is `lacking`.",
+        {"offers[]": "Offer", "requirements.resources": "Resources"},
     ),
     "offer --group-by": Shape(
         1,

@@ -20,7 +20,7 @@ import typer
 
 from chalicelib.errors import Refused
 from chalicelib.printable import printable, printable_lines
-from cli.screen.render import STYLES
+from cli.screen.render import STYLES, paint, wrap
 
 PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
 STANDARD_INPUT = "-"  # in place of a file or a value, which is then read from there
@@ -64,6 +64,12 @@ class Terminal:
 
     def print(self, text: str = "") -> None:
         typer.echo(_shown(text), color=self.colour)
+
+    def dim(self, *lines: str) -> None:
+        """Prints what only explains, broken at the width of the screen."""
+        for line in lines:
+            for piece in wrap(line, self.width or len(line)):
+                self.print(paint(piece, "dim", self.colour))
 
     def warn(self, text: str) -> None:
         """Prints a line to standard error, for people."""

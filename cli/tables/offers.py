@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cli.screen.render import Table
-from cli.tables.cells import Json, age, money, size_gb, span
+from cli.tables.cells import Json, age, local_time, money, size_gb, span
 from cli.tables.plans import AVAILABILITY
+
+MOST_ASKED = 5  # requests that are shown
 
 
 def gpus_table(groups: list[Json], keys: list[str]) -> Table:
@@ -66,3 +68,27 @@ def ages_line(ages: list[Json], now: float) -> str:
         known = f"{some} {each['backend']} as of {age(taken, now)}" if taken else f"{none} {each['backend']} yet"
         parts.append(f"{known}: its last refresh failed ({str(each['error']).rstrip('.')})")
     return "; ".join(parts)
+
+
+def asked_lines(asked: list[Json]) -> list[str]:
+    """What backends without a list of offers were asked for, when, and what came of it."""
+    more = len(asked) - MOST_ASKED
+    return [
+        *(
+            f"Asked {each['backend']} at {_time(each)} for {each['request']}: {_found(each)}"
+            for each in asked[:MOST_ASKED]
+        ),
+        *([f"… and {more} more, which --json shows"] if more > 0 else []),
+    ]
+
+
+def _time(asked: Json) -> str:
+    return local_time(asked["asked_at"])[11:]
+
+
+def _found(asked: Json) -> str:
+    count, took = asked["offers"], asked.get("seconds")
+    found = asked.get("error") or f"{count or 'no'} offer{'' if count == 1 else 's'}"
+    within = "" if took is None else f" in {took:.1f}s"
+    why = f" ({asked['lacking']})" if asked.get("lacking") else ""
+    return f"{found}{within}{why}"

@@ -27,7 +27,7 @@ from chalicelib.domain.container_script import GATEWAY_IMAGE
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import HOUR, MINUTE, SECOND
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, from_iso
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer, OfferTerms
 from chalicelib.domain.specs.credentials import ApiKeyCreds
@@ -244,6 +244,8 @@ def test_a_market_is_asked_for_a_plan_and_for_a_purchase(market: Virtual) -> Non
     assert run["status"] == "done", run
     offer = run["jobs"][0]["job_submissions"][-1]["job_runtime_data"]["offer"]
     assert offer["backend"] == "nimbus" and offer["backend_data"] == {}
+    (ordered,) = [each for each in market.events() if "ordered" in each["message"]]
+    assert " UTC for cpu=2.. memory=8GB.. disk=100GB.., on-demand, in sim-east: " in ordered["message"]
 
 
 @pytest.mark.slow
@@ -260,13 +262,27 @@ def test_a_market_that_fails_or_has_nothing_costs_a_plan_a_line(market: Virtual)
     Bazaar.error = Transient("Nimbus is closed on Sundays.")
     plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
     assert plan["job_plans"][0]["offers"] == []
-    text = "Backend `nimbus` was asked for offers and couldn't answer: Nimbus is closed on Sundays."
-    assert text in plan["remarks"], plan["remarks"]
+    (asked,) = plan["offers_asked"]
+    assert asked == {
+        "backend": "nimbus",
+        "request": "cpu=2.. memory=8GB.. disk=100GB.., on-demand, in sim-east",
+        "asked_at": asked["asked_at"],
+        "seconds": 0.0,
+        "offers": 0,
+        "error": "Nimbus is closed on Sundays",
+        "lacking": None,
+    }
+    assert from_iso(asked["asked_at"]) // SECOND == market.site.time.at // SECOND
     assert plan["offers_as_of"] == [], "there is no list that could be old"
     Bazaar.error = InsufficientCapacity("Both stalls are empty.")
     plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
-    text = "Backend `nimbus` was asked for offers and has nothing that fits now: Both stalls are empty."
-    assert text in plan["remarks"], plan["remarks"]
+    (empty,) = plan["offers_asked"]
+    assert (empty["error"], empty["lacking"], empty["offers"]) == (None, "Both stalls are empty", 0)
+    Bazaar.error = None
+    plan = market.ask("runs/get_plan", {"run_spec": {"configuration": {"type": "task", "commands": ["true"]}}})
+    (sold,) = plan["offers_asked"]
+    assert (sold["error"], sold["lacking"]) == (None, None)
+    assert sold["offers"] >= plan["job_plans"][0]["total_offers"] > 0
 
 
 @pytest.fixture

@@ -375,7 +375,15 @@ def test_offer(dstack: Dstack, plane: Plane) -> None:
 def test_offer_json(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get_plan"] = offers_plan
     document = json.loads(dstack("offer", "--json").out)
-    assert list(document) == ["project", "user", "requirements", "offers", "total_offers", "offers_as_of"]
+    assert list(document) == [
+        "project",
+        "user",
+        "requirements",
+        "offers",
+        "total_offers",
+        "offers_as_of",
+        "offers_asked",
+    ]
     assert document["offers_as_of"][0]["backend"] == "aws"
     assert list(document["requirements"]) == ["resources", "max_price", "spot", "reservation"]
 
@@ -387,7 +395,7 @@ def test_offer_grouped(dstack: Dstack, plane: Plane) -> None:
     assert ended.code == 0 and "T4:16GB:1..2" in ended.out and "$0.2..0.4" in ended.out
     assert plane.bodies("/gpus/list")[0]["group_by"] == ["backend"]
     document = json.loads(dstack("offer", "--group-by", "gpu", "--json").out)
-    assert list(document) == ["project", "requirements", "group_by", "gpus", "offers_as_of"]
+    assert list(document) == ["project", "requirements", "group_by", "gpus", "offers_as_of", "offers_asked"]
     assert document["offers_as_of"] == []  # a server that doesn't say
     for keys, message in (
         ("backend", "must include gpu"),

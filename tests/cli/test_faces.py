@@ -70,6 +70,16 @@ NO_TABLE = {  # lines, a log, a script
 
 AGES = [taken("aws", 3.0), taken("gcp", 130.0, LONG)]
 
+WANTED = "cpu=2.. memory=8GB.. disk=100GB.. gpu=H100:80GB..:8, spot or on-demand, $30 an hour at most"
+ASKED = [
+    {"backend": "runpod", "request": f"{WANTED}, in us-ks-2", "offers": 12, "seconds": 0.8, "error": None}
+    | {"asked_at": "2026-11-21T04:00:00.25Z", "lacking": None},
+    {"backend": "kubernetes", "request": WANTED, "offers": 0, "seconds": 0.05, "error": None}
+    | {"asked_at": "2026-11-21T04:00:00Z", "lacking": "cluster: gpu-1 (0 of 8 H100 free); cpu-1 (no GPUs)"},
+    {"backend": "vastai", "request": WANTED, "offers": 0, "seconds": None, "error": "no answer within 8 seconds"}
+    | {"asked_at": "2026-11-21T04:00:00Z", "lacking": None},
+]
+
 
 def plan_of(body: dict[str, Any]) -> dict[str, Any]:
     plan = run_plan()
@@ -81,6 +91,7 @@ def plan_of(body: dict[str, Any]) -> dict[str, Any]:
     return {
         **plan,
         "offers_as_of": AGES,
+        "offers_asked": ASKED,
         "quota": [
             "project main uses 10 of 12 GPUs, $12.30 of $50 a day",
             "the run will wait for quota: 10 of 12 GPUs of project main are in use, and it needs 4",
@@ -171,7 +182,7 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
         "/fleets/get": many_fleets()[0],
         "/fleets/list_joins": joins(),
         "/fleets/get_plan": fleet_plan_of,
-        "/gpus/list": {"gpus": GROUPS, "offers_as_of": AGES[:1]},
+        "/gpus/list": {"gpus": GROUPS, "offers_as_of": AGES[:1], "offers_asked": ASKED[:1]},
         "/metrics/job/train": {"metrics": samples},
         "/backends/list": [
             {**BACKEND, "offers_taken_at": "2026-11-21T04:00:00Z"},

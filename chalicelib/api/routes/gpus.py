@@ -10,7 +10,7 @@ from chalicelib.api.requests import Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.routes.runs import refuse_unallocated
 from chalicelib.api.wire.gpus import gpus_json
-from chalicelib.api.wire.offers import ages_json
+from chalicelib.api.wire.offers import ages_json, asked_json
 from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases.runs import gpus
 
@@ -31,5 +31,6 @@ def list_gpus(call: Call) -> Any:
         problem = Problem("regions belong to backends", "group_by", hint="also group by `backend`: gpu,backend,region")
         raise Invalid([problem])
     view = gpus.GpuView(by, body.reverse, body.full_offers)
-    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, body.run_spec, view, role=call.role)
-    return {**gpus_json(groups), "offers_as_of": ages_json(call.plane.catalog.ages(call.tenant.id))}
+    groups, asked = gpus.list_gpus(call.plane, call.actor, call.tenant, body.run_spec, view, role=call.role)
+    ages = ages_json(call.plane.catalog.ages(call.tenant.id))
+    return {**gpus_json(groups), "offers_as_of": ages, "offers_asked": asked_json(asked)}

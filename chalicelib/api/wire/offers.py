@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 
-from chalicelib.domain.instants import iso, spoken
+from chalicelib.domain.instants import SECOND, iso, spoken
 from chalicelib.domain.noun import Value
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age
+from chalicelib.usecases.runs.market_offers import AskedMarket
 
 
 def text_of(value: Value) -> orjson.Fragment:
@@ -39,4 +40,20 @@ def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
             "outlived": None if age.outlived is None else spoken(age.outlived),
         }
         for backend, age in sorted(ages.items())
+    ]
+
+
+def asked_json(asked: Iterable[AskedMarket]) -> list[dict[str, Any]]:
+    """What backends without a list of offers were asked for, and when, for clients that show it."""
+    return [
+        {
+            "backend": each.backend,
+            "request": each.request,
+            "asked_at": iso(each.at),
+            "seconds": None if each.answer is None else round(each.answer.took / SECOND, 3),
+            "offers": 0 if each.answer is None else len(each.answer.offers),
+            "error": each.error or None,
+            "lacking": (each.answer and each.answer.lacking.rstrip(".")) or None,
+        }
+        for each in asked
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
+from chalicelib.api.wire.offers import ages_json, asked_json, offer_json, offers_json, text_of
 from chalicelib.api.wire.services import service_json
 from chalicelib.api.wire.specs import job_spec_json, spec_json
 from chalicelib.billing.usage import run_cost
@@ -253,4 +253,5 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "remarks": list(plan.remarks),
         "quota": list(plan.quota),
         "offers_as_of": ages_json(plan.ages),
+        "offers_asked": asked_json(plan.asked),
     }

@@ -119,8 +119,11 @@ def _why_none(gateway: Gateway, facts: BackendFacts, offers: OfferBook) -> str:
     return f"the backend {gateway.backend} sells {what} in {gateway.region}: {fix}"
 
 
-def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> tuple[Orders, Instance]:
-    """Order a machine, which is bought after the commit. Returns it without its seat, and the updated orders."""
+def order(
+    draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts, origin: str = ""
+) -> tuple[Orders, Instance]:
+    """Order a machine, which is bought after the commit. Returns it without its seat, and the updated orders. `origin`:
+    what a market was asked for it, and when."""
     num, now = gateway.orders.next_num, draft.now
     act_until = purchases.act_until(now, facts)
     machine = Instance(
@@ -138,7 +141,7 @@ def order(draft: Draft, gateway: Gateway, offer: Offer, facts: BackendFacts) -> 
         deadline=now + facts.provisioning_timeout,
         due_at=act_until,
     )
-    draft.record(EventType.ordered, machine, gateway, trade=Trade.of("bought", offer))
+    draft.record(EventType.ordered, machine, gateway, trade=Trade.of("bought", offer), detail=origin)
     draft.act(purchases.create(machine))
     return gateway.orders.with_(next_num=num + 1, paused_until=None), machine
 

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.market_answers import MarketAnswer, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.planning.gateways.gateway_machines import Missing, queries_of
-from chalicelib.planning.matching.market_answers import Answers, requests_of, silence
+from chalicelib.planning.matching.market_answers import Answers, origin, requests_of, silence
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.placing.markets import ANSWER_WITHIN, AskMarket
 
@@ -25,6 +25,7 @@ class Asked:
     orders: Orders
     found: OfferBook | Missing
     effects: tuple[AskMarket, ...] = ()
+    origin: str = ""  # what the offers were asked for, and when
 
 
 def ask(gateway: Gateway, facts: BackendFacts, answers: Answers, now: Micros) -> Asked:
@@ -45,9 +46,10 @@ def ask(gateway: Gateway, facts: BackendFacts, answers: Answers, now: Micros) ->
     late = [query.until for query, answer in found if answer is None and now < query.until]
     if late:
         return Asked(orders, _waiting(backend, max(late)))
-    offers = [offer for _, answer in found if answer is not None for offer in answer.offers]
-    if offers:
-        return Asked(orders, OfferBook(offers))
+    useful = [answer for _, answer in found if answer is not None and answer.offers]
+    if useful:
+        offers = [offer for answer in useful for offer in answer.offers]
+        return Asked(orders, OfferBook(offers), origin="; ".join(filter(None, map(origin, useful))))
     notes = [note for _, answer in found if (note := silence(backend, answer, ANSWER_WITHIN))]
     again = min(query.at for query, _ in found) + ASK_AGAIN_EVERY
     return Asked(orders, Missing(f"the {notes[0].subject} {notes[0].text}", again))

@@ -200,6 +200,7 @@ class GatewayPass:
         facts = facts or BackendFacts(name=self.gateway.backend)
         if missing <= 0 or offers is None:
             return
+        origin = ""
         if facts.live_offers and facts.gateway_containers:
             asked = gateway_markets.ask(self.gateway, facts, self.snapshot.answers, self.now)
             self._update(orders=asked.orders)
@@ -208,14 +209,14 @@ class GatewayPass:
             if isinstance(asked.found, gateway_machines.Missing):
                 self.missing, self.recheck_at = asked.found.text, asked.found.retry_at
                 return
-            offers = asked.found
+            offers, origin = asked.found, asked.origin
         for _ in range(missing):
             orders, found = gateway_machines.choose(self.gateway, facts, offers, self.now)
             self._update(orders=orders)
             if isinstance(found, gateway_machines.Missing):
                 self.missing, self.recheck_at = found.text, found.retry_at
                 return
-            orders, machine = gateway_machines.order(self.draft, self.gateway, found, facts)
+            orders, machine = gateway_machines.order(self.draft, self.gateway, found, facts, origin)
             self._update(orders=orders)
             self._seat(machine, ReplicaState.submitted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.instants import Micros, spoken
+from chalicelib.domain.instants import SECOND, Micros, clock, spoken
 from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.planning.kernel.plan import Note
@@ -49,6 +49,19 @@ def silence(backend: str, answer: MarketAnswer | None, waited: Micros) -> Note |
         return None
     why = f": {answer.lacking.rstrip('.')}" if answer.lacking else ""
     return Note(subject, f"was asked for offers and has nothing that fits now{why}")
+
+
+def origin(answer: MarketAnswer) -> str:
+    """What a market was asked for when it offered what is bought, and when; empty if an earlier version asked."""
+    if not answer.request:
+        return ""
+    count = len(answer.offers)
+    found = f"{count} offer{'' if count == 1 else 's'} in {seconds(answer.took)}"
+    return f"asked at {clock(answer.at)} for {answer.request}: {found}"
+
+
+def seconds(took: Micros) -> str:
+    return f"{took / SECOND:.1f} s"
 
 
 def _ordered(names: frozenset[str] | None) -> tuple[str, ...] | None:

@@ -8,15 +8,19 @@ only seven of its eight places frees them, and the next job sees them as before.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.market_answers import MarketAnswer
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import Volume
 from chalicelib.planning.kernel.journal import Journal
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.colocation import capable, first_of, is_cluster
 from chalicelib.planning.matching.machine_index import Query
+from chalicelib.planning.matching.market_answers import Answers, origin
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.pools import Pool
 from chalicelib.planning.matching.requirements import JobRequirements
@@ -30,6 +34,7 @@ class Capacity:
         book: OfferBook,
         facts: Mapping[str, BackendFacts] | None = None,
         volumes: Mapping[str, Volume] | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.book, self._backends = book, capable(facts or {})
         self.pools = [Pool(view) for view in fleets if not view.fleet.deleted]
@@ -41,6 +46,7 @@ class Capacity:
             instance.id: (pool, 1 << row) for pool in self.pools for row, instance in enumerate(pool.machines)
         }
         self.volumes = dict(volumes or {})  # by name
+        self._answers = answers or {}
         machines = (instance for pool in self.pools for instance in pool.view.instances)
         self.listings = {each.offer.key: True for each in machines if each.offer.terms.listing}  # of markets, bought
         self._begun: dict[str, bool] = {}  # fleets with a machine bought in this pass
@@ -48,6 +54,17 @@ class Capacity:
         self.held: dict[str, str] = {}  # fleet → the run for which some of its machines are held back
         self._candidates: dict[JobRequirements, Candidates] = {}
         self._journal = Journal()
+
+    def origin(self, offer: Offer) -> str:
+        """When a market offered it, and what it was asked for; empty for an offer of a list."""
+        answer = self._origins.get(offer.key)
+        return "" if answer is None else origin(answer)
+
+    @cached_property
+    def _origins(self) -> Mapping[str, MarketAnswer]:
+        """The newest answer that has it, by the key of an offer."""
+        answers = sorted(self._answers.values(), key=lambda each: each.at)
+        return {offer.key: answer for answer in answers for offer in answer.offers}
 
     def candidates(self, requirements: JobRequirements) -> Candidates:
         """The candidates for jobs with these requirements, free or not."""

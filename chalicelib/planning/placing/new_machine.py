@@ -33,7 +33,8 @@ def order_for(
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)
-    draft.record(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
+    trade = Trade.of("bought", instance.offer)
+    draft.record(EventType.ordered, instance, item.job, trade=trade, detail=capacity.origin(instance.offer))
     draft.act(purchases.create(instance))
     capacity.record_purchase(fleet, instance)
     return instance

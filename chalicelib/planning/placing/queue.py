@@ -46,7 +46,7 @@ from chalicelib.planning.volumes.sites import Volumes, chosen_for, sites, togeth
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
     markets = Markets(snapshot.now, snapshot.facts, snapshot.answers)
     book = snapshot.offers.with_answers(markets.offers()) if snapshot.answers else snapshot.offers
-    capacity = Capacity(snapshot.fleets, book, snapshot.facts, snapshot.volumes)
+    capacity = Capacity(snapshot.fleets, book, snapshot.facts, snapshot.volumes, snapshot.answers)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
     allowance = Allowance(snapshot.usage)
     gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance, markets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.usecases.offer_lists import MANY_OFFERS
 from chalicelib.usecases.ports import RunPlanPorts
 from chalicelib.usecases.runs import plans
+from chalicelib.usecases.runs.market_offers import AskedMarket
 
 
 @dataclass
@@ -56,11 +57,12 @@ def list_gpus(
     view: GpuView,
     *,
     role: ProjectRole | None = None,
-) -> list[GpuGroup]:
+) -> tuple[list[GpuGroup], Sequence[AskedMarket]]:
+    """The groups, and what backends without a list of offers were asked for them."""
     wanted = plans.PlanView(limit=MANY_OFFERS, beyond_fleets=True, whole_machines=view.whole_machines)
     plan = plans.get_plan(plane, user, project, raw, wanted, role=role)
     groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), view.by)
-    return sorted(groups, key=lambda group: min(group.prices), reverse=view.reverse)
+    return sorted(groups, key=lambda group: min(group.prices), reverse=view.reverse), plan.asked
 
 
 def grouped(offers: Iterable[Offer], by: frozenset[str]) -> list[GpuGroup]:

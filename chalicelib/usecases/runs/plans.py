@@ -52,7 +52,7 @@ from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
-from chalicelib.usecases.runs.market_offers import ask_markets
+from chalicelib.usecases.runs.market_offers import AskedMarket, ask_markets, offers_of
 from chalicelib.usecases.runs.runs import holder, named, stop
 from chalicelib.usecases.services import service_gateways
 
@@ -84,6 +84,7 @@ class RunPlan:
     isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
     remarks: tuple[str, ...]  # further notes for the reader
     ages: Mapping[str, Age]  # of the offers, by backend
+    asked: tuple[AskedMarket, ...]  # for it: backends without a list of offers
     quota: tuple[str, ...]  # how much of the quota is used, and whether the run has to wait for it
 
 
@@ -177,8 +178,8 @@ def get_plan(
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
     facts = plane.backends.facts(project.id)
-    live, silences = ask_markets(plane, project.id, _to_buy(draft, views, view), facts)
-    book = plane.catalog.book(project.id)
+    asked = ask_markets(plane, project.id, _to_buy(draft, views, view), facts)
+    live, book = offers_of(asked), plane.catalog.book(project.id)
     book = book.with_answers(live) if live else book
     volumes = named_volumes.volumes_of(plane, project, draft.job_specs)
     named_volumes.refuse_missing(draft.job_specs[:1], volumes)
@@ -210,16 +211,16 @@ def get_plan(
         notes=tuple(notes),
         delays=plane.pace.delays(),
         isolation=tuple(plan_offers.separation(_open_to(draft, views), draft.job_specs[0])),
-        remarks=(
-            *(f"{note.subject.capitalize()} {note.text}." for note in silences),
-            *remarks(
+        remarks=tuple(
+            remarks(
                 draft.spec.configuration,
                 [(each.job_spec, each.offers) for each in planned],
                 draft.door.gateway,
                 facts,
-            ),
+            )
         ),
         ages=plane.catalog.ages(project.id),
+        asked=tuple(asked),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, clock
 from chalicelib.domain.jobs import Attempt, Job, JobStatus
 from chalicelib.domain.market_answers import MarketAnswer, MarketQuery
 from chalicelib.domain.offer_requests import OfferRequest
@@ -45,6 +46,7 @@ class Day:
     calls: list[AskMarket] = field(default_factory=list)
     bought: dict[str, Instance] = field(default_factory=dict)  # by the job's name
     notes: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)  # of purchases
     usage: QuotaUsage | None = None
 
     def check(self) -> Day:
@@ -57,6 +59,7 @@ class Day:
         assert b.lint(snapshot, plan) == []
         self.notes = [f"{note.subject} {note.text}" for note in plan.notes]
         for step in plan.steps:
+            self.events += [each.message for each in step.events if each.type is EventType.ordered]
             self.calls += [effect for effect in step.effects if isinstance(effect, AskMarket)]
             jobs = {noun.id: noun for noun in step.saves if isinstance(noun, Job)}
             known = {instance.id for instance in self.fleet.instances}
@@ -116,6 +119,18 @@ def test_what_is_listed_is_bought_if_it_is_cheaper_than_what_a_market_has() -> N
         day = a_day(sold=(b.offer(price=price),)).check()
         assert not day.bought
         assert day.answer(listing("one", 1.0)).check().bought["train-0-0"].offer.backend == backend
+
+
+def test_the_event_of_a_purchase_says_what_the_market_was_asked_and_when() -> None:
+    day = a_day().check().answer(listing("one", 1.0)).check()
+    assert day.events == ["ordered for train-0-0: stall from bazaar"], "an answer of an earlier version"
+    day = a_day().check()
+    (key,) = day.answer(listing("old", 9.0)).answers
+    text = OfferRequest.model_validate_json(day.calls[0].request).in_words
+    day.answers[key] = MarketAnswer(day.now, (listing("a", 1.0), listing("b", 2.0)), request=text, took=SECOND // 4)
+    why = f"asked at {clock(day.now)} for cpu=2.. memory=8GB.. disk=100GB.., on-demand: 2 offers in 0.2 s"
+    assert day.after(5 * SECOND).check().events == [f"ordered for train-0-0: stall from bazaar ({why})"]
+    assert a_day(sold=(b.offer(),)).check().answer().check().events == ["ordered for train-0-0: m1 from aws"]
 
 
 def test_jobs_behind_one_that_waits_for_a_market_go_on() -> None:
