@@ -65,6 +65,10 @@ class Books:
         now = self.now()
         return (each for each in self._all.values() if kind in ("", each.kind) and each.state(now) is not GONE)
 
+    def made(self, kind: str) -> list[Resource]:
+        """All that there ever were."""
+        return [each for each in self._all.values() if each.kind == kind]
+
     def shown(self, kind: str) -> Iterator[Resource]:
         """What the provider shows: nothing before its lag is over."""
         return (each for each in self.existing(kind) if each.visible <= self.now())

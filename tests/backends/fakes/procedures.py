@@ -142,11 +142,11 @@ def _unknown(message: Message, where: str = "") -> Iterator[str]:
 
 
 @contextmanager
-def serving_procedures(fake: Fake) -> Iterator[str]:
+def serving_procedures(fake: Fake, port: int = 0) -> Iterator[str]:
     """Where it listens: host and port. What the fake did wrong is raised at the end."""
     wrong: list[Exception] = []
     server = grpc.server(ThreadPoolExecutor(4), handlers=[_Procedures(fake, wrong)])
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
@@ -20,8 +20,13 @@ from tests.backends.fakes.script import Answer, Cut
 from tests.backends.fakes.server import Fake, Request
 
 
+class Answers(Protocol):
+    def answer(self, request: Request) -> Answer:
+        """Raises Cut if there is none."""
+
+
 @contextmanager
-def serving(fake: Fake) -> Iterator[str]:
+def serving(fake: Answers, port: int = 0) -> Iterator[str]:
     """Its address. An error of the fake's own is a 599, and raised at the end."""
     wrong: list[Exception] = []
 
@@ -53,7 +58,7 @@ def serving(fake: Fake) -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             """Tests read `fake.calls`."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()

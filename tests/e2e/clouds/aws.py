@@ -1,0 +1,77 @@
+"""AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from botocore.awsrequest import AWSPreparedRequest, HeadersDict
+
+from chalicelib.domain.instants import SECOND
+from tests.backends.aws.account import Account, Fault, Script
+from tests.backends.aws.lines import KEY, SECRET
+from tests.backends.aws.provider import AwsProvider
+from tests.backends.fakes.script import Answer
+from tests.backends.fakes.server import Request
+from tests.backends.fakes.transport import serving
+from tests.e2e.clouds.cloud import Cloud, now
+
+DENIED = {"RunInstances": "ec2:RunInstances", "DescribeVolumes": "ec2:DescribeVolumes"}
+
+METADATA = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_PUT(self):
+        self.say(200, b"token")
+    def do_GET(self):
+        notice = "/run/spot-notice"
+        there = os.path.exists(notice) and self.headers["X-aws-ec2-metadata-token"] == "token"
+        self.say(200, open(notice, "rb").read()) if there else self.say(404, b"")
+    def say(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
+"""
+
+
+class OverHttp:
+    def __init__(self, account: Account) -> None:
+        self._send = account.send
+
+    def answer(self, request: Request) -> Answer:
+        url = f"http://{request.headers['host']}{request.target}"
+        sent = AWSPreparedRequest(request.method, url, HeadersDict(dict(request.headers)), request.body, False)
+        found = self._send(sent)
+        return Answer(found.status_code, found.content.decode(), {"content-type": "text/xml"})
+
+
+class Journey(Cloud):
+    config: ClassVar = {
+        "type": "aws",
+        "creds": {"type": "access_key", "access_key": KEY, "secret_key": SECRET},
+        "regions": ["us-east-1"],
+    }
+    fleet: ClassVar = {"instance_types": ["m7i.large"]}
+    running, metadata = "running", METADATA
+
+    def __init__(self) -> None:
+        self.fake = Account(now, Script(lag=0, boot=SECOND, end=SECOND))
+        self.provider = AwsProvider(self.fake)
+
+    def serving(self, port: int) -> AbstractContextManager[object]:
+        return serving(OverHttp(self.fake), port)
+
+    def machines(self) -> Sequence[tuple[str, str | None]]:
+        found = self.fake.machines
+        return [(each.id, found.state(each)) for each in found.all.values()]
+
+    def deny(self) -> Sequence[str]:
+        code = "UnauthorizedOperation"
+        self.fake.script.faults += [Fault(each, code, times=1000, status=403) for each in DENIED]
+        return [*DENIED.values()]
+
+    def allow(self) -> None:
+        self.fake.script.faults.clear()

@@ -1,0 +1,55 @@
+"""A cloud's fake as the journey needs it: its account, what is sold there, and what its books say.
+
+What differs from cloud to cloud is a field or a method here; the rest is read from the fake and from its side of the
+conformance suite, which know of boot scripts and of what costs money.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from tests.backends.fakes.transport import serving
+
+
+def now() -> Micros:
+    return time.time_ns() // 1000
+
+
+class Cloud:
+    config: ClassVar[Mapping[str, Any]]  # its entry of `backends`
+    fleet: ClassVar[Mapping[str, Any]]  # what of its offers is bought
+    running: ClassVar[str]  # the state of a machine that boots: from then on it runs its script
+    metadata: ClassVar[str] = ""  # a program that is its metadata service: a spot machine's notice is /run/spot-notice
+    fake: Any
+    provider: Any  # the fake's side of the conformance suite
+
+    def serving(self, port: int) -> AbstractContextManager[object]:
+        return serving(self.fake, port)
+
+    def machines(self) -> Sequence[tuple[str, str | None]]:
+        """Each that was ever bought, with its state, in the order of purchase."""
+        books = self.fake.books
+        return [(each.id, each.state(books.now())) for each in books.made("vm")]
+
+    def owned(self) -> set[str]:
+        """What exists, and what costs money or was left behind."""
+        found: set[str] = self.provider.existing()
+        return found
+
+    def boot_script(self, machine: str) -> str:
+        """What it runs when it has booted."""
+        script: str = self.provider.user_data([Handle(kind="vm", id=machine)])
+        return script
+
+    def deny(self) -> Sequence[str]:
+        """Takes permissions from the account's key; what the check has to say of them."""
+        raise NotImplementedError
+
+    def allow(self) -> None:
+        """Gives them back."""
+        raise NotImplementedError
