@@ -80,6 +80,7 @@ class Container:
     shm_mib: int = 0  # shared memory; 0: the provider's default
     mounts: tuple[ContainerMount, ...] = ()
     gang: GangMember | None = None
+    run: str = ""  # the id of the run that it is for, whose containers a provider may spread; empty: a gateway's
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,10 @@ class Watches(Protocol):
     machine is gone: its provider is asked for that. Without a watch, or while it fails, `describe` asks as ever.
     """
 
-    def watch(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
-        """Follow the machines until the returned function is called, or `close`. `changed` is called by threads of the
-        backend, as soon as a description would be another. It is a hint: some changes come twice, and some never."""
+    def watch(self, changed: Callable[[Sequence[MachineChange]], None], install: str) -> Callable[[], None]:
+        """Follow the installation's machines, those that are there and those that will be, until the returned function
+        is called, or `close`. `changed` is called by threads of the backend, as soon as a description would be another.
+        It is a hint: some changes come twice, and some never."""
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ class EmbeddedRoot(Root):
 
     @cached_property
     def watches(self) -> MachineWatches:
-        return MachineWatches(self.ports.backends.accounts, self._machines_changed)
+        return MachineWatches(self.ports.backends.accounts, self._machines_changed, self.install_id)
 
     def _machines_changed(self, changes: Sequence[MachineChange]) -> None:
         from chalicelib.engine.machine_changes import effects_of

@@ -19,9 +19,12 @@ EVERY = 60.0  # seconds until an account whose backend couldn't be used is tried
 
 class MachineWatches:
     def __init__(
-        self, accounts: Callable[[], Iterable[Account]], changed: Callable[[Sequence[MachineChange]], object]
+        self,
+        accounts: Callable[[], Iterable[Account]],
+        changed: Callable[[Sequence[MachineChange]], object],
+        install: str,
     ) -> None:
-        self._accounts, self._changed = accounts, changed
+        self._accounts, self._changed, self._install = accounts, changed, install
         self._ticker = Ticker(EVERY, self.update, at_once=True)
         self._lock = threading.Lock()
         self._followed: dict[int, tuple[Account, Callable[[], None]]] = {}
@@ -43,7 +46,7 @@ class MachineWatches:
             for number in current.keys() - self._followed.keys():
                 backend = current[number].backend
                 if isinstance(backend, Watches):  # not one that can't be used now
-                    self._followed[number] = current[number], backend.watch(self._on_change)
+                    self._followed[number] = current[number], backend.watch(self._on_change, self._install)
         _end(ended)
 
     def stop(self) -> None:

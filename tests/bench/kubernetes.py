@@ -145,7 +145,7 @@ def add_idle(cluster: Cluster) -> None:
             "Pod",
             f"idle-{number}",
             "default",
-            metadata={"labels": {"dstack-instance": f"elsewhere-{number}"}},
+            metadata={"labels": {"dstack-instance": f"idle-{number}", "dstack-install": "idle"}},
             spec={"containers": [{"name": "job", "image": "it", "resources": {"requests": {"cpu": "1"}}}]},
         )
 
@@ -169,7 +169,7 @@ def idle_watch(cluster: ScriptedCluster) -> float:
     """Percent of a core that the watch of a thousand pods takes on which nothing happens, in this process."""
     raw = {"type": "kubernetes", "kubeconfig": {"data": yaml.safe_dump(cluster.kubeconfig)}}
     backend = KubernetesBackend(KubernetesBackendConfig.model_validate(raw))
-    backend.watch(lambda changes: None)
+    backend.watch(lambda changes: None, "idle")
     before = cluster.ask("calls").get("watch pods", 0)
     list(backend.list_owned())
     with suppress(Gone):

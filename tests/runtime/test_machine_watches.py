@@ -16,7 +16,8 @@ from chalicelib.runtime.machine_watches import MachineWatches
 class Watched(FakeCloud):
     changed: Callable[[Sequence[MachineChange]], None] | None = None
 
-    def watch(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+    def watch(self, changed: Callable[[Sequence[MachineChange]], None], install: str) -> Callable[[], None]:
+        assert install == "us"
         self.changed = changed
 
         def end() -> None:
@@ -46,7 +47,7 @@ def test_the_accounts_of_now_are_watched_and_no_others(caplog: pytest.LogCapture
         if changes[0].gone:
             raise LookupError("whatever it is")
 
-    watches = MachineWatches(lambda: accounts, take)
+    watches = MachineWatches(lambda: accounts, take, "us")
     watches.update()
     assert first.changed is not None and second.changed is None, "one that can't be used yet is tried again"
     works = True

@@ -75,8 +75,8 @@ class KubernetesBackend:
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return self._pods.describe_several(machines)
 
-    def watch(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
-        return self._watches.begin(changed)
+    def watch(self, changed: Callable[[Sequence[MachineChange]], None], install: str) -> Callable[[], None]:
+        return self._watches.begin(changed, install)
 
     def terminate(self, handle: Handle) -> None:
         self._pods.terminate(handle)

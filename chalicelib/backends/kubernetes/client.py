@@ -90,6 +90,11 @@ class Clusters:
         items = list(pages(page))
         return items, version
 
+    def any(self, region: str, path: Sequence[str], **query: str) -> bool:
+        """Is there an item? One at most is read."""
+        answer = self.call(region, "GET", path, query={**query, "limit": 1}, meanings={"NotFound": Transient})
+        return bool(answer.get("items"))
+
     def _page(
         self, region: str, path: Sequence[str], query: Mapping[str, str], token: str
     ) -> tuple[Iterable[Body], str, str]:

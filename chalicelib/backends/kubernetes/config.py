@@ -17,6 +17,7 @@ from chalicelib.domain.specs.quantities import Memory
 from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
 
 INIT_IMAGE = "busybox:1.37"
+ZONE = "topology.kubernetes.io/zone"
 
 _LABEL = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?/")
@@ -132,6 +133,30 @@ class KubernetesNodeRequirement(Spec):
         return self
 
 
+class KubernetesTopology(Spec):
+    """What is close together, for the nodes of one task."""
+
+    key: Key = Field(
+        default=ZONE, description="The label whose value nodes that are close together share, such as that of a rack."
+    )
+    required: bool = Field(
+        default=False,
+        description="Whether a task goes nowhere if no such place has room for all its nodes. Otherwise they are "
+        "spread then.",
+    )
+
+
+class KubernetesPodTerm(Spec):
+    """Pods, and what is near them."""
+
+    labels: Labels = Field(description="Labels of pods in the namespace of jobs.", min_length=1)
+    topology_key: Key = Field(
+        default="kubernetes.io/hostname",
+        description="The label of nodes that says what is near: nodes with the same value of it.",
+    )
+    weight: Integer = Field(default=100, description="How much it counts beside other wishes.", ge=1, le=100)
+
+
 class KubernetesAccelerator(Spec):
     """Devices whose nodes have no labels that say what they are."""
 
@@ -217,6 +242,20 @@ class KubernetesContext(Spec):
     node_selector: Labels = Field(default={}, description="Labels that a node must have to be used.")
     node_affinity: tuple[KubernetesNodeRequirement, ...] = Field(
         default=(), description="What else must hold for the labels of a node that is used."
+    )
+    cluster_topology: KubernetesTopology = Field(
+        default=KubernetesTopology(), description="Where the nodes of one task go together."
+    )
+    spread: tuple[Key, ...] = Field(
+        default=(),
+        description="Labels of nodes, such as `kubernetes.io/hostname`, over whose values a service's "
+        "replicas are spread where there is room.",
+    )
+    pod_affinity: tuple[KubernetesPodTerm, ...] = Field(
+        default=(), description="Pods near which jobs run where there is room; a wish, no condition."
+    )
+    pod_anti_affinity: tuple[KubernetesPodTerm, ...] = Field(
+        default=(), description="Pods away from which jobs run where there is room; a wish, no condition."
     )
     tolerations: tuple[KubernetesToleration, ...] = Field(
         default=(), description="Taints of nodes that may be used; those of GPUs are tolerated by jobs with GPUs."

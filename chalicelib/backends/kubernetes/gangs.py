@@ -11,23 +11,18 @@ from typing import Any
 
 from chalicelib.backends.kit.owners import all_tags
 from chalicelib.backends.kubernetes import pods
-from chalicelib.backends.kubernetes.affinity import meets
 from chalicelib.backends.kubernetes.catalog import NODES, PODS, RUNNING
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
 from chalicelib.backends.kubernetes.labels import labels_of
-from chalicelib.backends.kubernetes.nodes import Node, nodes_of
-from chalicelib.backends.kubernetes.quantities import Amounts
-from chalicelib.backends.kubernetes.usage import effective
+from chalicelib.backends.kubernetes.nodes import nodes_of
+from chalicelib.backends.kubernetes.room import Room, is_queued, place_for, without_room
 from chalicelib.backends.spi import CreateRequest, GangMember
-from chalicelib.domain.instants import SECOND, Micros, from_iso, iso
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, Transient
+from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient
 
 Body = Mapping[str, Any]
-Room = tuple[Sequence[Node], Sequence[Body]]
 OPENED_WITHIN = 40 * SECOND  # by one call; the next goes on
-HOPELESS_AFTER = 15 * SECOND  # without a node: what it lacks, others needn't wait for
-SCHEDULER = "default-scheduler"
-NAMED = 5  # nodes that a refusal names for each reason
+CHANGED_OFTEN = 3  # times that a pod may be changed by others while it is decided where all go
 
 
 class Gangs:
@@ -59,37 +54,46 @@ class Gangs:
 
     def start(self, region: str, gang: GangMember) -> None:
         """Opens the gates of all, if all are there. Raises InsufficientCapacity if there is no room for them."""
+        for attempt in range(CHANGED_OFTEN):
+            try:
+                return self._start(region, gang)
+            except NotYet:
+                if attempt == CHANGED_OFTEN - 1:
+                    raise
+        return None
+
+    def _start(self, region: str, gang: GangMember) -> None:
         began, members = self._now(), self._members(region, gang)
         ranks = {each["metadata"]["labels"].get(pods.RANK) for each in members}
         if ranks != {str(rank) for rank in range(gang.nodes)} or any(pods.waits(each) for each in members):
             return  # the call that creates the last opens them
         waiting = [each for each in members if pods.waits(each, pods.GANG_GATE)]
-        if len(waiting) == len(members) and (why := self.without_room(region, members)):
-            raise InsufficientCapacity(f"There is no room for {gang.nodes} pods at once in {region}: {why}")
-        opened = {
-            "metadata": {"annotations": {pods.OPENED: iso(began)}},
-            "spec": {"schedulingGates": [{"name": pods.GANG_GATE, "$patch": "delete"}]},
-        }
+        topology, decides = self._clusters.cluster(region).context.cluster_topology, len(waiting) == len(members)
+        if decides:
+            place, why = place_for(members, self.room(region), topology)
+            if why:
+                raise InsufficientCapacity(f"There is no room for {gang.nodes} pods at once in {region}: {why}")
+        else:
+            place = _place_of(members, topology.key)
         for each in waiting:
             if self._now() - began > OPENED_WITHIN:
                 raise Transient(f"The API server of {region} is too slow to open the gates of {gang.nodes} pods.")
+            body = _opened(iso(began), {topology.key: place} if place else {})
+            if decides and place:  # of two calls at once, one decides where all go
+                body["metadata"]["resourceVersion"] = each["metadata"]["resourceVersion"]
+                decides = False
             path = (*self._path(region, "pods"), each["metadata"]["name"])
             try:
-                self._clusters.call(region, "PATCH", path, body=opened, content_type=MERGE)
+                self._clusters.call(region, "PATCH", path, body=body, content_type=MERGE)
             except Gone:
                 return  # somebody has deleted it, and whoever describes it says so
-
-    def without_room(self, region: str, members: Sequence[Body]) -> str:
-        """What each node lacks for those of them that find no place; empty if all do. Others that the scheduler is
-        about to place come first."""
-        return without_room(members, self.room(region))
 
     def room(self, region: str) -> Room:
         """What the nodes have free, and the pods that the scheduler looks for nodes for."""
         bodies = list(self._clusters.listed(region, NODES))
         others = list(self._clusters.listed(region, PODS, fieldSelector=RUNNING))
-        queued = [each for each in others if _is_queued(each, self._now())]
-        return nodes_of(bodies, others, self._clusters.cluster(region).context), queued
+        queued = [each for each in others if is_queued(each, self._now())]
+        return Room(nodes_of(bodies, others, self._clusters.cluster(region).context), queued)
 
     def _members(self, region: str, gang: GangMember) -> list[Body]:
         listed = self._clusters.listed(region, self._path(region, "pods"), labelSelector=f"{pods.GANG}={gang.token}")
@@ -97,6 +101,23 @@ class Gangs:
 
     def _path(self, region: str, kind: str) -> tuple[str, ...]:
         return ("api", "v1", "namespaces", self._clusters.cluster(region).namespace, kind)
+
+
+def _opened(at: str, where: Mapping[str, str]) -> dict[str, Any]:
+    """The change of a pod that opens its gate. `where`: a label of the nodes that it may go to from now on."""
+    return {
+        "metadata": {"annotations": {pods.OPENED: at}},
+        "spec": {
+            "schedulingGates": [{"name": pods.GANG_GATE, "$patch": "delete"}],
+            **({"nodeSelector": dict(where)} if where else {}),
+        },
+    }
+
+
+def _place_of(members: Sequence[Body], key: str) -> str:
+    """Where those whose gates are open go; empty: anywhere."""
+    opened = (each["spec"] for each in members if not pods.waits(each, pods.GANG_GATE))
+    return next((str(spec["nodeSelector"][key]) for spec in opened if key in spec.get("nodeSelector", {})), "")
 
 
 def service(request: CreateRequest, gang: GangMember, owner: Body) -> dict[str, Any]:
@@ -124,100 +145,3 @@ def explained(pod: Body, gone: Gone, room: Callable[[], Room]) -> Gone:
     except BackendError:
         return gone
     return Gone(f"{gone} {why}".strip(), refused=gone.refused)
-
-
-# --- room -------------------------------------------------------------------------------------------------------------
-
-
-def without_room(members: Sequence[Body], room: Room) -> str:
-    """What each node lacks for those of them that find no place beside the others; empty if all do."""
-    (nodes, queued), own = room, {each["metadata"]["uid"] for each in members}
-    return unplaced(members, nodes, [each for each in queued if each["metadata"]["uid"] not in own])
-
-
-def unplaced(members: Sequence[Body], nodes: Sequence[Node], first: Sequence[Body] = ()) -> str:
-    """Places the pods as a scheduler would, the largest first. What each node lacks, if that isn't enough."""
-    left = {node.name: dict(node.free) for node in nodes}
-    ahead = sum(_place(pod, nodes, left) for pod in first)
-    missed = [pod for pod in sorted(members, key=_size, reverse=True) if not _place(pod, nodes, left)]
-    if not missed:
-        return ""
-    reasons: dict[str, list[str]] = {}
-    for node in nodes:
-        if why := _why_not(node, left[node.name], missed[0], effective(missed[0])):
-            reasons.setdefault(why, []).append(node.name)
-    listed = "; ".join(f"{_names(names)} ({why})" for why, names in reasons.items())
-    placed = len(members) - len(missed)
-    fit = f"{placed} fit, and for the next " if placed else ""
-    return f"{fit}{listed or 'there is no node'}{_before(ahead)}."
-
-
-def _before(ahead: int) -> str:
-    if ahead == 0:
-        return ""
-    return (
-        f"; {ahead} pods that wait for a node come first" if ahead > 1 else "; a pod that waits for a node comes first"
-    )
-
-
-def _size(pod: Body) -> int:
-    return effective(pod).get("memory", 0)
-
-
-def _place(pod: Body, nodes: Sequence[Node], left: dict[str, dict[str, int]]) -> bool:
-    """Takes what the pod needs from the first node that has it; False: none does."""
-    needs = effective(pod)
-    for node in nodes:
-        if not _why_not(node, left[node.name], pod, needs):
-            left[node.name] = {what: amount - needs.get(what, 0) for what, amount in left[node.name].items()}
-            return True
-    return False
-
-
-def _is_queued(pod: Body, now: Micros) -> bool:
-    """Is the scheduler about to place it? Not if it has found no node for a while, or isn't asked."""
-    spec, status, metadata = pod["spec"], pod.get("status", {}), pod["metadata"]
-    if spec.get("nodeName") or spec.get("schedulingGates") or "deletionTimestamp" in metadata:
-        return False
-    if spec.get("schedulerName", SCHEDULER) != SCHEDULER:
-        return False
-    placed: Body = next((each for each in status.get("conditions", ()) if each["type"] == "PodScheduled"), {})
-    if placed.get("reason") != "Unschedulable" or status.get("nominatedNodeName"):
-        return True
-    opened = metadata.get("annotations", {}).get(pods.OPENED)  # until then it couldn't be placed
-    times = [from_iso(at) for at in (opened, placed.get("lastTransitionTime")) if at]
-    return not times or now - max(times) < HOPELESS_AFTER
-
-
-def _why_not(node: Node, left: Amounts, pod: Body, needs: Amounts) -> str:
-    """Why the pod can't be on the node beside what is there; empty if it can."""
-    if node.unusable:
-        return node.unusable
-    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
-    if terms and not any(all(_meets(each, node.labels) for each in one.get("matchExpressions", ())) for one in terms):
-        return "not of the offer's kind"
-    if pod["spec"].get("nodeSelector", {}).items() - node.labels.items():
-        return "without the labels of `node_selector`"
-    tolerated = [each.get("key", "") for each in pod["spec"].get("tolerations", ())]
-    if taint := node.is_kept_for_devices(*tolerated):
-        return f"kept for others by the taint {taint}"
-    for what, amount in needs.items():
-        if (has := left.get(what, 0)) < amount:
-            return f"{_amount(what, has)} of {_amount(what, node.total.get(what, 0))} {what} free"
-    return ""
-
-
-def _meets(expression: Body, labels: Mapping[str, str]) -> bool:
-    return meets(labels, expression["key"], expression["operator"], expression.get("values", ()))
-
-
-def _amount(what: str, amount: int) -> str:
-    if what == "cpu":
-        return f"{amount / 1000:g}"
-    return f"{amount / (1 << 30):.1f} GB" if what in ("memory", "ephemeral-storage") else str(amount)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return f"{', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''}"

@@ -18,11 +18,12 @@ from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.client import MERGE, Clusters
-from chalicelib.backends.kubernetes.gangs import Gangs, Room, explained
+from chalicelib.backends.kubernetes.gangs import Gangs, explained
 from chalicelib.backends.kubernetes.gateways import LOAD_BALANCER, SERVICE, Services, gateways_of, has_services
 from chalicelib.backends.kubernetes.identities import Identities
 from chalicelib.backends.kubernetes.labels import tags_of
 from chalicelib.backends.kubernetes.objects import POD, Objects
+from chalicelib.backends.kubernetes.room import Room
 from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned

@@ -17,7 +17,6 @@ Body = Mapping[str, Any]
 ARCHES = {"amd64": "x86", "arm64": "arm"}
 HOSTNAME = "kubernetes.io/hostname"
 TYPE = "node.kubernetes.io/instance-type"
-ZONE = "topology.kubernetes.io/zone"
 KEEPS_AWAY = ("NoSchedule", "NoExecute")  # the other effect is a wish
 
 

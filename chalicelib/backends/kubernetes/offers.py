@@ -8,6 +8,7 @@ a node is of that one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -15,9 +16,10 @@ from typing import Any
 
 import orjson
 
+from chalicelib.backends.kubernetes.config import ZONE
 from chalicelib.backends.kubernetes.devices import AMD, Device, Expression, partition
 from chalicelib.backends.kubernetes.facts import FACTS
-from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, ZONE, Node
+from chalicelib.backends.kubernetes.nodes import ARCHES, HOSTNAME, TYPE, Node
 from chalicelib.backends.kubernetes.pods import INIT_RESOURCES
 from chalicelib.backends.kubernetes.quotas import Allowance, PodAmounts
 from chalicelib.backends.kubernetes.shown import GIB, number
@@ -110,7 +112,7 @@ class Search:
 
     def _is_large_enough(self, kind: Kind) -> bool:
         """Is there room for as many pods as are needed at once?"""
-        return self._room(kind) >= self._request.nodes
+        return self._request.nodes < 2 or self._room(kind) >= self._request.nodes
 
     def _refusal(self, kind: Kind) -> str:
         """Why the namespace doesn't allow that many; empty if it does."""
@@ -123,14 +125,22 @@ class Search:
         return PodAmounts(requests, _sizes(shape.most_cpus, shape.most_memory_mib, shape.most_disk_mib) | devices)
 
     def _room(self, kind: Kind) -> int:
-        return sum(self._times(node, kind.device, kind.shape) for node in self._kinds[kind])
+        """How many pods at once. Where they have to be close together, in the best place for that."""
+        topology, places = self._kinds[kind][0].context.cluster_topology, Counter[str]()
+        for node in self._kinds[kind]:
+            place = node.labels.get(topology.key) if topology.required else ""
+            if place is not None:
+                places[place] += self._times(node, kind.device, kind.shape)
+        return max(places.values(), default=0)
 
     @property
     def lacking(self) -> list[str]:
         """Why there is no offer: what the namespace doesn't allow, the nodes' most frequent reasons, and how many nodes
         have others."""
         small = {
-            f"together room for {self._room(kind)} of the {self._request.nodes} pods": [node.name for node in nodes]
+            f"together room for {self._room(kind)} of the {self._request.nodes} pods{_near(nodes[0])}": [
+                node.name for node in nodes
+            ]
             for kind, nodes in self._kinds.items()
             if not self._is_large_enough(kind)
         }
@@ -274,6 +284,11 @@ class Search:
             availability_zones=zones,
             instance_runtime="runner",
         )
+
+
+def _near(node: Node) -> str:
+    topology = node.context.cluster_topology
+    return f" with one {topology.key}" if topology.required else ""
 
 
 def _is_wanted(device: Device, wanted: GPUSpec) -> bool:

@@ -19,10 +19,9 @@ import orjson
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
 from chalicelib.backends.kubernetes.affinity import expression
-from chalicelib.backends.kubernetes.config import KubernetesContext, KubernetesGateways
+from chalicelib.backends.kubernetes.config import ZONE, KubernetesContext, KubernetesGateways, KubernetesPodTerm
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
 from chalicelib.backends.kubernetes.labels import labels_of, tags_of
-from chalicelib.backends.kubernetes.nodes import ZONE
 from chalicelib.backends.kubernetes.volumes import CLAIM
 from chalicelib.backends.spi import Container, CreateRequest, GangMember, RegistryLogin
 from chalicelib.domain import container_script
@@ -32,6 +31,7 @@ from chalicelib.errors import ContainerFailed, Unfit
 Body = dict[str, Any]
 GATE, GANG_GATE = "dstack/secret", "dstack/gang"
 GANG, RANK = "dstack/gang", "dstack/rank"  # labels of pods that start together
+RUN = "dstack/run"  # the label with the id of the run
 OPENED = "dstack/opened"  # the annotation with the time when their gates were opened
 JOB, INIT = "job", "dstack-init"  # the containers
 TYPE = "dstack-instance-type"  # the annotation with the name of the offer
@@ -82,7 +82,7 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "schedulingGates": [{"name": GATE}, *([{"name": GANG_GATE}] if gang else [])],
-        "affinity": {"nodeAffinity": _affinity(request, choice, context)},
+        "affinity": {"nodeAffinity": _affinity(request, choice, context), **_near(context)},
         "initContainers": [_init(name, context.init_image, container, choice)],
         "containers": [_job(name, request, container, choice, cluster)],
         "volumes": [{"name": "dstack", "emptyDir": {}}, *_volumes(container)],
@@ -109,9 +109,9 @@ def pod(request: CreateRequest, cluster: Cluster, level: str) -> Body:
     ):
         if value is not None:
             spec[field] = value
-    if gang:
-        spec |= {"hostname": f"node-{gang.rank}", "subdomain": service_name(gang)}
-        labels |= {GANG: gang.token, RANK: str(gang.rank)}
+    own, further = _of_run(container, context)
+    labels |= own
+    spec |= further
     if request.open_ports and context.gateways is not None:
         spec["containers"][0]["ports"] = _ports(request.open_ports, context.gateways)
         spec["nodeSelector"] = {**context.node_selector, **context.gateways.node_selector}
@@ -193,6 +193,37 @@ def _affinity(request: CreateRequest, choice: Mapping[str, Any], context: Kubern
     if request.zones:
         where.append(expression(ZONE, "In", request.zones))
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": where}]}}
+
+
+def _of_run(container: Container, context: KubernetesContext) -> tuple[dict[str, str], Body]:
+    """What tells the pods of a run: labels, and parts of the spec."""
+    gang, labels = container.gang, {RUN: container.run} if container.run else {}
+    if gang:
+        spec = {"hostname": f"node-{gang.rank}", "subdomain": service_name(gang)}
+        return {**labels, GANG: gang.token, RANK: str(gang.rank)}, spec
+    if not (context.spread and container.run):
+        return labels, {}
+    return labels, {"topologySpreadConstraints": [_spread(key, container.run) for key in context.spread]}
+
+
+def _near(context: KubernetesContext) -> Body:
+    """Wishes: an offer can't say what a condition would leave."""
+    kinds = {"podAffinity": context.pod_affinity, "podAntiAffinity": context.pod_anti_affinity}
+    return {
+        kind: {"preferredDuringSchedulingIgnoredDuringExecution": [_weighted(each) for each in terms]}
+        for kind, terms in kinds.items()
+        if terms
+    }
+
+
+def _weighted(term: KubernetesPodTerm) -> Body:
+    where = {"labelSelector": {"matchLabels": dict(term.labels)}, "topologyKey": term.topology_key}
+    return {"weight": term.weight, "podAffinityTerm": where}
+
+
+def _spread(key: str, run: str) -> Body:
+    selector = {"matchLabels": {RUN: run}}
+    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
 
 
 def _init(name: str, image: str, container: Container, choice: Mapping[str, Any]) -> Body:

@@ -1,5 +1,7 @@
 """Watches: one connection for each context, over which the API server reports every change of our pods.
 
+A context is watched once it has a pod of ours, which is found out when watching begins, by one call for each.
+
 A watch lists the pods, and then follows from the list's version. When it ends it goes on from the last version that it
 has seen; when the server has forgotten that version (410) it lists anew. While it is cut, or forbidden, nothing is
 known, and pods are listed when they are described.
@@ -17,6 +19,7 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.kit.errors import cleaned
+from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.kubernetes.client import Clusters, LineStream
 from chalicelib.backends.kubernetes.states import outlook
 from chalicelib.backends.spi import Machine, MachineChange
@@ -26,20 +29,42 @@ log = logging.getLogger(__name__)
 
 Body = dict[str, Any]
 Changed = Callable[[Sequence[MachineChange]], None]
-INSTANCE = "dstack-instance"  # the label of our pods
+INSTANCE, INSTALL = "dstack-instance", "dstack-install"  # labels of pods
 WATCH_SECONDS = 300  # seconds, after which the server ends a watch, and we begin the next
 SILENT_SECONDS = 90.0  # seconds: the server says something once a minute, or else the connection is taken for cut
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two watches, while they fail or end at once
 STEADY_SECONDS = 5.0  # seconds after which a watch that ends is followed by another without a pause
-MOST_CONTEXTS = 64  # that are watched: each has a thread; pods of others are listed
+MOST_WATCHES = 256  # of a process, by all its accounts: each has a thread; pods of other contexts are listed
 MOST_PODS, MOST_BYTES = 20_000, 64 << 20  # that are remembered for a context
 STOPPED_WITHIN = 1.0  # seconds, by all together: a connection that is being made isn't waited for
 REPORTED = 2  # failures in a row
 EXPIRED = ("Expired", "Gone")
 
 
+class Slots:
+    """How many watches there may be at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._left, self._lock = most, most, threading.Lock()
+
+    def take(self, region: str) -> bool:
+        with self._lock:
+            if self._left == 0:
+                log.debug("%s isn't watched: %s contexts are", region, self._most)
+                return False
+            self._left -= 1
+            return True
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._left += 1
+
+
+_SLOTS = Slots(MOST_WATCHES)
+
+
 class ContextWatches:
-    """Those of all contexts. A context is watched from when it is first asked about one of its pods, or lists one."""
+    """Those of all contexts. A context is watched from when one of its pods is found, created, described or listed."""
 
     def __init__(
         self,
@@ -49,16 +74,38 @@ class ContextWatches:
         pause: float = FIRST_PAUSE,
         steady: float = STEADY_SECONDS,
         most_bytes: int = MOST_BYTES,
+        slots: Slots = _SLOTS,
     ) -> None:
         self._clusters, self._silence, self._pause, self._steady = clusters, silence, pause, steady
-        self._lock, self._most_bytes = threading.Lock(), most_bytes
+        self._lock, self._most_bytes, self._slots = threading.Lock(), most_bytes, slots
         self._changed: Changed | None = None
+        self._selector = INSTANCE
         self._found: dict[str, PodWatch] = {}
+        self._finder: threading.Thread | None = None
 
-    def begin(self, changed: Changed) -> Callable[[], None]:
+    def begin(self, changed: Changed, install: str) -> Callable[[], None]:
         with self._lock:
-            self._changed = changed
+            self._changed, self._selector = changed, f"{INSTANCE},{INSTALL}={install}"
+        self._finder = threading.Thread(target=self._find, name="contexts with pods", daemon=True)
+        self._finder.start()
         return self.end
+
+    def found(self) -> None:
+        """Wait until the contexts that have pods are known."""
+        if self._finder is not None:
+            self._finder.join()
+
+    def _find(self) -> None:
+        """Begins the watches of contexts that have pods already."""
+
+        def find(region: str) -> None:
+            try:
+                if self._clusters.any(region, pods_path(self._clusters, region), labelSelector=self._selector):
+                    self.pods(region)
+            except BackendError as error:  # it is watched once it answers
+                log.debug("the pods of %s aren't known yet: %s", region, error)
+
+        everywhere(self._clusters.regions, find)
 
     def pods(self, region: str) -> Mapping[str, Body] | None:
         """The pods of a context's namespace by name, as they were a moment ago; None: unknown."""
@@ -69,11 +116,13 @@ class ContextWatches:
 
     def _watched(self, region: str) -> PodWatch | None:
         with self._lock:
-            if region not in self._found and self._changed is not None and len(self._found) < MOST_CONTEXTS:
+            if region not in self._found and self._changed is not None and self._slots.take(region):
                 watch = PodWatch(
                     self._clusters,
                     region,
                     self._changed,
+                    self._selector,
+                    ended=self._slots.give_back,
                     silence=self._silence,
                     pause=self._pause,
                     steady=self._steady,
@@ -93,6 +142,10 @@ class ContextWatches:
             watch.join(max(0.0, deadline - time.monotonic()))
 
 
+def pods_path(clusters: Clusters, region: str) -> tuple[str, ...]:
+    return ("api", "v1", "namespaces", clusters.cluster(region).namespace, "pods")
+
+
 class PodWatch:
     """The watch of one context, on a thread of its own."""
 
@@ -101,15 +154,18 @@ class PodWatch:
         clusters: Clusters,
         region: str,
         changed: Changed,
+        selector: str,
         *,
+        ended: Callable[[], None],
         silence: float,
         pause: float,
         steady: float,
         most_bytes: int,
     ) -> None:
-        self._clusters, self._region, self._changed = clusters, region, changed
+        self._clusters, self._region, self._changed, self._selector = clusters, region, changed, selector
+        self._ended = ended
         self._silence, self._first_pause, self._steady = silence, pause, steady
-        self._path = ("api", "v1", "namespaces", clusters.cluster(region).namespace, "pods")
+        self._path = pods_path(clusters, region)
         self._pods: dict[str, Body] = {}
         self._outlooks: dict[str, object] = {}
         self._sizes: dict[str, int] = {}
@@ -138,6 +194,12 @@ class PodWatch:
         self._thread.join(timeout)
 
     def _work(self) -> None:
+        try:
+            self._go_on()
+        finally:
+            self._ended()
+
+    def _go_on(self) -> None:
         pause = self._first_pause
         while not self._stopping.is_set():
             self._opened, has_ended, failure = None, False, None
@@ -178,7 +240,7 @@ class PodWatch:
             self._list()
         query: dict[str, str | int] = {
             "watch": "true",
-            "labelSelector": INSTANCE,
+            "labelSelector": self._selector,
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": WATCH_SECONDS,
@@ -198,7 +260,7 @@ class PodWatch:
             stream.close()
 
     def _list(self) -> None:
-        items, version = self._clusters.listing(self._region, self._path, labelSelector=INSTANCE)
+        items, version = self._clusters.listing(self._region, self._path, labelSelector=self._selector)
         if not version:
             raise Transient(f"The list of pods in {self._region} has no version.")
         before, self._pods = self._pods, {}

@@ -75,6 +75,7 @@ class Containers:
             shm_mib=0 if shm is None else math.ceil(shm * 1024),  # the agent refuses less than the job wants
             mounts=mounts,
             gang=self._gang(found, spec),
+            run=job.run_id,
         )
 
     def _of_gateway(self, instance: Instance) -> tuple[Instance, Container] | None:

@@ -11,6 +11,7 @@ from chalicelib.backends.spi import Backend, CreateRequest, Machine, MachineChan
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Gone
 from tests.backends.conformance.provider import LetPass, Provider
+from tests.backends.conformance.requests import INSTALL
 from tests.backends.conformance.suite import Suite
 from tests.harness.conformance import needs
 
@@ -29,7 +30,7 @@ class Watching(Suite):
     ) -> None:
         assert isinstance(backend, Watches)
         reported: queue.Queue[MachineChange] = queue.Queue()
-        end = backend.watch(lambda changes: [reported.put(each) for each in changes] and None)
+        end = backend.watch(lambda changes: [reported.put(each) for each in changes] and None, INSTALL)
         handles = list(backend.create(request_one))
         let_time_pass(60.0)
         assert reported.get(timeout=PATIENCE) == MachineChange(request_one.instance_id)
@@ -44,8 +45,8 @@ class Watching(Suite):
         end()
         again = list(backend.create(request_one))
         assert run(again).state == "running", "without a watch it is asked for"
-        end = backend.watch(lambda changes: [reported.put(each) for each in changes] and None)
-        assert list(backend.list_owned()), "where a watch that begins learns what is there"
+        end = backend.watch(lambda changes: [reported.put(each) for each in changes] and None, INSTALL)
+        assert list(backend.list_owned()), "where a watch that begins learns what is there, unless it knows"
         assert reported.get(timeout=PATIENCE) == MachineChange(request_one.instance_id)
         provider.lost(again)
         while not reported.get(timeout=PATIENCE).gone:

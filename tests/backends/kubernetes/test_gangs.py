@@ -16,7 +16,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import member_for
+from tests.backends.conformance.requests import INSTALL, member_for
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.provider import NAMESPACE, T4, config_of
@@ -156,7 +156,7 @@ def test_one_that_finds_no_place_all_the_same_is_given_up_in_time_and_says_what_
     assert str(gone.value).endswith(
         "cpu (not of the offer's kind); gpu-1 (0 of 4 nvidia.com/gpu free); gpu-2 (cordoned)."
     )
-    backend.watch(lambda changes: None)
+    backend.watch(lambda changes: None, INSTALL)
     with pytest.raises(Gone):
         backend.describe(left)  # begins it
     for _ in range(600):

@@ -11,6 +11,7 @@ import yaml
 
 from chalicelib.agent.gateway.packages import NAMES
 from chalicelib.backends.kubernetes.checking import OLDEST
+from chalicelib.backends.kubernetes.config import ZONE
 from chalicelib.backends.kubernetes.kubeconfig import clusters
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
@@ -21,7 +22,7 @@ from tests.backends.kubernetes.test_offers import offers, search
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
-BACKEND, CONTEXTS, FLEET, TASK, CLUSTER, NODES, NETWORK, VOLUME, GATEWAYS, GATEWAY, BALANCED = BLOCKS
+BACKEND, CONTEXTS, NEAR, FLEET, TASK, CLUSTER, NODES, NETWORK, RACKS, VOLUME, GATEWAYS, GATEWAY, BALANCED = BLOCKS
 
 
 def test_its_backend_is_one_cluster_and_more_contexts_are_more() -> None:
@@ -41,6 +42,17 @@ def test_its_fast_network_is_the_contexts() -> None:
     config: Any = parse_backend(BACKEND + CONTEXTS + NETWORK)
     assert config.contexts[-1].gpu_resources == {"rdma/hca_shared_devices_a": 1}
     assert config.contexts[-1].networks == ("ib-0", "ib-1")
+
+
+def test_its_topology_is_the_contexts() -> None:
+    config: Any = parse_backend(BACKEND + CONTEXTS + NEAR + RACKS)
+    (near,) = config.contexts[-1].pod_affinity
+    assert (near.labels, near.topology_key) == ({"app": "dataset-cache"}, ZONE)
+    assert (config.contexts[-1].cluster_topology.key, config.contexts[-1].cluster_topology.required) == (
+        "example.com/rack",
+        True,
+    )
+    assert config.contexts[0].cluster_topology.key == ZONE and f"same value of `{ZONE}`" in GUIDE
 
 
 def test_its_gateways_are_the_contexts() -> None:

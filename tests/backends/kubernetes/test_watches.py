@@ -15,15 +15,16 @@ from chalicelib.backends.kubernetes import kubeconfig
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.permissions import Rule
-from chalicelib.backends.kubernetes.watches import ContextWatches
+from chalicelib.backends.kubernetes.watches import ContextWatches, Slots
 from chalicelib.backends.spi import MachineChange, facts_of
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Gone, Transient
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.requests import INSTALL, request_for
 from tests.backends.conformance.suite import offers_of
 from tests.backends.fakes.script import Answer, Fault
 from tests.backends.kubernetes.fake.cluster import Cluster
+from tests.backends.kubernetes.fake.faults import unavailable
 from tests.backends.kubernetes.fake.schema import of_kind
 from tests.backends.kubernetes.fake.scripted import Life
 from tests.backends.kubernetes.provider import NAMESPACE, config_of, populate
@@ -36,16 +37,24 @@ class Followed:
     """A cluster, a backend that watches it, and what the watch has reported."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, config: Any, *, steady: float = 5.0, most: int = 1 << 20
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        config: Any,
+        *,
+        steady: float = 5.0,
+        most: int = 1 << 20,
+        slots: Slots | None = None,
     ) -> None:
         clusters = Clusters(kubeconfig.clusters(config), clock.now)
         self.cluster, self.clock = cluster, clock
-        self.watches = ContextWatches(clusters, pause=0.01, steady=steady, most_bytes=most)
+        self.watches = ContextWatches(clusters, pause=0.01, steady=steady, most_bytes=most, slots=slots or Slots(1))
         self.backend = KubernetesBackend(config, clusters, clock.now, watches=self.watches)
         self.offer = next(each for each in offers_of(self.backend) if not each.instance.resources.gpus)
         self._names: dict[str, str] = {}
         self.reported: queue.Queue[MachineChange] = queue.Queue()
-        self.end = self.backend.watch(lambda changes: [self.reported.put(each) for each in changes])
+        self.end = self.backend.watch(lambda changes: [self.reported.put(each) for each in changes], INSTALL)
+        self.watches.found()
 
     def make(self, name: str) -> list[Handle]:
         request = request_for(self.offer, name)
@@ -139,6 +148,59 @@ def test_what_was_missed_while_a_version_is_forgotten_is_found_by_a_list(here: F
     here.watched(2)
     assert here.calls().count("list pods") == lists + 1 and here.reported.empty()
     assert here.backend.describe(two).state == "running"
+
+
+def test_pods_that_are_there_already_are_watched_at_once(here: Followed) -> None:
+    """As after a restart."""
+    one = here.make("one")
+    here.clock.passes(10)
+    here.backend.close()
+    again = Followed(here.cluster, here.clock, config_of([here.cluster]))
+    again.watched()
+    assert again.reported.get(timeout=PATIENCE).instance_id
+    before = again.calls()
+    assert again.backend.describe(one).state == "running" and again.calls() == before
+    again.backend.close()
+
+
+def test_a_context_that_doesnt_answer_at_first_is_watched_once_it_has_a_pod(here: Followed) -> None:
+    here.backend.close()
+    here.cluster.faults.script.faults.append(
+        Fault("list pods", unavailable(), fits=lambda call: str(call.query.get("limit")) == "1")
+    )
+    again = Followed(here.cluster, here.clock, config_of([here.cluster]))
+    assert again.threads() == []
+    again.make("one")
+    again.watched()
+    again.backend.close()
+
+
+def test_pods_of_other_installations_are_nobody_s_business(here: Followed) -> None:
+    one = here.make("one")
+    here.watched()
+    labels = {"dstack-instance": "1", "dstack-project": "2", "dstack-install": "another"}
+    spec = {"containers": [{"name": "job", "image": "busybox"}]}
+    here.cluster.add("Pod", "theirs", NAMESPACE, metadata={"labels": labels}, spec=spec)
+    here.clock.passes(10)
+    assert here.next() == ("one", False)
+    remove(here.cluster, one)
+    assert here.next() == ("one", True), "nothing of the other comes in between"
+    assert here.watches.pods("here") == {} and here.reported.empty()
+
+
+def test_no_more_contexts_are_watched_than_a_process_may(here: Followed) -> None:
+    slots = Slots(1)
+    assert slots.take("elsewhere")
+    other = Followed(here.cluster, here.clock, config_of([here.cluster]), slots=slots)
+    one = other.make("one")
+    other.clock.passes(10)
+    assert other.threads() == [] and other.backend.describe(one).state == "running"
+    slots.give_back()
+    assert other.backend.describe(one).state == "running", "which begins its watch"
+    other.watched()
+    other.end()
+    other.until(lambda: slots.take("here"))
+    other.backend.close()
 
 
 def test_a_watch_that_is_late_ends_nothing(here: Followed) -> None:

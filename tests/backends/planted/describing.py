@@ -151,17 +151,17 @@ class TakesAFailureForTheEndOfSeveral(PortFault):
 
 @noticed_by("a_watch_reports_that_a_machine_runs_and_that_it_is_gone")
 class ReportsChangesOfOthers(PortFault):
-    def watching(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+    def watching(self, changed: Callable[[Sequence[MachineChange]], None], install: str) -> Callable[[], None]:
         end: Callable[[], None] = self.inner.watch(
-            lambda changes: changed([replace(each, instance_id="another") for each in changes])
+            lambda changes: changed([replace(each, instance_id="another") for each in changes]), install
         )
         return end
 
 
 @noticed_by("a_watch_reports_that_a_machine_runs_and_that_it_is_gone")
 class ReportsWhatRunsAsGone(PortFault):
-    def watching(self, changed: Callable[[Sequence[MachineChange]], None]) -> Callable[[], None]:
+    def watching(self, changed: Callable[[Sequence[MachineChange]], None], install: str) -> Callable[[], None]:
         end: Callable[[], None] = self.inner.watch(
-            lambda changes: changed([replace(each, gone=True) for each in changes])
+            lambda changes: changed([replace(each, gone=True) for each in changes]), install
         )
         return end

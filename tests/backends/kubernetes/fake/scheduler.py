@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.backends.kubernetes.fake.cluster import Cluster
 
 ONE = Decimal(1)
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def tolerates(spec: Mapping[str, Any], taint: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -117,7 +118,7 @@ class Scheduler:
         reasons = {name: why or self._unfit(pod, name, books) for name in books.nodes}
         fit = [name for name, each in reasons.items() if not each]
         if fit:
-            best = min(fit, key=lambda name: (_soft(pod, books.nodes[name]), books.load(name)))
+            best = min(fit, key=lambda name: (_soft(pod, books.nodes[name], books), books.load(name)))
             if failing := self._cluster.binder.failing(pod):
                 message = (
                     f'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "{failing}"'
@@ -233,17 +234,22 @@ def selected(spec: Mapping[str, Any], node: Object) -> bool:
     )
 
 
-def _soft(pod: Object, node: Object) -> int:
-    """How unwelcome the pod is: soft taints that it doesn't tolerate, and preferences that the node doesn't meet."""
+def _soft(pod: Object, node: Object, books: Books) -> int:
+    """How unwelcome the pod is: soft taints that it doesn't tolerate, preferences that the node doesn't meet, and pods
+    over which it is to be spread."""
     taints, labels = node["spec"].get("taints", ()), node["metadata"].get("labels", {})
     unwelcome = sum(each["effect"] == "PreferNoSchedule" and not tolerates(pod["spec"], each) for each in taints)
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     met: int = sum(
         each["weight"]
-        for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        for each in affinity.get(_PREFERRED, ())
         if all(meets(one, labels) for one in each["preference"].get("matchExpressions", ()))
     )
-    return int(100 * unwelcome - met)
+    for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
+        for each in pod["spec"].get("affinity", {}).get(kind, {}).get(_PREFERRED, ()):
+            met += sign * each["weight"] * _beside(pod, each["podAffinityTerm"], node, books)
+    crowd = sum(_count(pod, each, node, books) for each in pod["spec"].get("topologySpreadConstraints", ()))
+    return int(100 * unwelcome - met + 10 * crowd)
 
 
 def _host_ports(pod: Object) -> set[int]:
@@ -254,14 +260,19 @@ def _host_ports(pod: Object) -> set[int]:
 
 def _beside(pod: Object, term: Mapping[str, Any], node: Object, books: Books) -> bool:
     """Is there a pod that the term selects in the node's place?"""
+    return _count(pod, term, node, books) > 0
+
+
+def _count(pod: Object, term: Mapping[str, Any], node: Object, books: Books) -> int:
+    """How many pods that the term selects are in the node's place."""
     key = term["topologyKey"]
     place = node["metadata"].get("labels", {}).get(key)
     matches = of_expressions(term.get("labelSelector", {}))
     spaces = term.get("namespaces") or [pod["metadata"]["namespace"]]
-    return place is not None and any(
+    return sum(
         each["metadata"]["namespace"] in spaces and matches(each["metadata"].get("labels", {}))
         for name, other in books.nodes.items()
-        if other["metadata"].get("labels", {}).get(key) == place
+        if place is not None and other["metadata"].get("labels", {}).get(key) == place
         for each in books.pods[name]
     )
 

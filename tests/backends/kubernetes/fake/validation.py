@@ -204,6 +204,12 @@ def pod_update(old: Object, new: Object) -> Iterator[Cause]:
         yield forbidden_field(
             "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
         )
+    selector = after.get("nodeSelector", {})
+    if gates:  # until they are open, it may be limited further
+        if before.get("nodeSelector", {}).items() - selector.items():
+            yield wrong_value("spec.nodeSelector", selector, "only additions are allowed (no mutations or deletions)")
+        for spec in (before, after):
+            spec.pop("nodeSelector", None)
     deadline = before.get("activeDeadlineSeconds")
     if deadline and after.get("activeDeadlineSeconds", deadline + 1) > deadline:
         yield forbidden_field("spec.activeDeadlineSeconds", "must be less than or equal to previous value")
