@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from chalicelib.domain.offers import Offer
 
 DEFAULT_OFFERS = 50
-MANY_OFFERS = 200_000  # no limit in practice: to show the most expensive first, or every group
 
 
 def highest_price(offers: Sequence[Offer]) -> float | None:

@@ -1,4 +1,4 @@
-"""`runs/get_plan` where 50,000 offers are on sale: CPU of one request through the whole API, in this process."""
+"""`runs/get_plan` where 100,000 offers are on sale: CPU of one request through the whole API, in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
 from chalicelib.usecases.operator.first_start import first_start
 from tests.bench.measure import cpu_ms, report, task
-from tests.bench.offers import catalog
+from tests.bench.offers import clouds
 
 TOKEN = "bench-token"
 
@@ -42,7 +42,7 @@ def main() -> None:
         root = EmbeddedRoot(settings, declared(settings), "http://127.0.0.1")
         gc.freeze()  # both as `dstack server` has them
         gc.set_threshold(10_000)
-        offers = catalog()
+        offers = clouds()
         names = sorted({offer.backend for offer in offers})
         accounts = [ListedBackend(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
         backends = Accounts(Account(listed.facts, lambda listed=listed: listed) for listed in accounts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.usecases.runs.gpus import GpuGroup
+from chalicelib.planning.matching.gpu_groups import GpuGroup
 
 
 def gpus_json(groups: list[GpuGroup]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def _group(group: GpuGroup) -> dict[str, Any]:
         "availability": list(group.availability),
         "spot": list(group.markets),
         "count": _range(group.counts),
-        "price": _range(group.prices),
+        "price": _range([round(price, 6) for price in group.prices]),
         "offer_price": _range(group.offer_prices),
     }
     if group.backend is None:

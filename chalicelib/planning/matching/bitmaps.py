@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 _BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
+_DIGITS = bytes.maketrans(b"01", b"\0\1")
 
 
 def rows_of(found: int) -> Iterator[int]:
@@ -21,6 +22,19 @@ def rows_of(found: int) -> Iterator[int]:
     for at, byte in enumerate((found >> 8 * first).to_bytes(found.bit_length() // 8 + 1, "little"), first):
         for bit in _BITS[byte]:
             yield 8 * at + bit
+
+
+def rows_down(found: int) -> Iterator[int]:
+    """The rows of a set, from the last."""
+    whole = found.to_bytes(found.bit_length() // 8 + 1, "little")
+    for at in range(len(whole) - 1, -1, -1):
+        for bit in reversed(_BITS[whole[at]]):
+            yield 8 * at + bit
+
+
+def selectors(found: int) -> bytes:
+    """A byte for each row up to the last of a set: 1 if the set has the row, else 0."""
+    return bin(found)[:1:-1].encode().translate(_DIGITS) if found else b""
 
 
 def first_of(found: int) -> int:

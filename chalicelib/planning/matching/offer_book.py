@@ -9,9 +9,9 @@ many" is a count of bits. The book merges the answers of its accounts, best firs
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from heapq import merge
 from itertools import islice
 from math import ceil, inf
@@ -19,8 +19,9 @@ from operator import itemgetter
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer
-from chalicelib.planning.matching.bitmaps import rows_of
+from chalicelib.planning.matching.bitmaps import rows_down, rows_of
 from chalicelib.planning.matching.fitting import Blocks, blocks_needed, measured, share, total_blocks
+from chalicelib.planning.matching.gpu_groups import KindPrices, KindRows
 from chalicelib.planning.matching.machine_index import MachineIndex, Query
 
 DISK_SIZES = 8  # how many variants with other disk sizes an account's offers cache
@@ -87,14 +88,16 @@ class AccountOffers:
         """The sort key across shelves: usable offers first, then by price."""
         return rank >= self._usable, self._prices[rank]
 
-    def matches(self, queries: Sequence[Query]) -> tuple[Iterable[Match], int]:
+    def matches(self, queries: Sequence[Query], dearest: int = 0) -> tuple[Iterable[Match], int]:
         """The offers that match any of the queries, best first, and their number. An offer counts once, split as the
-        first matching query requires."""
+        first matching query requires. `dearest`: only so many of them are needed, at the highest prices; more may be
+        returned."""
         if all(query.blocks == 1 for query in queries):
             found = 0
             for query in queries:
                 found |= self._candidates(query)
-            return ((rank, 1, 1) for rank in rows_of(found)), found.bit_count()
+            shown = self._dearest(found, dearest) if dearest else found
+            return ((rank, 1, 1) for rank in rows_of(shown)), found.bit_count()
         shares: dict[int, Match] = {}
         for query in queries:
             for match in self.fitting(query):
@@ -117,6 +120,10 @@ class AccountOffers:
             if needed[kind]:
                 yield rank, needed[kind], query.blocks
 
+    def gpu_kinds(self, query: Query) -> Iterator[KindPrices]:
+        """The kinds of GPUs among the offers that match, as whole machines, best first."""
+        return self._gpu_kinds.among(self._candidates(query))
+
     def dearest(self, query: Query) -> float | None:
         if query.blocks != 1:
             return max((self.cut(*match).price for match in self.fitting(query)), default=None)
@@ -124,10 +131,24 @@ class AccountOffers:
         last = (part.bit_length() - 1 for part in (found, found & _first(self._usable)) if part)
         return max((self._prices[rank] for rank in last), default=None)
 
+    def _dearest(self, found: int, count: int) -> int:
+        """Of these rows, those at the `count` highest prices."""
+        usable = found & _first(self._usable)
+        tops = [self._prices[row] for part in (usable, found ^ usable) for row in islice(rows_down(part), count)]
+        if len(tops) <= count:
+            return found
+        floor = sorted(tops, reverse=True)[count - 1]
+        cheaper = bisect_left(self._prices, floor, 0, self._usable), bisect_left(self._prices, floor, self._usable)
+        return found & ~(_first(cheaper[0]) | (_first(cheaper[1]) ^ _first(self._usable)))
+
     def cut(self, rank: int, needed: int, blocks: Blocks) -> Offer:
         offer = self.offer(rank)
         total = total_blocks(blocks, offer.instance.resources) or 1
         return offer if total == 1 else slice_of(offer, needed, total)
+
+    @cached_property
+    def _gpu_kinds(self) -> KindRows:
+        return KindRows(self._ranked, self._prices)
 
     def _candidates(self, query: Query) -> int:
         """The offers that fit; if machines are split into blocks, those of which a share may fit."""
@@ -178,17 +199,20 @@ class OfferBook:
         """The backends without a list that the query allows."""
         return tuple(name for name in self.live if query.backends is None or name.lower() in query.backends)
 
-    def match(self, query: Query, limit: int = 50) -> tuple[tuple[Offer, ...], int]:
-        """The best `limit` offers and how many there are in all."""
-        return self.match_any((query,), limit)
+    def match(self, query: Query, limit: int = 50, *, dearest: bool = False) -> tuple[tuple[Offer, ...], int]:
+        """The best `limit` offers, or the dearest, and how many there are in all."""
+        return self.match_any((query,), limit, dearest=dearest)
 
-    def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
+    def match_any(
+        self, queries: Sequence[Query], limit: int = 50, *, dearest: bool = False
+    ) -> tuple[tuple[Offer, ...], int]:
         """The same for any of several queries. An offer counts once, split as the first matching query requires, but
-        twice with disks of two sizes."""
+        twice with disks of two sizes. `dearest`: the `limit` dearest are among those that are returned, best first."""
         by_account = self._by_account(queries)
-        found = [account.matches(alike) for account, alike in by_account]
-        best = islice(_merged([account for account, _ in by_account], [matches for matches, _ in found]), limit)
-        return tuple(account.cut(*match) for account, match in best), sum(count for _, count in found)
+        found = [account.matches(alike, limit if dearest else 0) for account, alike in by_account]
+        merged = _merged([account for account, _ in by_account], [matches for matches, _ in found])
+        shown = merged if dearest else islice(merged, limit)
+        return tuple(account.cut(*match) for account, match in shown), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
         """The best machines to buy: the offer of the whole machine, the blocks needed, and its number of blocks."""
@@ -203,6 +227,10 @@ class OfferBook:
             if not tried or offer.key not in tried:
                 return _whole_machine(account, match)
         return None
+
+    def gpu_kinds(self, query: Query) -> Iterator[KindPrices]:
+        """The kinds of GPUs that match, as whole machines, best first."""
+        return _merged_kinds([account.with_disks(query.disk_gib).gpu_kinds(query) for account in self._accounts])
 
     def dearest(self, queries: Sequence[Query]) -> float | None:
         """The highest price among the offers that match any of these queries, each for the share needed."""
@@ -234,6 +262,12 @@ def _merged(
         return ((accounts[0], match) for match in found[0])
     lines = (_sorted_matches(number, accounts[number], matches) for number, matches in enumerate(found))
     return ((accounts[number], match) for _, number, match in merge(*lines))
+
+
+def _merged_kinds(found: Sequence[Iterator[KindPrices]]) -> Iterator[KindPrices]:
+    if len(found) == 1:
+        return found[0]
+    return merge(*found, key=lambda each: (not Availability(each[0].availability).usable, each[1]))
 
 
 def _sorted_matches(

@@ -37,11 +37,13 @@ def plan_offers(
     limit: int,
     *,
     whole: bool = False,
+    dearest: bool = False,
     facts: Mapping[str, BackendFacts] | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
     """The offers for a job, in the order in which they would be tried; their number; and notes that say why a fleet
-    offers nothing. Existing instances are shown as the share that the job needs, or `whole`. One of several nodes takes
-    a whole machine of a cluster. With `facts`, a cluster buys only machines that can be beside its first one."""
+    offers nothing. All existing instances are there, as the share that the job needs, or `whole`; of what could be
+    bought, the `limit` best, or some among which the `limit` dearest are. One of several nodes takes a whole machine of
+    a cluster. With `facts`, a cluster buys only machines that can be beside its first one."""
     several = requirements.query.nodes > 1
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     existing: list[Offer] = []
@@ -62,8 +64,8 @@ def plan_offers(
             queries.append(order)
         if not found:
             notes += _no_offer_notes(requirements, query, order, view, closed, book)
-    bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return in_attempt_order(existing, bought)[:limit], len(existing) + total, relevant(notes, requirements, views)
+    bought, total = book.match_any(queries, limit, dearest=dearest) if queries else ((), 0)
+    return in_attempt_order(existing, bought), len(existing) + total, relevant(notes, requirements, views)
 
 
 def in_attempt_order(existing: Iterable[Offer], bought: Iterable[Offer]) -> list[Offer]:

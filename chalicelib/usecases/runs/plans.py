@@ -35,6 +35,7 @@ from chalicelib.planning.jobs import replica_groups
 from chalicelib.planning.kernel.plan import Note
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.matching.gpu_groups import KindPrices, one_by_one
 from chalicelib.planning.matching.machine_index import Query
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
@@ -69,6 +70,7 @@ class JobPlan:
     total_offers: int
     max_price: float | None
     jobs: int  # the number that it starts with
+    gpus: tuple[KindPrices, ...] = ()  # if its view asks for them
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class PlanView:
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
     whole_machines: bool = False  # show existing machines whole, not the requested share of them
+    gpus: bool = False  # the kinds of GPUs that backends have, in place of their offers
 
 
 class _JobGroup(NamedTuple):
@@ -254,23 +257,25 @@ def _job_plan(
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group.first
-    limit = offer_lists.MANY_OFFERS if view.reverse else view.limit
     requirements = plan_offers.with_sites(group.requirements, job_spec, volumes)
     offers, total, notes = plan_offers.plan_offers(
-        requirements, views, book, limit, whole=view.whole_machines, facts=facts
+        requirements, views, book, view.limit, whole=view.whole_machines, dearest=view.reverse, facts=facts
     )
     buying = [
         view for view in views if view.spec.configuration.nodes is not None
     ]  # the others have a fixed number of hosts
     queries: list[Query] = [query for view in buying if isinstance(query := combined(requirements, view), Query)]
+    gpus: Iterable[KindPrices] = ()
     if view.beyond_fleets:
         existing = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
-        to_buy, count = book.match(requirements.query, limit)
+        to_buy, count = book.match(requirements.query, view.limit, dearest=view.reverse)
         offers, total, queries = (
             plan_offers.in_attempt_order(existing, to_buy),
             len(existing) + count,
             [requirements.query],
         )
+        if view.gpus:
+            gpus = (*one_by_one(existing), *book.gpu_kinds(requirements.query))
     highest = offer_lists.highest_price(offers)
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
@@ -278,7 +283,7 @@ def _job_plan(
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
     jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
     texts, count = tuple(texts_of(text, len(group.specs))), jobs if draft.scales else len(group.specs)
-    return JobPlan(job_spec, texts, tuple(shown[: view.limit]), total, highest, count), notes
+    return JobPlan(job_spec, texts, tuple(shown[: view.limit]), total, highest, count, tuple(gpus)), notes
 
 
 def _waiting(plane: RunPlanPorts, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.planning.matching.bitmaps import Column, first_of, rows_of
+from chalicelib.planning.matching.bitmaps import Column, first_of, rows_down, rows_of, selectors
 
 
 def column(values: list[Any]) -> Column:
@@ -19,6 +19,8 @@ def column(values: list[Any]) -> Column:
 def test_a_set_gives_back_its_rows_in_order(rows: set[int]) -> None:
     found = sum(1 << row for row in rows)
     assert list(rows_of(found)) == sorted(rows)
+    assert list(rows_down(found)) == sorted(rows, reverse=True)
+    assert [row for row, chosen in enumerate(selectors(found)) if chosen] == sorted(rows)
     assert not rows or first_of(found) == min(rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -223,6 +224,14 @@ def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], quer
     ranked = sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price))
     either = [offer for offer in ranked if any(takes(query, offer) for query in queries)]
     assert book.match_any(queries, 50) == (tuple(either), len(either))
+    for limit in (1, 3):
+        some, count = book.match_any(queries, limit, dearest=True)
+        assert count == len(either)
+        assert dearest(some, limit) == dearest(either, limit)
+
+
+def dearest(offers: Iterable[Offer], limit: int) -> list[Offer]:
+    return sorted(offers, key=lambda offer: -offer.price)[:limit]
 
 
 @given(kinds, resources, some(1, 2, 4, "auto"), st.booleans())
@@ -450,7 +459,7 @@ def test_a_plan_shows_offers_in_the_order_in_which_they_are_tried() -> None:
     assert [offer.availability.value for offer in offers] == ["idle", "available", "busy", "not_available"]
     assert (total, notes) == (4, [])
     first, *_ = plan_offers(b.requirements(spec), [b.view(cloud, busy, nodes="0..3")], book, 1)
-    assert [offer.availability.value for offer in first] == ["available"]
+    assert [offer.availability.value for offer in first] == ["available", "busy"], "of what could be bought, one"
 
 
 def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:

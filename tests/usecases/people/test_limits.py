@@ -53,7 +53,7 @@ def test_commands_with_which_a_machine_joins() -> None:
 
 def test_pages() -> None:
     assert (events.PAGE, metrics.MAX_POINTS) == (100, 1000)
-    assert (offer_lists.DEFAULT_OFFERS, offer_lists.MANY_OFFERS) == (50, 200_000)
+    assert offer_lists.DEFAULT_OFFERS == 50
     assert (events.SCANNED, events.MOST) == (1_000, 20_000), "records that one call reads"
     assert logs.MAX_BYTES == 1_500_000, "as base64 it must fit into an answer"
 
