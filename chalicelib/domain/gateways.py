@@ -17,6 +17,8 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.market_answers import MarketQuery
 from chalicelib.domain.noun import Noun, Value
 
+ADDRESS_AWAY = "its public address"  # what the message of a replica's machine begins with that has lost it
+
 
 class GatewayStatus(StrEnum):
     submitted = "submitted"

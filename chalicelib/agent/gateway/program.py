@@ -28,6 +28,7 @@ CHECK_EVERY = 1.0  # seconds
 RETRY_FIRST, RETRY_MOST = 1.0, 10.0  # seconds between polls of an unreachable control plane: at first, at most
 STORED = "word.json"  # the name that the programs of earlier agents gave it
 EMPTY: Dict[str, Any] = {"version": "", "services": []}
+UNREACHED = "no stream from the hosts of its services' replicas has come: can they call the gateway's address?"
 
 
 class Source(Protocol):
@@ -64,6 +65,7 @@ class GatewayProgram:
         self._entries: Dict[str, str] = {}  # those of nginx, as far as known
         self._lock = threading.Lock()  # around the three above
         self._report_now, self._over = threading.Event(), threading.Event()
+        self._orders_pass, self._noted = False, ""  # the last orders were passed on; the message of its state
         self._deleted = False  # the control plane no longer knows this gateway
 
     def run(self) -> bool:
@@ -79,6 +81,7 @@ class GatewayProgram:
             if self._nginx.pid():
                 self._nginx.cut_log()
                 self._refresh_routes()
+                self._note_streams()
                 pause = CHECK_EVERY
                 continue
             self._log("nginx isn't running; it is started again")
@@ -108,6 +111,7 @@ class GatewayProgram:
             self._log(str(problem))  # retried at the next check, which finds that nginx isn't running
             self._write_state("failed", str(problem))
         else:
+            self._noted = ""
             self._write_state("running")
 
     def _apply(self, configuration: Dict[str, Any], present: List[str]) -> None:
@@ -147,6 +151,13 @@ class GatewayProgram:
                 self._apply(self._configuration, list(self._entries))
         except ControlError as problem:
             self._log(str(problem))
+
+    def _note_streams(self) -> None:
+        """Say that no host reaches the gateway, as long as that is so and the hosts get its orders."""
+        message = UNREACHED if self._relays.unreached and self._orders_pass else ""
+        if message != self._noted:
+            self._noted = message
+            self._write_state("running", message)
 
     def _poll(self) -> None:
         pause = RETRY_FIRST
@@ -201,7 +212,9 @@ class GatewayProgram:
             orders = self._orders.get()
             try:
                 self._plane.streams(orders, self._nginx.pin)
+                self._orders_pass = True
             except LinkError as problem:  # the relays repeat orders for streams that don't come
+                self._orders_pass = False
                 self._log("streams can't be ordered: %s" % problem)
 
     # On disk ------------------------------------------------------------------------------------------------------

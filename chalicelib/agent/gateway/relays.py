@@ -85,6 +85,7 @@ class GatewayRelays:
         self._arrivals: Set[Arrival] = set()
         self._door: Optional[socket.socket] = None
         self.door = os.path.join(folder, "agents.sock")
+        self.unreached = 0  # replicas without a stream for a while, if that are all; read by other threads
 
     def start(self) -> None:
         os.makedirs(self.folder, exist_ok=True)
@@ -94,6 +95,7 @@ class GatewayRelays:
         self._door = listening(self.door, self.group)
         door = self._door
         self.loop.call(lambda: self.loop.watch(door, selectors.EVENT_READ, self._arrive))
+        self.loop.call(lambda: self.loop.watched.add(self))
 
     def set_replicas(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str] = frozenset()) -> None:
         """Relay to these replicas, by job, and no others. `direct`: runs with a replica that needs no stream."""
@@ -104,6 +106,11 @@ class GatewayRelays:
         self.loop.close()
         if self._door is not None:
             self._door.close()
+
+    def check(self, now: float) -> None:
+        """One without a stream may be on a host that is down. If all are, hosts can't call the gateway's address."""
+        lacking = sum(each.lacks_streams(now) for each in self._relays.values())
+        self.unreached = lacking if lacking == len(self._relays) else 0
 
     def _set_replicas(self, replicas: Mapping[str, ReplicaAddress], direct: AbstractSet[str]) -> None:
         self._direct = direct
@@ -274,6 +281,7 @@ class GatewayRelay:
         self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with its time of arrival
         self._dialling: Dict[str, RequestedStream] = {}
         self._target, self._short_at = AT_FIRST, self._loop.clock()
+        self._streamed_at = self._loop.clock()  # when it last had a stream, or began to order them
         self._loop.watched.add(self)
         self.listen(True)
         self._fill()
@@ -322,6 +330,10 @@ class GatewayRelay:
         while self._spare:
             self._spare.popleft().end()
 
+    def lacks_streams(self, now: float) -> bool:
+        """Has its agent dialled none for longer than an order is good?"""
+        return not self._used and now - self._streamed_at >= DIALLED
+
     def add_stream(self, stream: str, near: socket.socket, early: bytes) -> None:
         """Add a stream that the agent has dialled."""
         self._dialling.pop(stream, None)
@@ -338,6 +350,7 @@ class GatewayRelay:
 
     def ended(self, line: WaitingStream) -> None:
         self._used.discard(line)
+        self._streamed_at = self._loop.clock()
         if line in self._spare:
             self._spare.remove(line)
         self._settle()

@@ -126,8 +126,9 @@ class Services(Objects):
             why = f"{failures[-1].get('reason', '')}: {cleaned(str(failures[-1].get('message', '')))}"
             raise Gone(f"{name} gets no address: {why}", refused=Unfit)
         raise Gone(
-            f"{name} has had no address for {spoken(waits)}, and no event says why. Does anything in the cluster make "
-            "load balancers? Without that, write `expose: HostPort` below the context's `gateways`.",
+            f"{name} was created over {spoken(ADDRESS_WITHIN)} ago and has no address, and no event says why. Does "
+            "anything in the cluster make load balancers? Without that, write `expose: HostPort` below the context's "
+            "`gateways`.",
             refused=Unfit,
         )
 

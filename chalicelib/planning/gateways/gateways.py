@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewaySeat, GatewayStatus, ReplicaState
+from chalicelib.domain.gateways import ADDRESS_AWAY, Gateway, GatewayReplica, GatewaySeat, GatewayStatus, ReplicaState
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import InstanceReason
@@ -59,7 +59,7 @@ def apply_report(draft: Draft, gateway: Gateway, instance: Instance, reported: s
     if replica is None or replica.state is ReplicaState.terminating:
         return gateway
     state = ReplicaState.running if reported == "running" else ReplicaState.provisioning
-    shown = "" if state is ReplicaState.running else message or reported
+    shown = message if state is ReplicaState.running else message or reported
     now = replica.with_(state=state, message=shown, failed=reported == "failed", hostname=instance.hostname)
     if now == replica:
         return gateway
@@ -278,5 +278,7 @@ class GatewayPass:
         machine = self.machines.get(replica.instance_id)
         if machine is not None and machine.unreachable:
             return "it can't be reached"
-        waits = replica.state is ReplicaState.running and not replica.hostname
-        return "waiting for its public address" if waits else replica.message
+        if replica.state is ReplicaState.running and not replica.hostname:
+            return "waiting for its public address"
+        away = machine.message if machine is not None and machine.message.startswith(ADDRESS_AWAY) else ""
+        return "; ".join(filter(None, (away, replica.message)))

@@ -7,6 +7,7 @@ try again are decided here.
 from __future__ import annotations
 
 from chalicelib.domain.events import EventType
+from chalicelib.domain.gateways import ADDRESS_AWAY
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Attempt, JobStatus
@@ -164,7 +165,7 @@ class _InstanceOutcome(InstancePass):
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
             self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
             return
-        if seen.refused == Unfit.__name__ and self.instance.of_gateway and self.instance.hostname:
+        if self.instance.of_gateway and self.instance.offer.is_container and self._note_address(seen):
             return  # it ran where it was reached, so only its address is away, and may come back
         own = meaning(seen.refused).job_reason is not None  # no other offer would have helped
         if own and self.instance.offer.is_container:  # it has come to an end of its own
@@ -184,6 +185,18 @@ class _InstanceOutcome(InstancePass):
             self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
             if self.instance.of_gateway:
                 self.draft.wake(f"gateway/{self.instance.fleet_id}")
+
+    def _note_address(self, seen: Seen) -> bool:
+        """Has a gateway's container lost its address? Says so in its message until it has one again."""
+        has_ended = seen.state == "gone" and seen.refused != Unfit.__name__
+        if not self.instance.hostname or has_ended or seen.interrupted:
+            return False
+        why = f": {seen.message}" if seen.message else ""
+        message = "" if seen.hostname else f"{ADDRESS_AWAY} {self.instance.hostname} is gone{why}"
+        if message != self.instance.message and (message or self.instance.message.startswith(ADDRESS_AWAY)):
+            self._update(message=message)
+            self.draft.wake(f"gateway/{self.instance.fleet_id}")
+        return not seen.hostname
 
     def _hidden(self) -> bool:
         """Could the machine exist although the provider doesn't show it yet?"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.gateway.nginx import Listens, Nginx
-from chalicelib.agent.gateway.program import GatewayProgram
+from chalicelib.agent.gateway.program import UNREACHED, GatewayProgram
 from chalicelib.agent.gateway.worker_requests import TokenVerdict
 from chalicelib.agent.kernel.link import LinkError
 
@@ -76,3 +77,18 @@ def test_it_asks_ever_more_seldom_what_isnt_answered_or_makes_no_sense(tmp_path:
 
 def test_a_gateway_that_is_gone_asks_no_more(tmp_path: Path) -> None:
     assert poll_all(tmp_path, LinkError("HTTP 410", status=410), {}) == ([], True)
+
+
+def test_its_state_says_that_no_host_reaches_it_as_long_as_they_get_its_orders(tmp_path: Path) -> None:
+    program = GatewayProgram(str(tmp_path), Nginx(str(tmp_path), Listens(["0"])), ScriptedPlane(), lambda line: None)
+
+    def noted(unreached: int, *, orders_pass: bool) -> str | None:
+        program._relays.unreached, program._orders_pass = unreached, orders_pass
+        program._note_streams()
+        state = tmp_path / "state.json"
+        return str(json.loads(state.read_text())["message"]) if state.exists() else None
+
+    assert noted(2, orders_pass=False) is None, "the control plane is away"
+    assert noted(2, orders_pass=True) == UNREACHED
+    assert noted(0, orders_pass=True) == ""
+    program._relays.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.gateway.relays import (
+    DIALLED,
     FRESH,
     PATH,
     PATIENCE,
@@ -278,3 +279,20 @@ def test_without_another_replica_a_request_goes_to_a_silent_agent(tmp_path: Path
     site.call("a", b"GET / HTTP/1.1\r\n\r\n")
     assert agent.got(answers=False) == b"GET / HTTP/1.1\r\n\r\n"
     site.close()
+
+
+def test_replicas_without_any_stream_are_counted_as_long_as_no_host_reaches_the_gateway(two: Site) -> None:
+    def unreached(after: float) -> int:
+        two.now += after
+        two.relays.check(two.now)
+        return two.relays.unreached
+
+    assert unreached(DIALLED - 0.1) == 0, "they are being dialled"
+    assert unreached(0.1) == 2
+    agent = two.agent("a")
+    assert unreached(DIALLED) == 0, "the host of one may be down"
+    agent.die()
+    assert unreached(DIALLED - 0.1) == 0
+    assert unreached(0.1) == 2
+    two.relays._set_replicas({}, set())
+    assert unreached(DIALLED) == 0

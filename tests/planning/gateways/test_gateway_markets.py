@@ -164,9 +164,49 @@ def test_only_its_provider_says_where_the_world_reaches_its_container() -> None:
         purchases.unit_of(joined), joined.epoch, "gone", refused="Unfit", message="it gets no address: no room"
     )
     away = InstanceSnapshot(b.NOW, reached, reported, as_fleet(of), (), FACTS)
-    assert not decide_outcome(away, never).steps, "it had one, which may come back"
+    (step,) = decide_outcome(away, never).steps
+    (left,) = step.saves
+    assert left == reached.with_(message=left.message, last_processed_at=left.last_processed_at), "it may come back"  # type: ignore[attr-defined]
     ended, _ = passed(joined, reported, never)
     assert (ended.status, ended.message) == (InstanceStatus.terminating, "it gets no address: no room")
+
+
+def test_an_address_that_has_gone_is_the_gateway_s_message_until_there_is_one_again() -> None:
+    of, _, _ = decided(wanted(name="door"))
+    of, (machine,), _ = decided(of, answers=answered(of, MarketAnswer(b.NOW, (POD,))))
+    running = machine.with_(status=InstanceStatus.idle, act_until=None, started_at=b.NOW, hostname="203.0.113.9")
+    of = apply_report(Draft(b.NOW), of, running, "running", "")
+
+    def after(state: Any, hostname: str = "", **more: str) -> tuple[str, GatewayStatus]:
+        nonlocal of, running
+        seen = Seen(purchases.unit_of(running), running.epoch, state, hostname, **more)  # type: ignore[arg-type]
+        snapshot = InstanceSnapshot(b.NOW, running, None, as_fleet(of), (), FACTS)
+        plan = decide_outcome(snapshot, seen)
+        assert lint(snapshot, plan) == []
+        for step in plan.steps:
+            assert step.wake == (of.unit,)
+            (running,) = (noun for noun in step.saves if isinstance(noun, Instance))
+        of, _, _ = decided(of, running)
+        return of.message, of.status
+
+    assert after("running", "203.0.113.9") == ("", GatewayStatus.running)
+    assert after("pending") == ("door-0: its public address 203.0.113.9 is gone", GatewayStatus.running)
+    why = "The service door gets no address: the quota is used up."
+    assert after("gone", refused="Unfit", message=why) == (
+        f"door-0: its public address 203.0.113.9 is gone: {why}",
+        GatewayStatus.running,
+    )
+    assert after("running", "203.0.113.10") == ("", GatewayStatus.running) and running.hostname == "203.0.113.10"
+
+
+def test_what_a_running_replica_lacks_is_the_gateway_s_message() -> None:
+    of, _, _ = decided(wanted(name="door"))
+    of, (machine,), _ = decided(of, answers=answered(of, MarketAnswer(b.NOW, (POD,))))
+    running = machine.with_(status=InstanceStatus.idle, started_at=b.NOW, hostname="203.0.113.9")
+    for message in ("", "no stream has come", ""):
+        of = apply_report(Draft(b.NOW), of, running, "running", message)
+        of, _, _ = decided(of, running)
+        assert (of.status, of.message) == (GatewayStatus.running, message and f"door-0: {message}")
 
 
 def test_its_container_is_described_now_and_then_while_it_runs() -> None:
