@@ -17,7 +17,7 @@ else:
 
 
 class KeyBackendConfig(RegionalBackend):
-    """Clouds that need only a key: CloudRift, Daytona, JarvisLabs, Lambda, Lium, Vultr."""
+    """Clouds that need only a key: CloudRift, Daytona, JarvisLabs, Lium, Vultr."""
 
     type: KeyedName = Field(description="Which.")
     creds: ApiKeyCreds = Field(description=CREDS)

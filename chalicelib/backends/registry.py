@@ -83,7 +83,10 @@ _ROWS: dict[str, Row] = {
         extra="kubernetes",
         sdk=("kubernetes",),
     ),
-    "lambda": Row(_KEY),
+    "lambda": Row(
+        f"{_HERE}.lambda_cloud.config:LambdaBackendConfig",
+        backend=f"{_HERE}.lambda_cloud.backend:LambdaBackend",
+    ),
     "lium": Row(_KEY, volume=f"{_HERE}.lium.specs:LiumVolumeConfiguration"),
     "nebius": Row(f"{_HERE}.nebius.config:NebiusBackendConfig"),
     "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),

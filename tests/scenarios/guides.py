@@ -28,11 +28,12 @@ HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/
 AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
-KUBERNETES = ROOT / "docs" / "guides" / "kubernetes.md"  # takes a cluster: `tests/backends/kubernetes/test_guide.py`
-MARKETS = {
-    ROOT / "docs" / "guides" / f"{name}.md" for name in ("runpod", "vastai")
-}  # `tests/backends/<name>/test_guide.py`
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS, KUBERNETES} - AWS - MARKETS)
+CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.py`
+    page
+    for page in (ROOT / "docs" / "guides").glob("*.md")
+    if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
+}
+PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS} - AWS - CLOUDS)
 SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
 PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be

@@ -120,8 +120,7 @@ class DockerRuntime:
         body = container_body(
             context.spec, working_dir, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
         )
-        mounts = context.volumes.for_container()
-        body["HostConfig"]["Mounts"] = mounts + fabric.mounts(context.spec, [mount["Target"] for mount in mounts])
+        body["HostConfig"]["Mounts"] = context.volumes.for_container()
         self._docker.call("POST", "/containers/create", {"name": name}, body)
         put = functools.partial(self._put, name)
         user = user_text(context.spec.get("user") or (details.get("Config") or {}).get("User") or "root")

@@ -19,12 +19,14 @@ class LookupCache(Generic[T]):
         """`keeps`: should the value be cached? If not, it is looked up again each time."""
         self._now, self._lifetime, self._keeps = now, lifetime, keeps
         self._values: dict[str, tuple[Micros, T]] = {}
+        self._cleared = 0
         self._lock = threading.Lock()
 
     def get(self, key: str, look_up: Callable[[], T]) -> T:
-        """The value, which is looked up again after its lifetime. A failed look-up isn't cached."""
+        """The value, which is looked up again after its lifetime. A failed look-up isn't cached, nor is one that began
+        before the cache was cleared."""
         with self._lock:
-            found = self._values.get(key)
+            found, cleared = self._values.get(key), self._cleared
         if found is not None and 0 <= self._now() - found[0] < self._lifetime:
             return found[1]
         value = look_up()
@@ -32,12 +34,14 @@ class LookupCache(Generic[T]):
             now = self._now()
             with self._lock:  # what has expired is dropped
                 self._values = {k: kept for k, kept in self._values.items() if 0 <= now - kept[0] < self._lifetime}
-                self._values[key] = now, value
+                if self._cleared == cleared:
+                    self._values[key] = now, value
         return value
 
     def clear(self) -> None:
         with self._lock:
             self._values.clear()
+            self._cleared += 1
 
 
 class SharedLookup(Generic[T]):

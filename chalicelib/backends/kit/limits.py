@@ -9,7 +9,8 @@ serve an account, the provider's own throttling limits each of them to its share
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import Throttled
@@ -27,15 +28,31 @@ class TokenBucket:
 
     def take(self) -> None:
         """Raises Throttled if there is no token."""
-        with self._lock:
-            now = self._now()
-            wait = max(self._paused_until - now, self._full_at - now - self._ahead)
-            if wait <= 0:
-                self._full_at = max(now, self._full_at) + self._interval
-                return
-        raise Throttled(f"{self._provider} takes no more calls of this account now.", retry_after=wait / SECOND)
+        take_from_all([self])
+
+    def _wait(self) -> Micros:
+        """Until there is a token; 0 or less: there is one."""
+        now = self._now()
+        return max(self._paused_until - now, self._full_at - now - self._ahead)
+
+    def _take(self) -> None:
+        self._full_at = max(self._now(), self._full_at) + self._interval
 
     def pause(self, seconds: float) -> None:
         """Stops all calls for this long, after the provider has refused one."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._now() + round(seconds * SECOND))
+
+
+def take_from_all(buckets: Sequence[TokenBucket]) -> None:
+    """A token of each, or of none: raises Throttled if one of them has none. They are always in the same order."""
+    with ExitStack() as locked:
+        for bucket in buckets:
+            locked.enter_context(bucket._lock)
+        waits = [bucket._wait() for bucket in buckets]
+        if max(waits, default=0) <= 0:
+            for bucket in buckets:
+                bucket._take()
+            return
+    provider = buckets[waits.index(max(waits))]._provider
+    raise Throttled(f"{provider} takes no more calls of this account now.", retry_after=max(waits) / SECOND)

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import orjson
 
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned, described
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import TokenBucket, take_from_all
 from chalicelib.domain.instants import SECOND, Micros, retry_after
 from chalicelib.errors import Bug, Throttled, Transient
 
@@ -151,8 +151,7 @@ class RestClient:
     ) -> Any:
         action = f"{call.method} {call.path}"
         account = (self._bucket,) if self._bucket else ()
-        for bucket in (*buckets, *account):
-            bucket.take()
+        take_from_all([*buckets, *account])
         signed = replace(call, headers={**call.headers, **self._sign(call)})
         try:
             answer = self._send(signed, deadline)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from chalicelib.backends.kit.cache import SharedLookup
+from chalicelib.backends.kit.cache import LookupCache, SharedLookup
 from tests.harness.server import until
 
 
@@ -48,3 +48,16 @@ def test_a_look_up_that_fails_is_the_failure_of_one() -> None:
     with pytest.raises(LookupError):
         shared.get("here", fail)
     assert shared.get("here", lambda: 1) == 1
+
+
+def test_what_was_looked_up_before_a_clear_is_not_cached() -> None:
+    """It may be older than what the clear was about."""
+    cache, values = LookupCache[int](lambda: 0), iter([1, 2])
+
+    def look_up() -> int:
+        cache.clear()
+        return next(values)
+
+    assert cache.get("here", look_up) == 1
+    assert cache.get("here", lambda: next(values)) == 2
+    assert cache.get("here", lambda: next(values)) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import TokenBucket, take_from_all
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Throttled
 
@@ -71,3 +71,20 @@ def test_a_pause_ends_when_the_longest_does() -> None:
     assert wait(bucket) == 30.0
     time.pass_(30)
     assert taken(bucket) == 10
+
+
+def test_what_takes_from_several_takes_from_all_or_none() -> None:
+    time = Time()
+    launches, account = TokenBucket("Example", 1 / 12, 1, time.now), TokenBucket("Example", 1.0, 2, time.now)
+    account.take()
+    account.take()
+    with pytest.raises(Throttled) as found:
+        take_from_all([launches, account])
+    assert found.value.retry_after == 1.0
+    time.pass_(1)
+    take_from_all([launches, account])
+    with pytest.raises(Throttled) as found:
+        take_from_all([launches, account])
+    assert found.value.retry_after == 12.0
+    time.pass_(1)
+    assert taken(account) == 1

@@ -1,0 +1,1 @@
+"""Lambda Cloud. Its type is `lambda`, which no package can be called."""

@@ -1,0 +1,76 @@
+"""Lambda as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.lambda_cloud.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Unfit
+
+if TYPE_CHECKING:
+    from chalicelib.backends.lambda_cloud.client import LambdaClient
+    from chalicelib.backends.lambda_cloud.config import LambdaBackendConfig
+    from chalicelib.backends.price_file import OfflinePrices
+
+
+class LambdaBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: LambdaBackendConfig,
+        client: LambdaClient | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+        endpoint: str = "",
+    ) -> None:
+        """`endpoint`: of what stands in for the provider. `prices` is ignored: Lambda says what its types cost."""
+        from chalicelib.backends.lambda_cloud.catalog import LambdaCatalog
+        from chalicelib.backends.lambda_cloud.client import LambdaClient
+        from chalicelib.backends.lambda_cloud.machines import LambdaInstances
+
+        self._config = config
+        self._client = client or LambdaClient(config.creds.api_key, now, endpoint=endpoint)
+        self._catalog = LambdaCatalog(self._client, now, config.regions)
+        self._instances = LambdaInstances(self._client, now, self._catalog)
+
+    def check(self) -> None:
+        """Its key, and the names of its regions: by one call, because a second one might be too early."""
+        if not self._config.regions:
+            self._client.instances()
+            return
+        known = self._catalog.regions()
+        if wrong := [each for each in self._config.regions if each not in known]:
+            raise Unfit(
+                f"Lambda has no region {', '.join(wrong)}.", hint=f"`regions` can have {', '.join(sorted(known))}."
+            )
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalog.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._instances.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._instances.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._instances.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._instances.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._instances.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,167 @@
+"""Instances: launched, described, terminated and listed. Their tags say whose they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.lambda_cloud import requests
+from chalicelib.backends.lambda_cloud.catalog import LambdaCatalog
+from chalicelib.backends.lambda_cloud.client import Body, LambdaClient
+from chalicelib.backends.lambda_cloud.facts import FACTS, LISTS_LAST
+from chalicelib.backends.lambda_cloud.states import ENDED, ENDING, described, why_it_stays
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InsufficientCapacity,
+    NotYet,
+    Throttled,
+    Transient,
+    Unfit,
+)
+
+INSTANCE = "vm"  # the kind of their handles
+# How old a list may be by which a creation knows that there is no instance yet. Longer than the pause after a launch
+# that was too early, and much shorter than the time in which nobody else may create it.
+ADOPTS_WITHIN = 20 * SECOND
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+class LambdaInstances:
+    def __init__(self, client: LambdaClient, now: Callable[[], Micros], catalog: LambdaCatalog) -> None:
+        self._client, self._now, self._catalog = client, now, catalog
+        self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
+        self._before_launch = LookupCache[Sequence[Body]](now, ADOPTS_WITHIN)
+        self._ends = LookupCache[None](now, LISTS_LAST)  # asked for since the list, perhaps
+        self._keys = LookupCache[set[str]](now, HOUR)
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        """Adopts what an earlier call launched, found by its tag: the oldest, and ends any other."""
+        launched = stamp(datetime.fromtimestamp(self._now() / SECOND, UTC))
+        body = requests.launch(request, launched)
+        known = self._tagged(request.token)
+        if not known:
+            self._catalog.check_capacity(request.offer)
+            self._need_key()
+            for id in self._launched(request, body):
+                yield Handle(kind=INSTANCE, id=id, data={CREATED: launched})
+            return
+        yield _handle(known[0])
+        for other in known[1:]:  # of a launch whose answer was lost, and which was listed late
+            with suppress(Gone):
+                self.terminate(_handle(other))
+
+    def _tagged(self, token: str) -> Sequence[Body]:
+        """Those that haven't ended. The oldest first."""
+        bodies = self._before_launch.get("", self._client.instances)
+        found = [each for each in bodies if _tags(each).get(REQUEST_TAG) == token and each["status"] != ENDED]
+        return sorted(found, key=lambda body: (_tags(body).get(requests.LAUNCHED, ""), str(body["id"])))
+
+    def _need_key(self) -> None:
+        if requests.KEY_NAME in self._keys.get("", self._client.key_names):
+            return
+        try:
+            self._client.add_key(requests.KEY_NAME, requests.PUBLIC_KEY)
+        except AlreadyThere as error:  # another server has added it just now
+            self._keys.clear()
+            raise Transient(error.message) from None
+        self._keys.clear()
+
+    def _launched(self, request: CreateRequest, body: Body) -> Sequence[str]:
+        name, region = request.offer.instance.name, request.offer.region
+        try:
+            ids = self._client.launch(body, region, secrets_of(request))
+        except Throttled:  # nothing was launched, so what is known of instances still holds
+            raise
+        except InsufficientCapacity as error:
+            self._catalog.forget()
+            raise InsufficientCapacity(f"Lambda has no {name} left in {region}: {error.message}") from None
+        except BackendError as error:  # it may have been launched, although the answer was lost
+            self._forget_lists()
+            if isinstance(error, Unfit):  # perhaps somebody has deleted the key
+                self._keys.clear()
+            raise
+        self._forget_lists()
+        if not ids:
+            raise Transient(f"Lambda's answer to the launch of {request.name} names no instance.")
+        return ids
+
+    def _forget_lists(self) -> None:
+        self._lists.clear()
+        self._before_launch.clear()
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        known = {str(body["id"]): body for body in self._listed()}  # one list for all
+        return outcomes(machines, lambda handles: self._machine(handles, known))
+
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        for handle in handles:
+            if handle.id in known:
+                return described(known[handle.id])
+        check_settled(handles, self._now(), FACTS.visibility_lag, "Lambda")
+        for handle in handles:  # a list may lack some
+            with suppress(Gone):
+                return described(self._client.instance(handle.id))
+        names = " or ".join(handle.id for handle in handles) or "of this machine"
+        raise Gone(f"There is no instance {names}.")
+
+    # --- terminate ----------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        """One that is ending isn't asked to end again: Lambda answers that with an error of no meaning."""
+        body = next((each for each in self._listed() if each["id"] == handle.id), None)
+        if body is None and not is_fresh(handle, self._now(), FACTS.visibility_lag):
+            body = self._client.instance(handle.id)
+        if body is not None and body["status"] == ENDED:
+            raise Gone(f"The instance {handle.id} is terminated.")
+        if body is not None and body["status"] == ENDING:
+            return
+        if body is not None and (why := why_it_stays(body)):
+            raise NotYet(f"Lambda doesn't let the instance {handle.id} be terminated now: {why}.")
+        try:
+            self._ends.get(handle.id, lambda: self._client.terminate(handle.id))
+        except Gone:
+            raise Transient(f"Lambda doesn't show {handle.id} yet, or no longer.") from None
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """Instances that end at the same time share a list. Nodes of clusters that people have booked are listed, too,
+        and are nobody's here."""
+        for body in list(self._client.instances() if instance_id is None else self._listed()):
+            if body["status"] != ENDED and region in ("", body["region"]["name"]):
+                found = owned(_handle(body), _tags(body), str(body.get("name") or ""))
+                yield from (each for each in found if instance_id in (None, each.instance_id))
+
+    def _listed(self) -> Sequence[Body]:
+        return self._lists.get("", self._client.instances)
+
+
+def _tags(body: Body) -> Mapping[str, str]:
+    return {str(each["key"]): str(each["value"]) for each in body.get("tags") or ()}
+
+
+def _handle(body: Body) -> Handle:
+    launched = _tags(body).get(requests.LAUNCHED, "")
+    return Handle(kind=INSTANCE, id=str(body["id"]), data={CREATED: launched} if _TIME.fullmatch(launched) else {})
