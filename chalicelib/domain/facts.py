@@ -31,6 +31,8 @@ class BackendFacts(Value):
     options: bool = False  # chooses among its offers as `backend_options` say
     notices: str = ""  # the metadata service that an agent polls for spot interruption notices, for its command line
     unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
+    offers_disks: tuple[str, str] = ("=", ",")  # without tags: what a disk's name has between `dstack-projects` and the
+    # first of the projects that may register it, and between the others
     multi_attach: bool = False  # some of them can be attached to several machines at once
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
     largest_volume: int = 0  # in GiB; 0: any size that a configuration can have

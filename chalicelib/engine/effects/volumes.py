@@ -115,7 +115,8 @@ class VolumeEffects:
             if facts is None or facts.tags:
                 how = f"set the tag {OFFERED}={name} on it, in the cloud (several names are separated by spaces)"
             else:
-                how = f"add {OFFERED}={name} to its name, in the cloud (several projects are separated by commas)"
+                first, between = facts.offers_disks
+                how = f"add {OFFERED}{first}{name} to its name, in the cloud (`{between}` separates several projects)"
             raise Unfit(f"Volume {volume.external_id} isn't offered to the project {name}: its owner has to {how}.")
 
     def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:

@@ -6,8 +6,8 @@ import pytest
 import requests
 
 from tests.backends.clock import Clock
-from tests.backends.fakes.crusoe import Crusoe
-from tests.backends.fakes.crusoe_client import Client
+from tests.backends.crusoe.fake import Crusoe
+from tests.backends.crusoe.plain import Client
 from tests.backends.fakes.script import Script
 from tests.backends.fakes.transport import InProcess
 

@@ -11,8 +11,8 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from tests.backends.clock import Clock
 from tests.backends.conformance.provider import Fails
-from tests.backends.fakes.crusoe import Crusoe, capacity_of, quota
-from tests.backends.fakes.crusoe_client import EAST, INSTANCES, VM, Client, machine, made, names
+from tests.backends.crusoe.fake import Crusoe, capacity_of, quota
+from tests.backends.crusoe.plain import EAST, INSTANCES, VM, Client, machine, made, names
 from tests.backends.fakes.provider import ScriptedProvider
 from tests.backends.fakes.script import Answer
 

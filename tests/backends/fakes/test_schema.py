@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.backends.crusoe.fake import Crusoe
 from tests.backends.fakes import extract, forms
-from tests.backends.fakes.crusoe import Crusoe
 from tests.backends.fakes.schema import Api, values_of
 
 MACHINE = {

@@ -16,8 +16,8 @@ from chalicelib.backends.kit.rest import RestCall, RestClient
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Gone, InvalidCredentials, Throttled, Transient, Unfit
 from tests.backends.clock import Clock
-from tests.backends.fakes.crusoe import KEY, PROJECT, SECRET, TYPES, Crusoe, signature
-from tests.backends.fakes.crusoe_client import machine
+from tests.backends.crusoe.fake import KEY, PROJECT, SECRET, TYPES, Crusoe, signature
+from tests.backends.crusoe.plain import machine
 from tests.backends.fakes.script import Cut, Fault, Rate, Script
 from tests.backends.fakes.transport import serving
 
@@ -103,8 +103,11 @@ def test_an_answer_that_is_lost_leaves_what_was_made(clock: Clock, script: Scrip
 
 
 def test_its_cards_have_our_names() -> None:
-    cards = {kind: gpu(kind) for *_, kind in TYPES if kind}
+    cards = {kind: gpu(kind) for kind in (row[5] for row in TYPES) if kind}
     assert {kind: card and (card.name, card.memory_mib // 1024) for kind, card in cards.items()} == {
         "L40S-48GB": ("L40S", 48),
         "A100-PCIe-80GB": ("A100", 80),
+        "H100-SXM-80GB": ("H100", 80),
+        "MI300X-192GB": ("MI300X", 192),
+        "GB200-NVL-186GB": ("GB200", 186),
     }

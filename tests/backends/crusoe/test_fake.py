@@ -9,8 +9,8 @@ import requests
 
 from chalicelib.domain.instants import SECOND
 from tests.backends.clock import Clock
-from tests.backends.fakes.crusoe import PROJECT, SECRET, Crusoe, capacity_of, quota, signature
-from tests.backends.fakes.crusoe_client import DISKS, EAST, INSTANCES, VM, Client, machine, made, names
+from tests.backends.crusoe.fake import PROJECT, SECRET, Crusoe, capacity_of, quota, signature
+from tests.backends.crusoe.plain import DISKS, EAST, INSTANCES, VM, Client, machine, made, names
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate, Script, misses, repeats
 from tests.backends.fakes.transport import InProcess, serving
 
@@ -102,9 +102,8 @@ def test_a_quota_is_refused_at_once(call: Client, crusoe: Crusoe, script: Script
     first = made(call("POST", INSTANCES, machine()))
     status, body = call("POST", INSTANCES, machine("two"))
     assert status == 400 and "quota of c1a exceeded" in body["message"]
-    (row,) = [
-        row for row in call("GET", f"/projects/{PROJECT}/quotas")[1]["quotas"] if row["programmatic_name"] == "c1a"
-    ]
+    rows = call("GET", f"/projects/{PROJECT}/quotas")[1]["quotas"]
+    (row,) = [row for row in rows if (row["programmatic_name"], row["category"]) == ("c1a", "Instances")]
     assert (row["max"], row["used"], row["available"]) == (3, 2, 1)
     call("DELETE", f"{INSTANCES}/{first}")
     clock.passes(20)

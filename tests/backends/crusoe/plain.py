@@ -9,7 +9,7 @@ import requests
 
 from chalicelib.domain.instants import SECOND
 from tests.backends.clock import Clock
-from tests.backends.fakes.crusoe import KEY, PROJECT, SECRET, signature
+from tests.backends.crusoe.fake import KEY, PROJECT, SECRET, signature
 
 VM, EAST = "c1a.2x", "us-east1-a"
 INSTANCES, DISKS = f"/projects/{PROJECT}/compute/vms/instances", f"/projects/{PROJECT}/storage/disks"
@@ -22,7 +22,9 @@ class Client:
         self._clock, self._session, self._base, self._secret = clock, session, base, secret
 
     def __call__(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
-        prepared = requests.Request(method, f"{self._base}/v1{path}", params=query, json=body).prepare()
+        prepared = requests.Request(
+            method, f"{self._base}/v1{path}", params=dict(sorted(query.items())), json=body
+        ).prepare()
         timestamp = datetime.fromtimestamp(self._clock.at // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         signed = signature(self._secret, method, prepared.path_url, timestamp)
         prepared.headers.update({"X-Crusoe-Timestamp": timestamp, "Authorization": f"Bearer 1.0:{KEY}:{signed}"})

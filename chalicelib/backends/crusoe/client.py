@@ -1,0 +1,132 @@
+"""Calls to Crusoe, each signed by itself: its path, query, method and time, and not its body.
+
+What takes long is an operation there. None is waited for: what it was about shows its result, and the reason of a
+failure is looked up among the operations about a resource.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+from chalicelib.backends.crusoe.errors import TABLE, failure_of
+from chalicelib.backends.kit.errors import ProviderFailure
+from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.specs.credentials import AccessKeyCreds
+from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission
+
+BASE = "https://api.cloud.crusoe.ai/v1"
+RATE, BURST = 5.0, 100  # calls a second and at once; Crusoe publishes no limits
+VMS, DISKS = ("compute", "vms", "instances"), ("storage", "disks")
+PARTITIONS, NETWORKS = ("networking", "ib-partitions"), ("networking", "ib-networks")
+
+Body = Mapping[str, Any]
+Path = Sequence[str]
+
+
+class Client:
+    def __init__(
+        self,
+        creds: AccessKeyCreds,
+        project: str,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        *,
+        base: str = BASE,
+        send: Sender | None = None,
+        burst: int = BURST,
+    ) -> None:
+        self._project = ("projects", project)
+        self._rest = RestClient(
+            base,
+            TABLE,
+            signer(creds.access_key, creds.secret_key, now),
+            secrets=[creds.access_key, creds.secret_key],
+            bucket=TokenBucket("Crusoe", RATE, burst, now),
+            send=send,
+            failure_of=failure_of,
+            now=now,
+        )
+
+    def everybodys(self, *path: str) -> Body:
+        """What isn't a project's."""
+        found: Body = self._rest.call("GET", *path)
+        return found
+
+    def call(
+        self,
+        method: str,
+        *path: str,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        region: str = "",
+        secrets: Sequence[str] = (),
+    ) -> Any:
+        """In the project. The query is sent in the order in which it is signed."""
+        ordered = dict(sorted((query or {}).items()))
+        return self._rest.call(method, *self._project, *path, query=ordered, body=body, region=region, secrets=secrets)
+
+    def listed(self, path: Path, **query: str) -> Iterator[Body]:
+        def page(token: str) -> tuple[Sequence[Body], str]:
+            answer = self.call("GET", *path, query={**query, **({"next_token": token} if token else {})})
+            return answer["items"], answer.get("next_page_token") or ""
+
+        return pages(page)
+
+    def found(self, path: Path, identity: str, **query: str) -> Body | None:
+        """The resource. That there is none is a 403, as a lack of permission is: its list tells them apart. `query`:
+        the list's, if it can be asked for this one."""
+        try:
+            body: Body = self.call("GET", *path, identity)
+        except Gone:
+            return None
+        except MissingPermission:
+            if any(each["id"] == identity for each in self.listed(path, **query)):
+                raise
+            return None
+        return body
+
+    def operations(self, path: Path, identity: str) -> Sequence[Body]:
+        """Those about the resource, the oldest first; none if they are forgotten."""
+        try:
+            listed = self.call("GET", *path, "operations", query={"resource_id": identity})["items"]
+        except (Gone, MissingPermission):
+            return ()
+        return sorted(listed, key=lambda each: str(each["started_at"]))
+
+    def close(self) -> None:
+        self._rest.close()
+
+
+def failure_in(operation: Body, what: str) -> BackendError | None:
+    """Why the operation has failed; None: it hasn't."""
+    if operation["state"] != "FAILED":
+        return None
+    result = operation.get("result")
+    code, text = (result.get("code"), result.get("message")) if isinstance(result, Mapping) else ("", result)
+    return TABLE.error(ProviderFailure(str(code or ""), str(text or "")), what)
+
+
+def signer(access_key: str, secret_key: str, now: Callable[[], Micros]) -> Signer:
+    """The secret is base64 for URLs, without padding, and so is the signature."""
+
+    def sign(call: RestCall) -> Mapping[str, str]:
+        at = datetime.fromtimestamp(now() // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        lines = (unquote(call.path), urlencode(call.query), call.method, at)
+        try:
+            key = base64.urlsafe_b64decode(secret_key + "=" * (-len(secret_key) % 4))
+        except (binascii.Error, ValueError):
+            raise InvalidCredentials("Crusoe's secret key isn't one: it is base64 text.") from None
+        proof = hmac.digest(key, "".join(f"{line}\n" for line in lines).encode(), "sha256")
+        signature = base64.urlsafe_b64encode(proof).decode().rstrip("=")
+        return {"X-Crusoe-Timestamp": at, "Authorization": f"Bearer 1.0:{access_key}:{signature}"}
+
+    return sign

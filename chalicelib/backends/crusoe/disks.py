@@ -1,0 +1,75 @@
+"""Persistent disks: the data disks of machines, and volumes. They are billed with or without a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from chalicelib.backends.crusoe.client import DISKS, Body, Client, failure_in
+from chalicelib.backends.crusoe.facts import FACTS
+from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, Micros, from_iso
+from chalicelib.errors import Gone, NotYet
+
+PERSISTENT = "persistent-ssd"  # the type; `shared-volume` is a network file system
+SETTLED = 10 * MINUTE  # after which a disk isn't asked about any more whether it is still being made
+
+
+class CrusoeDisks:
+    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+        self._client, self._now = client, now
+
+    def made(self, name: str, gib: int, region: str, kind: str) -> Handle:
+        """By its name, what an earlier call made; the oldest, should there be several."""
+        named = self.listed(region, disk_names=name)
+        for body in sorted(named, key=lambda each: (str(each["created_at"]), str(each["id"]))):
+            return handle_of(body, kind)
+        body = {"name": name, "size": f"{gib}GiB", "location": region, "type": PERSISTENT}
+        operation = self._client.call("POST", *DISKS, body=body, region=region)["operation"]
+        if (error := failure_in(operation, f"creating the disk {name}")) is not None:
+            raise error
+        at = stamp(datetime.fromisoformat(operation["started_at"]))
+        return Handle(kind=kind, id=str(operation["metadata"]["id"]), data={"region": region, CREATED: at})
+
+    def ready(self, handle: Handle) -> Body:
+        """The disk, which can be attached. Raises NotYet while it is being made."""
+        body = self.body(handle)
+        if self.is_being_made(body):
+            raise NotYet(f"Crusoe is still making the disk {handle.id}.")
+        return body
+
+    def body(self, handle: Handle) -> Body:
+        """Raises Gone, with the reason if it couldn't be made."""
+        body = self._client.found(DISKS, handle.id, disk_ids=handle.id)
+        if body is not None:
+            return body
+        check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
+        for operation in self._client.operations(DISKS, handle.id)[:1]:
+            if (error := failure_in(operation, f"creating the disk {handle.id}")) is not None:
+                raise Gone(error.message, refused=type(error))
+        raise Gone(f"Crusoe has no disk {handle.id}.")
+
+    def is_being_made(self, body: Body) -> bool:
+        """The disk itself has no state."""
+        if body["attached_to"] or self._now() - from_iso(str(body["created_at"])) >= SETTLED:
+            return False
+        return any(each["state"] == "IN_PROGRESS" for each in self._client.operations(DISKS, str(body["id"]))[:1])
+
+    def delete(self, body: Body) -> None:
+        self._client.call("DELETE", *DISKS, str(body["id"]))
+
+    def listed(self, region: str = "", **query: str) -> Iterator[Body]:
+        """Those that aren't machines' own, which end with these."""
+        where = {"location": region} if region else {}
+        return self._client.listed(DISKS, exclude_os="true", **where, **query)
+
+
+def handle_of(body: Body, kind: str) -> Handle:
+    at = stamp(datetime.fromisoformat(body["created_at"]))
+    return Handle(kind=kind, id=str(body["id"]), data={"region": str(body["location"]), CREATED: at})
+
+
+def gib_of(body: Body) -> int:
+    size = str(body["size"])
+    return int(size[:-3]) * (1024 if size.endswith("TiB") else 1)

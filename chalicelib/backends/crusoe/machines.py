@@ -1,0 +1,196 @@
+"""Machines, with what belongs to them: a partition of an InfiniBand network, and a data disk. All of these bear the
+name of their instance, which says whose they are.
+
+Crusoe accepts a creation before it looks for room. What it finds is the result of an operation, which is looked up once
+the machine isn't listed, or is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from chalicelib.backends.crusoe.client import VMS, Body, Client, failure_in
+from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
+from chalicelib.backends.crusoe.facts import FACTS
+from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
+from chalicelib.backends.crusoe.partitions import Partitions
+from chalicelib.backends.crusoe.quotas import shown
+from chalicelib.backends.kit.cache import SharedLookup
+from chalicelib.backends.kit.owners import owned
+from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, QuotaExceeded
+
+VM, DISK, PARTITION = "vm", "disk", "partition"  # kinds of handles
+ENDING = ("DELETING", "DELETED")
+STOPPED = ("STOPPING", "STOPPED", "SHUTOFF")
+BROKEN = ("ERROR", "CRASHED", "BLOCKED", "POWER", "UNDEFINED")  # how the names of these states begin
+
+
+class CrusoeMachines:
+    def __init__(self, client: Client, disks: CrusoeDisks, partitions: Partitions, now: Callable[[], Micros]) -> None:
+        self._client, self._disks, self._partitions, self._now = client, disks, partitions, now
+        self._lists = SharedLookup[Sequence[tuple[Handle, str]]]()
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        """Adopts by its name what an earlier call created; the oldest machine, should there be several. Raises NotYet
+        while its data disk is being made."""
+        partition, disk = "", None
+        if request.placement_group is not None:
+            self._partitions.check(request.placement_group)
+            partition = request.placement_group.id
+        elif has_fabric(request.offer.instance.name):
+            made = self._partitions.made(request.name, request.offer, PARTITION)
+            yield made
+            partition = made.id
+        if gib := data_disk(request):
+            made = self._disks.made(request.name, gib, request.offer.region, DISK)
+            yield made
+            disk = self._disks.ready(made)
+        named = self._client.listed(VMS, names=request.name)
+        for body in sorted(named, key=lambda each: (str(each["created_at"]), str(each["id"]))):
+            yield _handle(body)
+            return
+        yield self._launched(request, partition, disk)
+
+    def _launched(self, request: CreateRequest, partition: str, disk: Body | None) -> Handle:
+        name, region = request.offer.instance.name, request.offer.region
+        body = launch(request, partition, disk)
+        secrets = (*secrets_of(request), body["startup_script"])
+        try:
+            operation = self._client.call("POST", *VMS, body=body, region=region, secrets=secrets)["operation"]
+        except QuotaExceeded as error:
+            raise QuotaExceeded(f"{error.message}{shown(self._client, name)}") from None
+        if (refusal := _refusal(operation, name, region)) is not None:
+            raise refusal
+        at = stamp(datetime.fromisoformat(operation["started_at"]))
+        return Handle(kind=VM, id=str(operation["metadata"]["id"]), data={"region": region, "type": name, CREATED: at})
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        """One list for all."""
+        ids = [handle.id for handles in machines for handle in handles if handle.kind == VM]
+        known = {str(body["id"]): body for body in self._client.listed(VMS, ids=",".join(ids))} if ids else {}
+        return outcomes(machines, lambda handles: self._machine(handles, known))
+
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        wanted = [handle for handle in handles if handle.kind == VM]
+        for handle in wanted:
+            if (body := known.get(handle.id)) is not None:
+                return self._described(handle, body)
+        check_settled(wanted, self._now(), FACTS.visibility_lag, "Crusoe")
+        for handle in wanted:  # a list may lack some
+            if (body := self._found(handle)) is not None:
+                return self._described(handle, body)
+            self._check_creation(handle)
+        raise Gone(f"Crusoe has no machine {' or '.join(each.id for each in wanted) or 'for this'}.")
+
+    def _described(self, handle: Handle, body: Body) -> Machine:
+        state = state_of(body)
+        if state in ENDING:
+            raise Gone(f"The machine {handle.id} is {state.lower()}.")
+        if state in STOPPED:
+            raise Gone(f"The machine {handle.id} is {state.lower()}: somebody has stopped it, or Crusoe has.")
+        if state.startswith(BROKEN):
+            self._check_creation(handle)
+            raise Gone(f"The machine {handle.id} is broken: Crusoe calls its state {state.lower()}.")
+        if state != "RUNNING":
+            return Machine("pending")
+        ips: Body = next((ip for card in body["network_interfaces"] for ip in card["ips"]), {})
+        private = str((ips.get("private_ipv4") or {}).get("address") or "")
+        return Machine("running", str((ips.get("public_ipv4") or {}).get("address") or private), private)
+
+    def _check_creation(self, handle: Handle) -> None:
+        """Raises Gone if it couldn't be created."""
+        for operation in self._client.operations(VMS, handle.id)[:1]:
+            if error := _refusal(operation, handle.data.get("type", ""), handle.data.get("region", "")):
+                raise Gone(error.message, refused=type(error))
+
+    def _found(self, handle: Handle) -> Body | None:
+        return machine(self._client, handle)
+
+    # --- terminate ----------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        ends = {VM: self._end_vm, DISK: self._end_disk, PARTITION: self._end_partition}
+        if handle.kind not in ends:
+            raise Gone(f"Crusoe has no {handle.kind} of ours.")
+        ends[handle.kind](handle)
+
+    def _end_vm(self, handle: Handle) -> None:
+        body = self._found(handle)
+        if body is None:
+            check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
+            raise Gone(f"Crusoe has no machine {handle.id}.")
+        if state_of(body) == "DELETED":
+            raise Gone(f"The machine {handle.id} is deleted.")
+        if state_of(body) != "DELETING":
+            self._client.call("DELETE", *VMS, handle.id)
+
+    def _end_disk(self, handle: Handle) -> None:
+        body = self._disks.body(handle)
+        if body["attached_to"]:
+            raise NotYet(f"The disk {handle.id} is still attached.")
+        self._delete(lambda: self._disks.delete(body))
+
+    def _end_partition(self, handle: Handle) -> None:
+        self._delete(lambda: self._partitions.delete(handle))
+
+    @staticmethod
+    def _delete(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except InUse as error:  # by the machine, which is on its way out
+            raise NotYet(error.message) from None
+
+    # --- what is ours -------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """No list can be asked for an instance's: many that end at the same time share one."""
+        for handle, name in self._lists.get(region, lambda: list(self._named(region))):
+            yield from (each for each in owned(handle, {}, name) if instance_id in (None, each.instance_id))
+
+    def _named(self, region: str) -> Iterator[tuple[Handle, str]]:
+        where = {"locations": region} if region else {}
+        for body in self._client.listed(VMS, **where):
+            if state_of(body) != "DELETED":
+                yield _handle(body), str(body["name"])
+        for body in self._disks.listed(region):
+            yield handle_of(body, DISK), str(body["name"])
+        yield from self._partitions.named(PARTITION, region)
+
+
+def machine(client: Client, handle: Handle) -> Body | None:
+    return client.found(VMS, handle.id, ids=handle.id)
+
+
+def state_of(body: Body) -> str:
+    """The names differ between the API and its documents."""
+    return str(body["state"]).upper().removeprefix("STATE_")
+
+
+def _handle(body: Body) -> Handle:
+    at = stamp(datetime.fromisoformat(body["created_at"]))
+    data = {"region": str(body["location"]), "type": str(body["type"]), CREATED: at}
+    return Handle(kind=VM, id=str(body["id"]), data=data)
+
+
+def _refusal(operation: Body, name: str, region: str) -> BackendError | None:
+    error = failure_in(operation, f"creating {name}")
+    if isinstance(error, InsufficientCapacity):
+        return InsufficientCapacity(f"Crusoe has no {name} left in {region}: {error.message}")
+    return error

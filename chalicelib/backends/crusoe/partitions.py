@@ -1,0 +1,90 @@
+"""Partitions of InfiniBand networks. The machines of one reach each other over it. A type with InfiniBand is created in
+a partition or not at all, so a machine outside of any group has one of its own, which ends with it.
+
+A network has its own stock of each type, which may run out before the stock of machines does. A partition costs
+nothing, is there at once, and can't be deleted before its last machine is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, Body, Client
+from chalicelib.backends.crusoe.launch import has_fabric
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import owned_group
+from chalicelib.backends.spi import GroupRequest, OwnedGroup
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import Gone, InsufficientCapacity, Unfit
+
+GROUP = "group"  # the kind of a placement group's handle
+
+
+class Partitions:
+    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+        self._client = client
+        self._regions = LookupCache[Mapping[str, str]](now)
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        if not has_fabric(request.offer.instance.name):
+            raise Unfit(
+                f"{request.offer.instance.name} has no InfiniBand, so it can't be in a cluster on Crusoe.",
+                hint="Use a type with `-ib` or `-roce` in its name.",
+            )
+        return self.made(request.name, request.offer, GROUP)
+
+    def made(self, name: str, offer: Offer, kind: str) -> Handle:
+        """By its name, what an earlier call made."""
+        found = sorted(str(each["id"]) for each in self._listed() if each["name"] == name)
+        if found:
+            return _handle(found[0], offer.region, kind)
+        body = {"name": name, "ib_network_id": self._network(offer)}
+        return _handle(self._client.call("POST", *PARTITIONS, body=body, region=offer.region)["id"], offer.region, kind)
+
+    def check(self, handle: Handle) -> None:
+        """Raises Gone if it isn't there."""
+        if self._client.found(PARTITIONS, handle.id) is None:
+            raise Gone(f"Crusoe has no InfiniBand partition {handle.id}.")
+
+    def delete(self, handle: Handle) -> None:
+        """Raises InUse while a machine is in it."""
+        self.check(handle)
+        self._client.call("DELETE", *PARTITIONS, handle.id)
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        for handle, name in self.named(GROUP):
+            yield from owned_group(handle, {}, name)
+
+    def named(self, kind: str, region: str = "") -> Iterator[tuple[Handle, str]]:
+        """All partitions of the region, or of all of them, with their names."""
+        found = list(self._listed())
+        regions = self._regions.get("", self._located) if found else {}
+        for body in found:
+            where = regions.get(str(body["ib_network_id"]), "")
+            if region in ("", where):
+                yield _handle(body["id"], where, kind), str(body["name"])
+
+    def _network(self, offer: Offer) -> str:
+        """The network with the most room for machines of the offer."""
+        room = [
+            (int(each["quantity"]), str(network["id"]))
+            for network in self._client.listed(NETWORKS)
+            for each in network["capacities"]
+            if (network["location"], each["slice_type"]) == (offer.region, offer.instance.name)
+        ]
+        most, network = max(room, default=(0, ""))
+        if not most:
+            raise InsufficientCapacity(f"No InfiniBand network in {offer.region} has room for {offer.instance.name}.")
+        return network
+
+    def _located(self) -> Mapping[str, str]:
+        return {str(each["id"]): str(each["location"]) for each in self._client.listed(NETWORKS)}
+
+    def _listed(self) -> Iterator[Body]:
+        return self._client.listed(PARTITIONS)
+
+
+def _handle(partition: object, region: str, kind: str) -> Handle:
+    return Handle(kind=kind, id=str(partition), data={"region": region})

@@ -1,0 +1,111 @@
+"""Volumes: persistent disks. One is attached to a running machine of its location, to one for writing.
+
+They have no tags. Whoever owns an existing one offers it to projects by its name: `data-dstack-projects--main--other`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from chalicelib.backends.crusoe.client import VMS, Body, Client
+from chalicelib.backends.crusoe.disks import PERSISTENT, CrusoeDisks, gib_of, handle_of
+from chalicelib.backends.crusoe.facts import FACTS
+from chalicelib.backends.crusoe.launch import SERIAL
+from chalicelib.backends.crusoe.machines import VM, machine, state_of
+from chalicelib.backends.crusoe.prices import CrusoePrices
+from chalicelib.backends.kit.owners import owned_volume
+from chalicelib.backends.kit.visibility import is_fresh
+from chalicelib.backends.spi import OwnedVolume, VolumeRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import OFFERED
+from chalicelib.domain.volumes import Device, ProviderDisk
+from chalicelib.errors import Gone, InUse, NotYet, Unfit
+
+VOLUME = "volume"  # the kind of their handles
+FIRST, BETWEEN = FACTS.offers_disks
+_OFFER = re.compile(rf"(?:^|-){OFFERED}{FIRST}(.+)$")
+
+
+class CrusoeVolumes:
+    def __init__(self, client: Client, disks: CrusoeDisks, prices: CrusoePrices, now: Callable[[], Micros]) -> None:
+        self._client, self._disks, self._prices, self._now = client, disks, prices, now
+
+    def create(self, request: VolumeRequest) -> Handle:
+        return self._disks.made(request.name, request.size_gib, request.region, VOLUME)
+
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        body = self._disks.body(Handle(kind=VOLUME, id=volume_id))
+        if body["location"] != region or zone:
+            raise Gone(f"The disk {volume_id} is in {body['location']}, and Crusoe's locations have no zones.")
+        if body["type"] != PERSISTENT:
+            raise Unfit(f"The disk {volume_id} is of type {body['type']}.", hint=f"A volume is of type {PERSISTENT}.")
+        return self._disk(body)
+
+    def describe(self, handle: Handle) -> ProviderDisk:
+        return self._disk(self._disks.body(handle))
+
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
+        body, vm = self._disks.ready(handle), _vm(machine)
+        holders = [str(each["vm_id"]) for each in body["attached_to"]]
+        if vm.id in holders:
+            return
+        if holders:
+            raise InUse(f"The disk {handle.id} is attached to {', '.join(sorted(holders))}.")
+        self._check_host(vm, body)
+        mode = "read-only" if read_only else "read-write"
+        attachment = {"disk_id": handle.id, "mode": mode, "attachment_type": "data"}
+        self._client.call("POST", *VMS, vm.id, "attach-disks", body={"attach_disks": [attachment]})
+
+    def _check_host(self, vm: Handle, disk: Body) -> None:
+        host = machine(self._client, vm)
+        if host is None:
+            if is_fresh(vm, self._now(), FACTS.visibility_lag):
+                raise NotYet(f"Crusoe doesn't show the machine {vm.id} yet.")
+            raise Unfit(f"There is no machine {vm.id}.")
+        if host["location"] != disk["location"]:
+            raise Unfit(f"The disk {disk['id']} is in {disk['location']}, and {vm.id} is in {host['location']}.")
+        if (state := state_of(host)) in ("CREATING", "STARTING", "INITIALIZING"):
+            raise NotYet(f"The machine {vm.id} is still starting.")
+        if state != "RUNNING":
+            raise Unfit(f"The machine {vm.id} is {state.lower()}.")
+
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, vm = self._disks.body(handle), _vm(machine)
+        if vm.id in (each["vm_id"] for each in body["attached_to"]):
+            self._client.call("POST", *VMS, vm.id, "detach-disks", body={"detach_disks": [handle.id]})
+
+    def delete(self, handle: Handle) -> None:
+        body = self._disks.body(handle)
+        if holders := sorted(str(each["vm_id"]) for each in body["attached_to"]):
+            raise InUse(f"The disk {handle.id} is attached to {', '.join(holders)}.")
+        self._disks.delete(body)
+
+    def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
+        for body in list(self._disks.listed(region)):
+            found = owned_volume(handle_of(body, VOLUME), {}, str(body["name"]))
+            yield from (each for each in found if volume_id in (None, each.volume_id))
+
+    def _disk(self, body: Body) -> ProviderDisk:
+        holders, size = body["attached_to"], gib_of(body)
+        making = not holders and self._disks.is_being_made(body)
+        month = self._prices.of(PERSISTENT, str(body["location"]))
+        name, offered = f"{SERIAL}{body['serial_number']}", _OFFER.search(str(body["name"]))
+        return ProviderDisk(
+            handle=handle_of(body, VOLUME),
+            state="in_use" if holders else "creating" if making else "available",
+            size_gib=size,
+            offered_to=tuple(offered[1].split(BETWEEN)) if offered else (),
+            price=None if month is None else round(month * size, 6),
+            attached_to=tuple(
+                (str(each["vm_id"]), Device(by_id=name, read_only=each.get("mode") == "read-only")) for each in holders
+            ),
+        )
+
+
+def _vm(machine: Sequence[Handle]) -> Handle:
+    for handle in machine:
+        if handle.kind == VM:
+            return handle
+    raise Unfit("The machine has no handle, so nothing can be attached to it.")

@@ -1,0 +1,1 @@
+"""Crusoe Cloud: its fake, and what the backend does on it."""
