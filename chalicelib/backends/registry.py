@@ -63,7 +63,11 @@ _ROWS: dict[str, Row] = {
     ),
     "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
     "cloudrift": Row(_KEY),
-    "crusoe": Row(f"{_HERE}.crusoe.config:CrusoeBackendConfig", backend=f"{_HERE}.crusoe.backend:CrusoeBackend"),
+    "crusoe": Row(
+        f"{_HERE}.crusoe.config:CrusoeBackendConfig",
+        volume=f"{_HERE}.crusoe.specs:CrusoeVolumeConfiguration",
+        backend=f"{_HERE}.crusoe.backend:CrusoeBackend",
+    ),
     "cudo": Row(f"{_HERE}.cudo.config:CudoBackendConfig"),
     "datacrunch": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
     "daytona": Row(_KEY, volume=f"{_HERE}.daytona.specs:DaytonaVolumeConfiguration"),

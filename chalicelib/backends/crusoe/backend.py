@@ -26,7 +26,7 @@ from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Unfit
 
 if TYPE_CHECKING:
-    from chalicelib.backends.crusoe.client import Client
+    from chalicelib.backends.crusoe.client import CrusoeClient
     from chalicelib.backends.crusoe.config import CrusoeBackendConfig
     from chalicelib.backends.price_file import OfflinePrices
 
@@ -37,12 +37,12 @@ class CrusoeBackend:
     def __init__(
         self,
         config: CrusoeBackendConfig,
-        client: Client | None = None,
+        client: CrusoeClient | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
     ) -> None:
         from chalicelib.backends.crusoe.catalog import CrusoeCatalog
-        from chalicelib.backends.crusoe.client import Client
+        from chalicelib.backends.crusoe.client import CrusoeClient
         from chalicelib.backends.crusoe.disks import CrusoeDisks
         from chalicelib.backends.crusoe.machines import CrusoeMachines
         from chalicelib.backends.crusoe.partitions import Partitions
@@ -50,7 +50,7 @@ class CrusoeBackend:
         from chalicelib.backends.crusoe.volumes import CrusoeVolumes
 
         self._config, self._prices = config, CrusoePrices(prices)
-        self._client = client or Client(config.creds, config.project_id, now)
+        self._client = client or CrusoeClient(config.creds, config.project_id, now)
         disks = CrusoeDisks(self._client, now)
         self._partitions = Partitions(self._client, now)
         self._catalog = CrusoeCatalog(self._client, self._prices, config.regions)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from chalicelib.backends.crusoe.client import Body, Client
+from chalicelib.backends.crusoe.client import Body, CrusoeClient
 from chalicelib.backends.crusoe.disks import PERSISTENT
 from chalicelib.backends.crusoe.launch import LOCAL, OS_DISK, has_fabric
 from chalicelib.backends.crusoe.prices import CrusoePrices
@@ -44,7 +44,7 @@ ALONE = ClusterLimit(
 
 
 class CrusoeCatalog:
-    def __init__(self, client: Client, prices: CrusoePrices, regions: Sequence[str] | None) -> None:
+    def __init__(self, client: CrusoeClient, prices: CrusoePrices, regions: Sequence[str] | None) -> None:
         self._client, self._prices, self._regions = client, prices, regions
         self._unpriced: set[str] = set()
 

@@ -33,7 +33,7 @@ Body = Mapping[str, Any]
 Path = Sequence[str]
 
 
-class Client:
+class CrusoeClient:
     def __init__(
         self,
         creds: AccessKeyCreds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from chalicelib.backends.crusoe.client import DISKS, Body, Client, failure_in
+from chalicelib.backends.crusoe.client import DISKS, Body, CrusoeClient, failure_in
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.domain.instances import Handle
@@ -17,7 +17,7 @@ SETTLED = 10 * MINUTE  # after which a disk isn't asked about any more whether i
 
 
 class CrusoeDisks:
-    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: CrusoeClient, now: Callable[[], Micros]) -> None:
         self._client, self._now = client, now
 
     def made(self, name: str, gib: int, region: str, kind: str) -> Handle:

@@ -15,7 +15,6 @@ FACTS = BackendFacts(
     visibility_lag=10 * SECOND,
     create_timeout=2 * MINUTE,
     provisioning_timeout=15 * MINUTE,
-    offers_last=10 * MINUTE,  # they say what is left
     multinode=True,
     describes=100,
     spot=False,

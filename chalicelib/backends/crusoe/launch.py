@@ -51,7 +51,8 @@ for each in docker containerd dstack; do
   mount --bind "/mnt/dstack/$each" "/var/lib/$each"
 done
 systemctl start containerd docker
-) || echo "dstack: the data disk can't be used" >&2
+)
+[ $? -eq 0 ] || echo "dstack: the data disk can't be used" >&2
 """
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from chalicelib.backends.crusoe.client import VMS, Body, Client, failure_in
+from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_in
 from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
@@ -33,7 +33,9 @@ BROKEN = ("ERROR", "CRASHED", "BLOCKED", "POWER", "UNDEFINED")  # how the names 
 
 
 class CrusoeMachines:
-    def __init__(self, client: Client, disks: CrusoeDisks, partitions: Partitions, now: Callable[[], Micros]) -> None:
+    def __init__(
+        self, client: CrusoeClient, disks: CrusoeDisks, partitions: Partitions, now: Callable[[], Micros]
+    ) -> None:
         self._client, self._disks, self._partitions, self._now = client, disks, partitions, now
         self._lists = SharedLookup[Sequence[tuple[Handle, str]]]()
 
@@ -174,7 +176,7 @@ class CrusoeMachines:
         yield from self._partitions.named(PARTITION, region)
 
 
-def machine(client: Client, handle: Handle) -> Body | None:
+def machine(client: CrusoeClient, handle: Handle) -> Body | None:
     return client.found(VMS, handle.id, ids=handle.id)
 
 

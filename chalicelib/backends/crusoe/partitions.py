@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, Body, Client
+from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, Body, CrusoeClient
 from chalicelib.backends.crusoe.launch import has_fabric
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import owned_group
@@ -23,7 +23,7 @@ GROUP = "group"  # the kind of a placement group's handle
 
 
 class Partitions:
-    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: CrusoeClient, now: Callable[[], Micros]) -> None:
         self._client = client
         self._regions = LookupCache[Mapping[str, str]](now)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from chalicelib.backends.crusoe.client import Body, Client
+from chalicelib.backends.crusoe.client import Body, CrusoeClient
 from chalicelib.errors import BackendError
 
 
-def quotas(client: Client) -> list[Body]:
+def quotas(client: CrusoeClient) -> list[Body]:
     return list(client.call("GET", "quotas").get("quotas") or ())
 
 
@@ -30,7 +30,7 @@ def is_used_up(found: list[Body], name: str) -> bool:
     return quota is not None and int(quota.get("available", 1)) <= 0
 
 
-def shown(client: Client, name: str) -> str:
+def shown(client: CrusoeClient, name: str) -> str:
     """The numbers of the type's quota, to end a message with; empty if they aren't known."""
     try:
         quota = of_type(quotas(client), name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from chalicelib.backends.crusoe.client import VMS, Body, Client
+from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient
 from chalicelib.backends.crusoe.disks import PERSISTENT, CrusoeDisks, gib_of, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import SERIAL
@@ -29,7 +29,9 @@ _OFFER = re.compile(rf"(?:^|-){OFFERED}{FIRST}(.+)$")
 
 
 class CrusoeVolumes:
-    def __init__(self, client: Client, disks: CrusoeDisks, prices: CrusoePrices, now: Callable[[], Micros]) -> None:
+    def __init__(
+        self, client: CrusoeClient, disks: CrusoeDisks, prices: CrusoePrices, now: Callable[[], Micros]
+    ) -> None:
         self._client, self._disks, self._prices, self._now = client, disks, prices, now
 
     def create(self, request: VolumeRequest) -> Handle:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from chalicelib.backends.crusoe.client import Client
+from chalicelib.backends.crusoe.client import CrusoeClient
 from chalicelib.backends.crusoe.config import CrusoeBackendConfig
 from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.backends.spi import Backend, Container
@@ -31,8 +31,8 @@ STATUSES: dict[Fails, int] = {"InvalidCredentials": 401, "MissingPermission": 40
 HEAD = "provider,instance_type,region,price,spot_price\n"
 
 
-def client(fake: Crusoe, clock: Clock, burst: int = 10_000) -> Client:
-    return Client(CONFIG.creds, CONFIG.project_id, clock.now, send=sender(fake), burst=burst)
+def client(fake: Crusoe, clock: Clock, burst: int = 10_000) -> CrusoeClient:
+    return CrusoeClient(CONFIG.creds, CONFIG.project_id, clock.now, send=sender(fake), burst=burst)
 
 
 def prices(folder: Path, **rows: float) -> OfflinePrices:
