@@ -40,7 +40,9 @@ class CrusoeBackend:
         client: CrusoeClient | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        endpoint: str = "",
     ) -> None:
+        """`endpoint`: of what stands in for the provider."""
         from chalicelib.backends.crusoe.catalog import CrusoeCatalog
         from chalicelib.backends.crusoe.client import CrusoeClient
         from chalicelib.backends.crusoe.disks import CrusoeDisks
@@ -50,7 +52,7 @@ class CrusoeBackend:
         from chalicelib.backends.crusoe.volumes import CrusoeVolumes
 
         self._config, self._prices = config, CrusoePrices(prices)
-        self._client = client or CrusoeClient(config.creds, config.project_id, now)
+        self._client = client or CrusoeClient(config.creds, config.project_id, now, endpoint=endpoint)
         disks = CrusoeDisks(self._client, now)
         self._partitions = Partitions(self._client, now)
         self._catalog = CrusoeCatalog(self._client, self._prices, config.regions)

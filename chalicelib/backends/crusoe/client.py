@@ -19,7 +19,7 @@ from chalicelib.backends.crusoe.errors import TABLE, failure_of
 from chalicelib.backends.kit.errors import ProviderFailure
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer
+from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer, at
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.credentials import AccessKeyCreds
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission
@@ -40,13 +40,13 @@ class CrusoeClient:
         project: str,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         *,
-        base: str = BASE,
+        endpoint: str = "",
         send: Sender | None = None,
         burst: int = BURST,
     ) -> None:
         self._project = ("projects", project)
         self._rest = RestClient(
-            base,
+            at(endpoint, BASE),
             TABLE,
             signer(creds.access_key, creds.secret_key, now),
             secrets=[creds.access_key, creds.secret_key],
@@ -119,14 +119,14 @@ def signer(access_key: str, secret_key: str, now: Callable[[], Micros]) -> Signe
     """The secret is base64 for URLs, without padding, and so is the signature."""
 
     def sign(call: RestCall) -> Mapping[str, str]:
-        at = datetime.fromtimestamp(now() // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        lines = (unquote(call.path), urlencode(call.query), call.method, at)
+        stamp = datetime.fromtimestamp(now() // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        lines = (unquote(call.path), urlencode(call.query), call.method, stamp)
         try:
             key = base64.urlsafe_b64decode(secret_key + "=" * (-len(secret_key) % 4))
         except (binascii.Error, ValueError):
             raise InvalidCredentials("Crusoe's secret key isn't one: it is base64 text.") from None
         proof = hmac.digest(key, "".join(f"{line}\n" for line in lines).encode(), "sha256")
         signature = base64.urlsafe_b64encode(proof).decode().rstrip("=")
-        return {"X-Crusoe-Timestamp": at, "Authorization": f"Bearer 1.0:{access_key}:{signature}"}
+        return {"X-Crusoe-Timestamp": stamp, "Authorization": f"Bearer 1.0:{access_key}:{signature}"}
 
     return sign
