@@ -78,6 +78,15 @@ class ClusterLimit(Value):
     hint: str
 
 
+class Interconnect(Value):
+    """The fast network between the machines of a cluster, and what a job on several of them needs to use it."""
+
+    name: str  # as people know it: InfiniBand
+    env: dict[str, str] = {}  # what NCCL and the like must know; what a user sets wins
+    folders: tuple[str, ...] = ()  # of the machine: libraries and topology files, which containers see, read-only
+    devices: tuple[str, ...] = ()  # likewise, to use
+
+
 class OfferTerms(Value):
     """Stored as `backend_data`, where earlier versions look for them, beside what is private to the backend."""
 
@@ -89,6 +98,7 @@ class OfferTerms(Value):
     disk: DiskTerms | None = None
     no_volumes: str = ""  # why no volume can be attached to its machines; empty if they can be
     cluster: ClusterLimit | None = None
+    interconnect: Interconnect | None = None
     grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)
     listing: str = ""  # of a market: the machine that this offer is, which can be bought once
     order: str = ""  # of a provider that gives what is requested and no more: what that was. Offers of one type differ

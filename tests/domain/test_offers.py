@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from chalicelib.api.wire.offers import offer_json
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.offers import ClusterLimit, DiskTerms, Offer, OfferTerms
+from chalicelib.domain.offers import ClusterLimit, DiskTerms, Interconnect, Offer, OfferTerms
 from chalicelib.store import nouns
 from tests.world import nouns as b
 
@@ -17,6 +17,7 @@ STORED = {
     "disk": {"most_gib": 500, "gib_hour": 0.001},
     "no_volumes": "its disks show no serial number",
     "cluster": {"most": 3, "why": "of addresses", "hint": "ask for more"},
+    "interconnect": {"name": "InfiniBand", "env": {"NCCL_IB_HCA": "mlx5"}, "folders": ["/opt/topology"]},
     "prices": "prices.csv",
     "efa": [0, 1],
 }
@@ -26,6 +27,7 @@ TERMS = OfferTerms(
     disk=DiskTerms(most_gib=500, gib_hour=0.001),
     no_volumes="its disks show no serial number",
     cluster=ClusterLimit(most=3, why="of addresses", hint="ask for more"),
+    interconnect=Interconnect(name="InfiniBand", env={"NCCL_IB_HCA": "mlx5"}, folders=("/opt/topology",)),
     prices="prices.csv",
 )
 

@@ -120,7 +120,8 @@ class DockerRuntime:
         body = container_body(
             context.spec, working_dir, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
         )
-        body["HostConfig"]["Mounts"] = context.volumes.for_container()
+        mounts = context.volumes.for_container()
+        body["HostConfig"]["Mounts"] = mounts + fabric.mounts(context.spec, [mount["Target"] for mount in mounts])
         self._docker.call("POST", "/containers/create", {"name": name}, body)
         put = functools.partial(self._put, name)
         user = user_text(context.spec.get("user") or (details.get("Config") or {}).get("User") or "root")

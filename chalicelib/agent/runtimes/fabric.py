@@ -1,11 +1,11 @@
-"""The fast network between the nodes of a job: its devices, and memory that may be locked, because network cards write
-to it directly."""
+"""The fast network between the nodes of a job: its devices, the machine's folders that programs need to use it, and
+memory that may be locked, because network cards write to it directly."""
 
 from __future__ import annotations
 
 import os
 import resource
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 INFINIBAND = "/dev/infiniband"
 CAP_SYS_RESOURCE = 24
@@ -13,7 +13,8 @@ Limit = Tuple[int, int]  # soft and hard, in bytes; -1 for none
 
 
 def needed(spec: Dict[str, Any], place: str = INFINIBAND) -> bool:
-    return bool(spec.get("node_ssh")) and (bool(spec.get("gpus")) or os.path.isdir(place))
+    fast = bool(spec.get("interconnect")) or os.path.isdir(place)
+    return bool(spec.get("node_ssh")) and (bool(spec.get("gpus")) or fast)
 
 
 def add_to_host_config(spec: Dict[str, Any], host: Dict[str, Any], place: str = INFINIBAND) -> None:
@@ -22,9 +23,18 @@ def add_to_host_config(spec: Dict[str, Any], host: Dict[str, Any], place: str = 
         return
     soft, hard = locked_memory()
     host["Ulimits"] = [*host["Ulimits"], {"Name": "memlock", "Soft": soft, "Hard": hard}]
-    if os.path.isdir(place):
-        device = {"PathOnHost": place, "PathInContainer": place, "CgroupPermissions": "rwm"}
-        host["Devices"] = [*(host.get("Devices") or ()), device]
+    known = spec.get("interconnect") or {}
+    there = [path for path in dict.fromkeys([place, *known.get("devices", ())]) if os.path.exists(path)]
+    devices = [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in there]
+    if devices:
+        host["Devices"] = [*(host.get("Devices") or ()), *devices]
+
+
+def mounts(spec: Dict[str, Any], taken: Iterable[str]) -> List[Dict[str, Any]]:
+    """The machine's folders that the job needs for it, unless the user mounts something else there."""
+    wanted = (spec.get("interconnect") or {}).get("folders", ())
+    free = [path for path in wanted if path not in set(taken) and os.path.exists(path)]
+    return [{"Type": "bind", "Source": path, "Target": path, "ReadOnly": True} for path in free]
 
 
 def locked_memory() -> Limit:

@@ -103,14 +103,18 @@ def _one_of_several(
     plane: CredentialPorts, job: Job, spec: JobSpec, instance: Instance, project_name: str
 ) -> dict[str, Any]:
     """The task of a node, with all nodes of its attempt: their addresses were published before it was placed. It runs
-    in the network that those addresses belong to."""
+    in the network that those addresses belong to, and may use the machine's fast one."""
     gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
     if gang is None or not gang.addresses:
         raise Bug(f"job {job.id} was placed before the addresses of its nodes were published")
     nodes = Nodes.of(gang, plane.read.job_specs(job.run_id, job.deployment_num))
     names = [job.with_(job_num=rank).name for rank in range(gang.nodes)]
+    task, fast = agent_task(job, spec, instance, project_name, nodes), instance.offer.terms.interconnect
+    if fast is not None:
+        task["env"] = {**fast.env, **task["env"]}
+        task["interconnect"] = {"folders": list(fast.folders), "devices": list(fast.devices)}
     return {
-        **agent_task(job, spec, instance, project_name, nodes),
+        **task,
         "network": "host",
         "hostfile": node_keys.hostfile(nodes, names),
         "node_ssh": node_keys.node_ssh(plane.install_key, gang, nodes, names, job.job_num),

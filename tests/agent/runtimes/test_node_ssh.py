@@ -174,6 +174,19 @@ def test_infiniband_is_given_beside_other_devices_to_several_nodes_only(tmp_path
     assert host["Devices"] == [gpu, own] and [limit["Name"] for limit in host["Ulimits"]] == ["memlock"]
 
 
+def test_what_the_cloud_names_for_its_network_is_given_where_it_exists(tmp_path: Path) -> None:
+    for name in ("card", "library", "own"):
+        (tmp_path / name).mkdir()
+    card, library, own, none = (str(tmp_path / name) for name in ("card", "library", "own", "none"))
+    spec = {**SPEC, "interconnect": {"folders": [library, own, none], "devices": [card, none]}}
+    host: dict[str, Any] = {"Ulimits": []}
+    fabric.add_to_host_config(spec, host, none)
+    assert [device["PathInContainer"] for device in host["Devices"]] == [card]
+    want = {"Type": "bind", "Source": library, "Target": library, "ReadOnly": True}
+    assert fabric.mounts(spec, [own]) == [want], "what the user mounts there wins"
+    assert fabric.mounts(SPEC, []) == []
+
+
 def test_what_keeps_other_nodes_out_is_said_while_the_job_runs(tmp_path: Path) -> None:
     roster = Roster(str(tmp_path), {}, "process", str, "", "")
     folder = roster.folder("t")

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 
 from chalicelib.domain.gangs import Gang
+from chalicelib.domain.offers import Interconnect, OfferTerms
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug
 from chalicelib.planning.jobs.nodes import Nodes
@@ -82,6 +83,7 @@ def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() 
         (f"train-{rank}-0", address) for rank, address in enumerate(gang.addresses)
     ]
     assert sent[0]["hostfile"] == "".join(f"{address}\n" for address in gang.addresses)
+    assert "interconnect" not in sent[0]
     (single,) = jobs_of(place, runs[1])
     assert single.assignment is not None
     alone = task_of(place.plane, single, by_id[single.assignment.instance_id])
@@ -91,3 +93,20 @@ def test_a_task_on_several_nodes_is_in_its_hosts_network_and_knows_the_others() 
     first = jobs_of(place, runs[0])[0]
     with pytest.raises(Bug, match="before the addresses of its nodes were published"):
         task_of(place.plane, first, by_id[single.assignment.instance_id])
+
+
+def test_a_task_on_several_nodes_gets_what_its_clouds_network_needs() -> None:
+    place = Engine.in_memory()
+    hosts = cluster(place, 2)
+    run = task(place, "train", 2)
+    place.save(Project(id=PROJECT, name="main", owner_id="u", created_at=place.at))
+    place.reconciler().run([f"queue/{PROJECT}", f"run/{run.id}"])
+    job = jobs_of(place, run)[0]
+    assert job.assignment is not None
+    host = place.again(next(each for each in hosts if each.id == job.assignment.instance_id))
+    env = {"NCCL_SOCKET_IFNAME": "ens7", "DSTACK_NODE_RANK": "not this"}
+    terms = OfferTerms(interconnect=Interconnect(name="fast", env=env, folders=("/opt/a",), devices=("/dev/b",)))
+    found = task_of(place.plane, job, host.with_(offer=host.offer.with_(terms=terms)))
+    assert found is not None
+    assert found["interconnect"] == {"folders": ["/opt/a"], "devices": ["/dev/b"]}
+    assert (found["env"]["NCCL_SOCKET_IFNAME"], found["env"]["DSTACK_NODE_RANK"]) == ("ens7", "0")
