@@ -25,6 +25,7 @@ from chalicelib.domain.offers import (
     Disk,
     DiskTerms,
     InstanceType,
+    Interconnect,
     Offer,
     OfferTerms,
     Resources,
@@ -38,6 +39,8 @@ GB = 1000**3 / 1024**2  # MiB
 HOURS = 730  # of a month
 MOST_DISK = 5000  # GiB of a data disk
 WITH_DISK = "disk"  # the order of an offer with a data disk
+# Crusoe's images describe a machine's topology to NCCL in a file that /etc/nccl.conf names.
+INFINIBAND = Interconnect(name="InfiniBand", folders=("/etc/nccl.conf", "/etc/crusoe/nccl_topo"))
 ALONE = ClusterLimit(
     most=1, why="the type has no InfiniBand", hint="choose one with `-ib` or `-roce` in its name: `instance_types`"
 )
@@ -80,8 +83,9 @@ class CrusoeCatalog:
                 log.warning("crusoe can't offer %s: its price isn't known", name)
                 self._unpriced.add(name)
             return
-        private: dict[str, Any] = {LOCAL: True} if local else {}
-        terms = OfferTerms(prices=self._prices.origin, cluster=None if has_fabric(name) else ALONE, **private)
+        fast, private = has_fabric(name), dict[str, Any]({LOCAL: True} if local else {})
+        network = {"interconnect": INFINIBAND} if fast else {"cluster": ALONE}
+        terms = OfferTerms(prices=self._prices.origin, **network, **private)
         kind = InstanceType(name=name, resources=has)
         offer = Offer(backend="crusoe", instance=kind, region=region, price=round(price, 6), terms=terms)
         yield offer

@@ -186,7 +186,9 @@ def test_a_cluster_shares_a_partition(backend: CrusoeBackend, crusoe: Crusoe, cl
 def test_a_type_without_infiniband_is_in_no_cluster(backend: CrusoeBackend) -> None:
     offer = offered(backend, L40S)
     assert offer.most_nodes == 1
-    assert offered(backend, H100).most_nodes > 1
+    fast = offered(backend, H100)
+    assert fast.most_nodes > 1 and fast.terms.interconnect is not None and offer.terms.interconnect is None
+    assert "/etc/nccl.conf" in fast.terms.interconnect.folders
     with pytest.raises(Unfit, match="has no InfiniBand"):
         backend.create_group(group_request_for(offer))
 
