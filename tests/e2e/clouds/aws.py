@@ -72,6 +72,3 @@ class Journey(Cloud):
         code = "UnauthorizedOperation"
         self.fake.script.faults += [Fault(each, code, times=1000, status=403) for each in DENIED]
         return [*DENIED.values()]
-
-    def allow(self) -> None:
-        self.fake.script.faults.clear()

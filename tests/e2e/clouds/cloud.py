@@ -47,9 +47,11 @@ class Cloud:
         return script
 
     def deny(self) -> Sequence[str]:
-        """Takes permissions from the account's key; what the check has to say of them."""
-        raise NotImplementedError
+        """Takes permissions from the account's key: their names, as the provider has them. None, where a key has all
+        permissions or is wrong."""
+        self.provider.fail("check", "MissingPermission", times=1000)
+        return []
 
     def allow(self) -> None:
         """Gives them back."""
-        raise NotImplementedError
+        self.fake.script.faults.clear()

@@ -20,7 +20,7 @@ from tests.harness.images import busybox_image
 from tests.harness.server import until
 
 PORT = 3000
-CLOUDS = ("aws",)  # that have a file here
+CLOUDS = ("aws", "lambda")  # that have a file here
 PORTS = {name: 4600 + number for number, name in enumerate(CLOUDS)}  # where they are served, of control's own loopback
 DISK = "/var/lib/dstack*"  # all that a boot script and an agent write
 
