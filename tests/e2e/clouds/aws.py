@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
+from chalicelib.backends.aws.catalog import ADDRESS
 from chalicelib.domain.instants import SECOND
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.lines import KEY, SECRET
 from tests.backends.aws.provider import AwsProvider
+from tests.backends.aws.shop import disk_price, price
 from tests.backends.fakes.script import Answer
 from tests.backends.fakes.server import Request
 from tests.backends.fakes.transport import serving
@@ -67,6 +69,13 @@ class Journey(Cloud):
     def machines(self) -> Sequence[tuple[str, str | None]]:
         found = self.fake.machines
         return [(each.id, found.state(each)) for each in found.all.values()]
+
+    def billed(self) -> float:
+        places, disks = self.fake.places, self.fake.disks
+        alive = [each for each in self.fake.machines.all.values() if self.fake.machines.state(each) != "terminated"]
+        machines = sum(price(each.params["InstanceType"], each.region) for each in alive)
+        stored = sum(disk_price(each.region, each.params["Size"]) for each in disks.all.values())
+        return machines + stored + ADDRESS * len(places.addresses)
 
     def deny(self) -> Sequence[str]:
         code = "UnauthorizedOperation"

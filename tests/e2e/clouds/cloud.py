@@ -22,6 +22,7 @@ def now() -> Micros:
 
 class Cloud:
     config: ClassVar[Mapping[str, Any]]  # its entry of `backends`
+    prices: ClassVar[Mapping[str, float]] = {}  # what the operator knows of its prices, where it tells none
     fleet: ClassVar[Mapping[str, Any]]  # what of its offers is bought
     running: ClassVar[str]  # the state of a machine that boots: from then on it runs its script
     metadata: ClassVar[str] = ""  # a program that is its metadata service: a spot machine's notice is /run/spot-notice
@@ -40,6 +41,11 @@ class Cloud:
         """What exists, and what costs money or was left behind."""
         found: set[str] = self.provider.existing()
         return found
+
+    def billed(self) -> float:
+        """Dollars an hour, for all that exists."""
+        dollars: float = self.fake.billed()
+        return dollars
 
     def boot_script(self, machine: str) -> str:
         """What it runs when it has booted."""

@@ -20,8 +20,9 @@ from tests.harness.images import busybox_image
 from tests.harness.server import until
 
 PORT = 3000
-CLOUDS = ("aws", "lambda")  # that have a file here
+CLOUDS = ("aws", "crusoe", "lambda")  # that have a file here
 PORTS = {name: 4600 + number for number, name in enumerate(CLOUDS)}  # where they are served, of control's own loopback
+PRICES = "prices.csv"
 DISK = "/var/lib/dstack*"  # all that a boot script and an agent write
 
 
@@ -37,6 +38,8 @@ class Rental:
         return self.lab.site.workers[0]
 
     def add(self) -> None:
+        rows = "".join(f"{self.name},{type},,{price},\n" for type, price in self.cloud.prices.items())
+        (self.lab.server.home / PRICES).write_text(f"provider,instance_type,region,price,spot_price\n{rows}")
         (self.lab.server.home / "backend.yml").write_text(json.dumps(self.cloud.config))
         self.lab.server.cli("backend", "add", "-f", "backend.yml", "-y")
 
@@ -114,7 +117,9 @@ def _served(site: Site, folder: Path, clouds: Sequence[str]) -> Iterator[Lab]:
     site.workers[0].import_image(busybox_image())
     endpoints = ",".join(f"{name}=http://127.0.0.1:{PORTS[name]}" for name in clouds)
     flags = ("--no-local-fleet", "--host", CONTROL, "--public-url", f"http://{CONTROL}:{PORT}")
-    server = site.server(folder, flags=flags, env={"DSTACK_BACKEND_ENDPOINTS": endpoints})
+    server = site.server(
+        folder, flags=flags, env={"DSTACK_BACKEND_ENDPOINTS": endpoints, "DSTACK_CATALOG_FILE": str(folder / PRICES)}
+    )
     try:
         server.start(port=PORT)
         yield Lab(site, server)

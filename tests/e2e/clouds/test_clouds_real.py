@@ -28,12 +28,14 @@ def test_a_machine_is_bought_works_idles_and_is_gone(lab: Lab, name: str) -> Non
         rental.task(WAITS)
         rental.boot()
         until("the job to run", lambda: "up on" in rental.logs())
+        assert rental.cloud.billed() > 0
         rental.stop()
         until("the run to end", lambda: rental.run()["status"] == "terminated")
         assert "told" in rental.logs()
         until("the machine to be given back", rental.given_back)
         assert "dstack-token" not in rental.host.run("ls", "-R", "/var/lib/dstack", check=False).stdout
         assert len(rental.cloud.machines()) == 1, "one was needed, and each is billed"
+        assert rental.cloud.billed() == 0
 
 
 def what_is_lacking_is_named(rental: Rental) -> None:
