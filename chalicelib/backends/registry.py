@@ -92,7 +92,13 @@ _ROWS: dict[str, Row] = {
         backend=f"{_HERE}.lambda_cloud.backend:LambdaBackend",
     ),
     "lium": Row(_KEY, volume=f"{_HERE}.lium.specs:LiumVolumeConfiguration"),
-    "nebius": Row(f"{_HERE}.nebius.config:NebiusBackendConfig"),
+    "nebius": Row(
+        f"{_HERE}.nebius.config:NebiusBackendConfig",
+        backend=f"{_HERE}.nebius.backend:NebiusBackend",
+        extra="nebius",
+        sdk=("nebius", "grpc", "google"),
+        artefact="nebius",
+    ),
     "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),
     "runpod": Row(
         f"{_HERE}.runpod.config:RunpodBackendConfig",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.backends.registry import artefacts
 from infra import command, deploy, packaging, spending, stateless
 from infra.artefacts import KINDS, Artefact
 from infra.functions import FUNCTIONS
@@ -86,7 +87,7 @@ def test_a_pipeline_gets_templates_and_the_zips_that_they_name(tmp_path: Path) -
     template = json.loads((tmp_path / "out" / "template.json").read_text())
     properties = [one["Properties"] for one in template["Resources"].values()]
     named = {one.get("CodeUri") or one.get("Code") for one in properties if "Handler" in one}
-    assert named == {"./deployment.zip", "./clouds.zip", "./ssh.zip"}
+    assert named == {"./deployment.zip", "./ssh.zip", *(f"./{each}.zip" for each in artefacts())}
     variables = [one["Environment"]["Variables"] for one in properties if "Handler" in one]
     assert all(each["DSTACK_RETAIN_EVENTS"] == "9" for each in variables) and len(variables) == len(FUNCTIONS)
     assert all((tmp_path / "out" / name).read_bytes() == b"zip" for name in named)

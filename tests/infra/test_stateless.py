@@ -23,6 +23,8 @@ from infra.policies import in_template
 from infra.stateless import BURST, CALLS, Choices, performer_of, template
 from tests.harness import golden
 
+PROVIDERS = {may.provider(artefact) for artefact in artefacts_of_providers()}
+
 TEMPLATE = template("dev")
 RESOURCES = TEMPLATE["Resources"]
 PSEUDO = {f"AWS::{name}" for name in ("Region", "AccountId", "Partition", "URLSuffix", "NoValue")}
@@ -156,11 +158,18 @@ def test_an_outage_of_a_provider_or_of_hosts_leaves_executions_for_agents_and_pe
         for name, each in template("dev", Choices(reserved=reserved(400)))["Resources"].items()
         if "ReservedConcurrentExecutions" in each["Properties"]
     }
-    assert found == {"ProviderClouds": 40, "BootstrapHost": 40, "APIHandler": 80, "AgentSync": 80}
+    assert found == {
+        **{named(each).id: 40 for each in PROVIDERS},
+        "BootstrapHost": 40,
+        "APIHandler": 80,
+        "AgentSync": 80,
+    }
     assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
-    clouds = [reserved(limit).get("provider_clouds", 0) for limit in (NEW_ACCOUNT, UNRESERVED, 123, 124, 1_000)]
-    public = [reserved(limit).get("agent_sync", 0) for limit in (NEW_ACCOUNT, 124, 245, 250, 1_000, 10_000)]
-    assert (clouds, public) == ([0, 0, 0, 12, 50], [0, 0, 0, 50, 200, 200])
+    least, some = (min(n for n in range(1_000) if name in reserved(n)) for name in ("provider_clouds", "agent_sync"))
+    assert least < some < 5 * UNRESERVED
+    clouds = [reserved(each).get("provider_clouds", 0) for each in (NEW_ACCOUNT, UNRESERVED, least - 1, least, 1_000)]
+    public = [reserved(limit).get("agent_sync", 0) for limit in (NEW_ACCOUNT, least, some - 1, some, 1_000, 10_000)]
+    assert (clouds, public) == ([0, 0, 0, least // 10, 50], [0, 0, 0, some // 5, 200, 200])
     assert all(limit - sum(reserved(limit).values()) >= UNRESERVED for limit in range(UNRESERVED, 2_000))
 
 
@@ -179,6 +188,7 @@ def test_a_function_reads_its_own_parameters_and_no_others() -> None:
         "api": ("install-key", "master-key", "sign-on"),
         "agent_sync": ("install-key", "master-key"),
         "erase_unused": ("master-key",),
+        **dict.fromkeys(PROVIDERS, ("install-key", "master-key")),
         "provider_clouds": ("install-key", "master-key", "acme"),
         "automate": ("master-key",),
         "bootstrap_host": ("install-key", "master-key"),
@@ -204,7 +214,7 @@ def test_who_answers_agents_cant_write_the_program_that_they_run() -> None:
         for grant in function.allowed
         if "s3:PutObject" in grant.actions and any("/agent/" in thing for thing in grant.resources)
     }
-    assert writes == {"provider_clouds"}, "which nobody from outside calls"
+    assert writes == PROVIDERS, "which nobody from outside calls"
 
 
 def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
@@ -230,7 +240,7 @@ def test_functions_that_ask_for_each_other_may_and_no_others() -> None:
         return found
 
     looping = {name for name in invokes if name in reached(name)}
-    assert looping == {"reconcile", "provider_clouds", "bootstrap_host"}
+    assert looping == {"reconcile", "bootstrap_host", *PROVIDERS}
     allowed = {function.name for function in FUNCTIONS if RESOURCES[function.id]["Properties"].get("RecursiveLoop")}
     assert allowed == looping == {function.name for function in FUNCTIONS if function.loops}
     assert {RESOURCES[named(name).id]["Properties"]["RecursiveLoop"] for name in allowed} == {"Allow"}

@@ -45,3 +45,8 @@ class NebiusBackendConfig(RegionalBackend):
     projects: Texts | None = Field(default=None, description="Ids of projects to use, one a region.")
     fabrics: Texts | None = Field(default=None, description="InfiniBand fabrics to use; any unless set.")
     tags: Tags | None = Field(default=None, description=TAGS)
+
+    def servers_own(self) -> str:
+        """The field that names a file of the control plane's own machine; empty if none does."""
+        files = ("filename", "private_key_file")
+        return next((f"creds.{each}" for each in files if getattr(self.creds, each) is not None), "")

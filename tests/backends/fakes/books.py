@@ -52,10 +52,13 @@ class Books:
         *steps: Step,
         lag: Micros = 0,
         counts: Mapping[str, int] | None = None,
+        prefix: str = "",
         **facts: Any,
     ) -> Resource:
+        """`prefix`: of its id."""
         number, now = next(self._numbers), self.now()
-        made = Resource(kind, str(uuid.UUID(int=number << 64)), number, now, facts, counts or {}, now + lag)
+        identity = f"{prefix}{uuid.UUID(int=number << 64)}"
+        made = Resource(kind, identity, number, now, facts, counts or {}, now + lag)
         made.goes(now, *steps)
         self._all[made.id] = made
         return made

@@ -24,8 +24,9 @@ class Unreadable(Exception):
     """A document in no form that is known here."""
 
 
-def read(document: Document, operations: Iterable[str], source: str) -> dict[str, Any]:
-    """These operations of a published document, with the schemas that they need."""
+def read(document: Document, operations: Iterable[str], source: str, also: Iterable[str] = ()) -> dict[str, Any]:
+    """These operations of a published document, with the schemas that they need. `also`: schemas that no operation
+    names, such as what an error has in it."""
     for fits, form in FORMS:
         if fits(document):
             found, schemas = form(document)
@@ -35,7 +36,7 @@ def read(document: Document, operations: Iterable[str], source: str) -> dict[str
     if missing := sorted(set(operations) - found.keys()):
         raise Unreadable(f"it has no {', '.join(missing)}: it has {', '.join(sorted(found))}")
     chosen = {name: found[name] for name in operations}
-    return {"source": source, "operations": chosen, "schemas": _needed(chosen, schemas)}
+    return {"source": source, "operations": chosen, "schemas": _needed(chosen, schemas, also)}
 
 
 # --- OpenAPI 3 and Swagger 2.0 ---------------------------------------------------------------------------------------
@@ -198,7 +199,10 @@ def _field(field: Document) -> Schema:
         found = {**_named(field["type"]), **bounds}
     wire = {"x-field": [field["n"], field["type"], bool(field.get("repeated"))]}
     hidden = {"readOnly": True} if "OUTPUT_ONLY" in field.get("field_behavior", ()) else {}
-    return {**found, **hidden, **wire}
+    fixed = {"x-immutable": True} if "IMMUTABLE" in field.get("field_behavior", ()) else {}
+    one = {"x-oneof": field["oneof"]} if "oneof" in field else {}
+    ids = {"x-ids": field["nid"]["resource"]} if "resource" in field.get("nid", {}) else {}
+    return {**found, **hidden, **fixed, **one, **ids, **wire}
 
 
 def _bounds(rules: Document, **names: str) -> Schema:
@@ -262,10 +266,10 @@ def _numbers(given: Schema) -> Schema:
     return out
 
 
-def _needed(operations: Mapping[str, Any], schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+def _needed(operations: Mapping[str, Any], schemas: Mapping[str, Schema], also: Iterable[str]) -> dict[str, Schema]:
     """The named schemas that these operations refer to, and those that they refer to."""
     found: dict[str, Schema] = {}
-    waiting = [name for each in operations.values() for name in _names(each)]
+    waiting = [*also, *(name for each in operations.values() for name in _names(each))]
     while waiting:
         name = waiting.pop()
         if name not in schemas:

@@ -1,16 +1,18 @@
 """A fake whose provider speaks gRPC: the same requests and answers, on the wire of protobuf.
 
 The messages are built from the fake's data, so that server and client share no code: what a client sends and the
-schema doesn't know is seen, and refused. An error's body is `{"code": "NOT_FOUND", "message": …}`.
+schema doesn't know is seen, and refused. An error's body is `{"code": "NOT_FOUND", "message": …}`, and may have
+`details`: a list of messages, each with its `@type`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2, json_format, timestamp_pb2
@@ -31,19 +33,19 @@ class Messages:
     """The message classes of an API that was read from descriptors."""
 
     def __init__(self, api: Api) -> None:
-        self._pool = DescriptorPool()
+        self.pool = DescriptorPool()
         file = FileDescriptorProto(name="fake.proto", syntax="proto3")
         for known in WELL_KNOWN:
-            self._pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+            self.pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
             file.dependency.append(known.DESCRIPTOR.name)
         self._packages: dict[str, DescriptorProto] = {}
         self._api = api
         for name, schema in api.schemas.items():
             self._add(file, name, schema)
-        self._pool.Add(file)
+        self.pool.Add(file)
 
     def of(self, reference: str) -> type[Message]:
-        made: type[Message] = GetMessageClass(self._pool.FindMessageTypeByName(reference.rpartition("/")[2]))
+        made: type[Message] = GetMessageClass(self.pool.FindMessageTypeByName(reference.rpartition("/")[2]))
         return made
 
     def _add(self, file: FileDescriptorProto, name: str, schema: Any) -> None:
@@ -84,49 +86,85 @@ class Messages:
             field.type_name = f".{kind}"
 
 
-class _Procedures(grpc.GenericRpcHandler):  # type: ignore[misc]  # it has no types
-    def __init__(self, fake: Fake, wrong: list[Exception]) -> None:
-        self._fake, self._messages, self._wrong = fake, Messages(fake.api), wrong
+class RefusedCall(Exception):
+    """The answer is an error. `details`: an encoded google.rpc.Status; empty if it says nothing more."""
 
-    def service(self, details: Any) -> Any:
-        found = self._fake.api.route("GRPC", details.method)
+    def __init__(self, code: str, message: str, details: bytes = b"") -> None:
+        super().__init__(code, message)
+        self.code, self.message, self.details = code, message, details
+
+
+_known: WeakKeyDictionary[Api, Messages] = WeakKeyDictionary()  # to build them takes time
+
+
+class Procedures:
+    """What the fake answers to encoded messages."""
+
+    def __init__(self, fake: Fake) -> None:
+        self._fake = fake
+        if fake.api not in _known:
+            _known[fake.api] = Messages(fake.api)
+        self._messages = _known[fake.api]
+
+    def has(self, path: str) -> bool:
+        return self._fake.api.route("GRPC", path) is not None
+
+    def answered(self, path: str, content: bytes, headers: Mapping[str, str]) -> bytes:
+        """Raises RefusedCall."""
+        found = self._fake.api.route("GRPC", path)
         if found is None:
-            return None  # grpc says UNIMPLEMENTED
+            raise RefusedCall("UNIMPLEMENTED", "Method not found!")
         sent, returned = found[0].body, found[0].responses["200"]
         assert sent is not None
-        into, out = self._messages.of(sent["$ref"]), self._messages.of(returned["$ref"])
+        into, out, pool = self._messages.of(sent["$ref"]), self._messages.of(returned["$ref"]), self._messages.pool
+        try:
+            message = into.FromString(content)
+        except DecodeError as error:
+            raise RefusedCall("INVALID_ARGUMENT", str(error)) from error
+        if unknown := sorted(_unknown(message)):
+            raise RefusedCall("INVALID_ARGUMENT", f"unknown fields: {', '.join(unknown)}")
+        body = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+        try:
+            answer = self._fake.answer(Request("GRPC", path, headers, json.dumps(body).encode()))
+        except Cut:
+            raise RefusedCall("UNAVAILABLE", "the connection was cut") from None
+        if answer.status != 200:
+            raise self._refused(answer.body)
+        made: bytes = json_format.ParseDict(answer.body, out(), descriptor_pool=pool).SerializeToString()
+        return made
+
+    def _refused(self, body: Any) -> RefusedCall:
+        code, message, details = body["code"], body["message"], body.get("details", ())
+        if not details:
+            return RefusedCall(code, message)
+        status = {"code": grpc.StatusCode[code].value[0], "message": message, "details": details}
+        found = self._messages.of("google.rpc.Status")()
+        content = json_format.ParseDict(status, found, descriptor_pool=self._messages.pool).SerializeToString()
+        return RefusedCall(code, message, content)
+
+
+class _Served(grpc.GenericRpcHandler):  # type: ignore[misc]  # it has no types
+    def __init__(self, fake: Fake, wrong: list[Exception]) -> None:
+        self._procedures, self._wrong = Procedures(fake), wrong
+
+    def service(self, details: Any) -> Any:
+        if not self._procedures.has(details.method):
+            return None  # grpc says UNIMPLEMENTED
 
         def call(content: bytes, context: Any) -> bytes:
+            headers = {each.key: each.value for each in context.invocation_metadata()}
             try:
-                return self._answered(details.method, into, out, content, context)
+                return self._procedures.answered(details.method, content, headers)
+            except RefusedCall as refused:
+                if refused.details:
+                    context.set_trailing_metadata((("grpc-status-details-bin", refused.details),))
+                context.abort(grpc.StatusCode[refused.code], refused.message)
+                raise AssertionError("it raises") from None
             except WrongFake as error:
                 self._wrong.append(error)
                 raise
 
         return grpc.unary_unary_rpc_method_handler(call)
-
-    def _answered(self, path: str, into: type[Message], out: type[Message], content: bytes, context: Any) -> bytes:
-        headers = {each.key: each.value for each in context.invocation_metadata()}
-        try:
-            message = into.FromString(content)
-        except DecodeError as error:
-            _refuse(context, "INVALID_ARGUMENT", str(error))
-        if unknown := sorted(_unknown(message)):
-            _refuse(context, "INVALID_ARGUMENT", f"unknown fields: {', '.join(unknown)}")
-        body = json_format.MessageToDict(message, preserving_proto_field_name=True)
-        try:
-            answer = self._fake.answer(Request("GRPC", path, headers, json.dumps(body).encode()))
-        except Cut:
-            _refuse(context, "UNAVAILABLE", "the connection was cut")
-        if answer.status != 200:
-            _refuse(context, answer.body["code"], answer.body["message"])
-        sent: bytes = json_format.ParseDict(answer.body, out()).SerializeToString()
-        return sent
-
-
-def _refuse(context: Any, code: str, message: str) -> NoReturn:
-    context.abort(grpc.StatusCode[code], message)
-    raise AssertionError("it raises")
 
 
 def _unknown(message: Message, where: str = "") -> Iterator[str]:
@@ -145,7 +183,7 @@ def _unknown(message: Message, where: str = "") -> Iterator[str]:
 def serving_procedures(fake: Fake, port: int = 0) -> Iterator[str]:
     """Where it listens: host and port. What the fake did wrong is raised at the end."""
     wrong: list[Exception] = []
-    server = grpc.server(ThreadPoolExecutor(4), handlers=[_Procedures(fake, wrong)])
+    server = grpc.server(ThreadPoolExecutor(4), handlers=[_Served(fake, wrong)])
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

@@ -1,0 +1,222 @@
+"""Nebius's offers: every preset of every platform in each project, on demand and, where it is sold, preemptible.
+
+The calculator prices all of them in one call for a project. The price includes the disk, whose size depends on the run
+or fleet. What the advice on capacity and the quotas say is a hint: without the right to read them, an offer's
+availability is unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.nebius.client import NebiusClient
+from chalicelib.backends.nebius.launch import DISK, LARGEST_DISK, PREEMPTIBLE
+from chalicelib.backends.nebius.places import Places
+from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.errors import MissingPermission, Transient
+
+log = logging.getLogger(__name__)
+
+GIB = 1024
+LEAST_DISK = 100  # GiB
+GRACE = "gpu-gb"  # platforms of ARM machines that are sold as whole racks
+_CREATE = "type.googleapis.com/nebius.compute.v1.Create{}Request"
+_CARD = re.compile(r"gpu-([a-z0-9]+)")
+_CARDS = {"rtx6000": "RTX PRO 6000"}  # whose platform has another name
+_SURE = ("AVAILABILITY_LEVEL_HIGH", "AVAILABILITY_LEVEL_MEDIUM", "AVAILABILITY_LEVEL_LOW")
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What Nebius says of one preset in a region, over all fabrics."""
+
+    fabrics: Mapping[str, int]  # how many machines each has room for; those of the smallest number are last
+    available: Mapping[str, bool]  # by market: `on_demand`, `preemptible`
+
+
+@dataclass(frozen=True)
+class _Hints:
+    """What is known of a tenant's capacity."""
+
+    advice: Mapping[tuple[str, str, str], Advice]  # by region, platform and preset
+    quotas: Mapping[tuple[str, str], int]  # by region and name
+
+
+class NebiusCatalog:
+    def __init__(self, client: NebiusClient, places: Places, fabrics: Sequence[str] | None) -> None:
+        self._client, self._places, self._fabrics = client, places, fabrics
+
+    def offers(self) -> Sequence[Offer]:
+        """All offers. Raises if a region doesn't answer, because an incomplete catalog would look like a complete
+        one."""
+        regions = sorted(self._places.projects())
+        hints = _Hints(self.advice(), self._quotas())
+        return [offer for found in everywhere(regions, lambda region: self._region(region, hints)) for offer in found]
+
+    def advice(self) -> Mapping[tuple[str, str, str], Advice]:
+        """By region, platform and preset; nothing without the right to read it."""
+        try:
+            listed = list(
+                self._client.listed("capacity.v1.ResourceAdviceService", {"parent_id": self._places.tenant()})
+            )
+        except MissingPermission as error:
+            log.info("where Nebius has capacity stays unknown: %s", error)
+            return {}
+        rows: dict[tuple[str, str, str], list[Body]] = {}
+        for each in listed:
+            spec = each["spec"]
+            kind = spec.get("compute_instance", {})
+            key = (
+                str(spec.get("region", "")),
+                str(kind.get("platform", "")),
+                str(kind.get("preset", {}).get("name", "")),
+            )
+            rows.setdefault(key, []).append(each)
+        return {key: self._advice(found) for key, found in rows.items()}
+
+    def _advice(self, rows: Sequence[Body]) -> Advice:
+        room = {
+            str(each["spec"]["fabric"]): int(each.get("status", {}).get("on_demand", {}).get("available", 0))
+            for each in rows
+            if each["spec"].get("fabric") and (not self._fabrics or each["spec"]["fabric"] in self._fabrics)
+        }
+        best = sorted(room, key=lambda fabric: (-room[fabric], fabric))
+        return Advice(
+            {fabric: room[fabric] for fabric in best},
+            {market: any(_has_room(each, market) for each in rows) for market in ("on_demand", "preemptible")},
+        )
+
+    def _quotas(self) -> Mapping[tuple[str, str], int]:
+        try:
+            listed = list(self._client.listed("quotas.v1.QuotaAllowanceService", {"parent_id": self._places.tenant()}))
+        except MissingPermission as error:
+            log.info("Nebius's quotas stay unknown: %s", error)
+            return {}
+        return {
+            (str(each["spec"].get("region", "")), str(each["metadata"].get("name", ""))): int(each["spec"]["limit"])
+            for each in listed
+            if "limit" in each["spec"]
+        }
+
+    def _region(self, region: str, hints: _Hints) -> list[Offer]:
+        project = self._places.project(region)
+        listed = list(self._client.listed("compute.v1.PlatformService", {"parent_id": project}, region=region))
+        sold = [each for platform in listed for each in _sold(region, platform, hints)]
+        prices = self._prices(region, project, sold)
+        disk = prices.get(DISK)
+        if disk is None:
+            raise Transient(f"Nebius's calculator returned no price of a disk in {region}.")
+        if unpriced := sorted(offer.key for offer in sold if _named(offer) not in prices):
+            log.warning("Nebius's calculator returned no price of %s", ", ".join(unpriced))
+        return [_priced(offer, prices[_named(offer)], disk) for offer in sold if _named(offer) in prices]
+
+    def _prices(self, region: str, project: str, offers: Sequence[Offer]) -> dict[str, float]:
+        """Dollars an hour, by the name of what is priced."""
+        specs = [_machine(project, offer) for offer in offers]
+        specs.append(_create("Disk", project, DISK, {"type": DISK, "size_gibibytes": str(LEAST_DISK)}))
+        answer = self._client.call(
+            "billing.v1.CalculatorService",
+            "EstimateBatch",
+            {
+                "resource_specs": [{"spec": spec} for spec in specs],
+                "currency": "usd",
+                "filter_aggregation_unit": {"filter_aggregation_unit_values": ["FILTER_AGGREGATION_UNIT_HOUR"]},
+            },
+            region=region,
+        )
+        if str(answer.get("currency", "usd")).lower() != "usd":
+            raise Transient(f"Nebius's calculator answers in {answer['currency']}, and was asked for dollars.")
+        return {
+            str(each.get("metadata", {}).get("name", "")): float(cost)
+            for each in answer.get("resource_costs", ())
+            if "hour" in str(each.get("aggregation_unit", {}).get("unit", "hour")).lower()
+            and (cost := each.get("general", {}).get("total", {}).get("cost"))
+        }
+
+
+def _has_room(row: Body, market: str) -> bool:
+    found = row.get("status", {}).get(market, {})
+    return found.get("data_state") == "DATA_STATE_FRESH" and found.get("availability_level") in _SURE
+
+
+def _sold(region: str, platform: Body, hints: _Hints) -> Iterator[Offer]:
+    """Without prices."""
+    name, spec = str(platform["metadata"]["name"]), platform.get("spec", {})
+    if name.startswith(GRACE):
+        return
+    markets = (False, True) if platform.get("status", {}).get("allowed_for_preemptibles") else (False,)
+    quota = hints.quotas.get((region, str(spec.get("gpu_count_quota_type", ""))))
+    for preset in spec.get("presets", ()):
+        has = preset["resources"]
+        cards = _cards(name, spec, int(has.get("gpu_count", 0)))
+        if cards is None:
+            continue
+        for spot in markets:
+            resources = Resources(
+                cpus=int(has["vcpu_count"]),
+                memory_mib=int(has["memory_gibibytes"]) * GIB,
+                gpus=cards,
+                spot=spot,
+                disk=Disk(size_mib=LEAST_DISK * GIB),
+                cpu_arch="x86",
+            )
+            found = hints.advice.get((region, name, str(preset["name"])))
+            private = {"fabrics": list(found.fabrics) if found else []} if preset.get("allow_gpu_clustering") else {}
+            yield Offer(
+                backend="nebius",
+                instance=InstanceType(name=f"{name} {preset['name']}", resources=resources),
+                region=region,
+                price=0.0,
+                terms=OfferTerms.model_validate(private),
+                availability=_availability(found, len(cards), None if spot else quota, spot=spot),
+            )
+
+
+def _cards(platform: str, spec: Body, count: int) -> tuple[Gpu, ...] | None:
+    """One for each; None if the platform's card isn't known, so that nobody could ask for it."""
+    if not count:
+        return ()
+    found = _CARD.match(platform)
+    memory = int(spec.get("gpu_memory_gigabytes", 0)) * GIB
+    card = gpu(_CARDS.get(found[1], found[1].upper()), memory, "nvidia") if found else None
+    return None if card is None else (card,) * count
+
+
+def _availability(advice: Advice | None, gpus: int, quota: int | None, *, spot: bool) -> Availability:
+    """What is full now may have room before the offers are fetched again."""
+    if quota is not None and quota < gpus:
+        return Availability.no_quota
+    if advice is not None and advice.available["preemptible" if spot else "on_demand"]:
+        return Availability.available
+    return Availability.unknown
+
+
+def _priced(offer: Offer, machine: float, disk: float) -> Offer:
+    hour = disk / LEAST_DISK
+    terms = offer.terms.with_(disk=DiskTerms(most_gib=LARGEST_DISK, gib_hour=round(hour, 9)))
+    return offer.with_(terms=terms, price=round(machine + disk, 6))
+
+
+def _named(offer: Offer) -> str:
+    return f"{offer.instance.name} {'spot' if offer.instance.resources.spot else 'on-demand'}"
+
+
+def _machine(project: str, offer: Offer) -> Body:
+    """Without a disk, which is priced by itself."""
+    platform, _, preset = offer.instance.name.partition(" ")
+    market = PREEMPTIBLE if offer.instance.resources.spot else {}
+    return _create(
+        "Instance", project, _named(offer), {"resources": {"platform": platform, "preset": preset}, **market}
+    )
+
+
+def _create(kind: str, project: str, name: str, spec: Body) -> Body:
+    return {"@type": _CREATE.format(kind), "metadata": {"parent_id": project, "name": name}, "spec": spec}

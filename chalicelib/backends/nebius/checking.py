@@ -1,0 +1,58 @@
+"""Checks that the credentials work, that they may read what is needed, and that each region can be used. All problems
+are reported at once.
+
+Nothing that changes anything is called, and Nebius has no rehearsal: whether the account may create machines shows when
+it creates one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.nebius.client import NebiusClient
+from chalicelib.backends.nebius.places import Places
+from chalicelib.errors import BackendError, MissingPermission, Unfit
+
+_OF_A_PROJECT = (
+    "compute.v1.PlatformService",
+    "compute.v1.InstanceService",
+    "compute.v1.DiskService",
+    "compute.v1.GpuClusterService",
+    "vpc.v1.SecurityGroupService",
+)
+_OF_THE_TENANT = ("capacity.v1.ResourceAdviceService", "quotas.v1.QuotaAllowanceService")
+
+
+def check(client: NebiusClient, places: Places) -> None:
+    """Raises InvalidCredentials, MissingPermission with everything that is denied, or Unfit."""
+    places.forget()
+    regions = sorted(places.projects())
+    found = [error for wrong in everywhere(regions, lambda region: _region(client, places, region)) for error in wrong]
+    for service in _OF_THE_TENANT:
+        found += _problem(partial(_first, client, service, places.tenant()))
+    if found:
+        denied = [error for error in found if isinstance(error, MissingPermission)]
+        kind = MissingPermission if denied else Unfit
+        raise kind(" ".join(dict.fromkeys(str(error) for error in (denied or found))))
+
+
+def _region(client: NebiusClient, places: Places, region: str) -> list[BackendError]:
+    wrong = _problem(lambda: places.subnet(region))
+    for service in _OF_A_PROJECT:
+        wrong += _problem(partial(_first, client, service, places.project(region), region))
+    return wrong
+
+
+def _problem(ask: Callable[[], object]) -> list[BackendError]:
+    """If Nebius doesn't answer, that isn't one, and is raised."""
+    try:
+        ask()
+    except (MissingPermission, Unfit) as error:
+        return [error]
+    return []
+
+
+def _first(client: NebiusClient, service: str, parent: str, region: str = "") -> None:
+    client.call(service, "List", {"parent_id": parent, "page_size": "1"}, region=region)

@@ -1,0 +1,181 @@
+"""Calls to Nebius: one attempt each, with a deadline, and every failure as one of our errors.
+
+Each service has a host of its own. What changes something has a key, under which Nebius does it once.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.errors import Kind
+from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
+from chalicelib.backends.nebius.errors import SERVICE_ERROR, of_operation, translated
+from chalicelib.backends.nebius.messages import Body, all_messages
+from chalicelib.backends.nebius.tokens import Tokens
+from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
+
+READ, WRITE = 10.0, 30.0  # seconds
+PAGE = 500  # items
+DOMAIN = "api.nebius.cloud:443"
+TOKENS = "iam.v1.TokenExchangeService"
+HOSTS: Mapping[str, str] = {  # of services and packages, the longest prefix first
+    TOKENS: "tokens.iam",
+    "iam.v1": "cpl.iam",
+    "capacity.v1.ResourceAdviceService": "capacity-advisor.billing-cpl",
+    "billing.v1.CalculatorService": "api.calculator.billing-data-plane",
+    "quotas.v1": "quota-dispatcher.billing-cpl",
+    "compute.v1": "compute",
+    "vpc.v1": "vpc",
+    "common.v1.OperationService": "compute",  # each host has its own; those of others aren't looked up
+}
+_STATUS = "google.rpc.Status"
+
+
+def idempotency_key(token: str, kind: str) -> str:
+    return str(uuid.uuid5(uuid.UUID(int=0), f"{token}/{kind}"))
+
+
+class NebiusClient:
+    def __init__(
+        self,
+        creds: NebiusServiceAccountCreds,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        wire: Wire | None = None,
+    ) -> None:
+        self._wire: Wire = wire or GrpcWire()
+        self._tokens = Tokens(creds, now, lambda body: self._sent(TOKENS, "Exchange", body, (), READ))
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        body: Body,
+        *,
+        region: str = "",
+        what: str = "",
+        key: str = "",
+        reset: str = "",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The answer. `service`: without `nebius.`. `what` the call is about, for errors. `key`: of a call that changes
+        something. `reset`: the fields of an update that are cleared where the body doesn't have them."""
+        token = self._tokens.get()
+        metadata = [("authorization", f"Bearer {token}")]
+        metadata += [("x-idempotency-key", key)] if key else []
+        metadata += [("x-resetmask", reset)] if reset else []
+        deadline = READ if method.startswith(("Get", "List", "BatchGet", "Estimate")) else WRITE
+        try:
+            return self._sent(
+                service,
+                method,
+                body,
+                metadata,
+                deadline,
+                region=region,
+                what=what,
+                meanings=meanings,
+                secrets=(token, *secrets),
+            )
+        except InvalidCredentials:
+            self._tokens.forget(token)
+            raise
+
+    def listed(self, service: str, body: Body, *, region: str = "", items: str = "items") -> Iterator[dict[str, Any]]:
+        """The items of all pages."""
+
+        def page(token: str) -> tuple[Iterable[dict[str, Any]], str]:
+            more = {"page_token": token} if token else {}
+            answer = self.call(service, "List", {"page_size": str(PAGE), **body, **more}, region=region)
+            return answer.get(items, ()), str(answer.get("next_page_token", ""))
+
+        return pages(page)
+
+    def started(
+        self,
+        service: str,
+        method: str,
+        body: Body,
+        *,
+        region: str = "",
+        what: str = "",
+        key: str = "",
+        reset: str = "",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """The operation that the call begins. Raises why it has failed already."""
+        operation = self.call(
+            service,
+            method,
+            body,
+            region=region,
+            what=what,
+            key=key or str(uuid.uuid4()),
+            reset=reset,
+            meanings=meanings,
+            secrets=secrets,
+        )
+        if failed := of_operation(operation.get("status", {}), action(service, method, what), region):
+            raise failed
+        return operation
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _sent(
+        self,
+        service: str,
+        method: str,
+        body: Body,
+        metadata: Sequence[tuple[str, str]],
+        deadline: float,
+        *,
+        region: str = "",
+        what: str = "",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        messages, name = all_messages(), f"nebius.{service}"
+        taken, returned = messages.of_method(name, method)
+        try:
+            content = messages.encoded(taken, body)
+        except ValueError:  # its text may have the value, which may be a secret
+            raise Unfit(f"{action(service, method, what)} can't be requested like this.") from None
+        try:
+            answer = self._wire(host_of(service), f"/{name}/{method}", content, metadata, deadline)
+        except CallFailed as failed:
+            raise self._translated(failed, action(service, method, what), region, meanings, secrets) from None
+        try:
+            return messages.decoded(returned, answer)
+        except ValueError as error:
+            raise Transient(f"{action(service, method, what)} has an answer that can't be read: {error}") from None
+
+    def _translated(
+        self,
+        failed: CallFailed,
+        action: str,
+        region: str,
+        meanings: Mapping[str | int, Kind] | None,
+        secrets: Sequence[str],
+    ) -> BackendError:
+        try:
+            status = all_messages().decoded(_STATUS, failed.details)
+        except ValueError:  # a detail of another API
+            status = {}
+        details = [each for each in status.get("details", ()) if each.get("@type", "").endswith(SERVICE_ERROR)]
+        return translated(failed.code, failed.text, details, action, region, meanings=meanings, secrets=secrets)
+
+
+def action(service: str, method: str, what: str = "") -> str:
+    return f"{service}.{method}{f' of {what}' if what else ''}"
+
+
+def host_of(service: str) -> str:
+    return next(f"{host}.{DOMAIN}" for prefix, host in HOSTS.items() if service.startswith(prefix))

@@ -1,0 +1,16 @@
+"""What Nebius can do."""
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import MINUTE, SECOND
+
+FACTS = BackendFacts(
+    name="nebius",
+    title="Nebius AI Cloud",
+    visibility_lag=10 * SECOND,
+    create_timeout=2 * MINUTE,
+    provisioning_timeout=20 * MINUTE,
+    describes=100,
+    multinode=True,
+    spot_notice=False,  # the machine itself gets a signal a minute before; no call says so
+    gateways=True,
+)

@@ -1,0 +1,121 @@
+"""Placement groups: GPU clusters, whose machines share an InfiniBand fabric.
+
+The fabric is chosen with the group, and a machine joins when it is created; so all nodes must fit that one fabric.
+Only presets with all GPUs of a host have InfiniBand. Others reach each other in the network, and need no group: its
+handle stands for nothing at Nebius.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from chalicelib.backends.kit.owners import owned_group
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.nebius.catalog import NebiusCatalog
+from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
+from chalicelib.backends.nebius.config import NebiusBackendConfig
+from chalicelib.backends.nebius.errors import OF_CREATION
+from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.launch import NO_GROUP
+from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.spi import GroupRequest, OwnedGroup
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import AlreadyThere, Gone, NotYet, Transient, Unfit
+
+CLUSTERS = "compute.v1.GpuClusterService"
+
+
+class NebiusGroups:
+    def __init__(
+        self, client: NebiusClient, config: NebiusBackendConfig, places: Places, catalog: NebiusCatalog
+    ) -> None:
+        self._client, self._config, self._places, self._catalog = client, config, places, catalog
+
+    def create(self, request: GroupRequest) -> Handle:
+        region = request.offer.region
+        if "fabrics" not in request.offer.backend_data:
+            return Handle(kind="group", id=request.name, data={"region": region, NO_GROUP: "no InfiniBand"})
+        existing = self._existing(request)
+        return _handle(existing or self._created(request), region)
+
+    def _existing(self, request: GroupRequest) -> str:
+        region = request.offer.region
+        named = {"parent_id": self._places.project(region), "name": request.name}
+        try:
+            found = self._client.call(CLUSTERS, "GetByName", named, region=region, what=request.name)
+        except Gone:
+            return ""
+        if dict(request.tags).items() - found["metadata"].get("labels", {}).items() - _called(request):
+            raise AlreadyThere(f"{region} has a GPU cluster {request.name} that isn't ours.")
+        return str(found["metadata"]["id"])
+
+    def _created(self, request: GroupRequest) -> str:
+        region = request.offer.region
+        labels = labels_of({**(self._config.tags or {}), **dict(request.tags)})
+        body = {
+            "metadata": {"parent_id": self._places.project(region), "name": request.name, "labels": labels},
+            "spec": {"infiniband_fabric": self._fabric(request.offer)},
+        }
+        try:
+            operation = self._client.started(
+                CLUSTERS,
+                "Create",
+                body,
+                region=region,
+                what=request.name,
+                key=idempotency_key(request.token, "group"),
+                meanings=OF_CREATION,
+            )
+        except AlreadyThere:
+            if existing := self._existing(request):
+                return existing
+            raise Transient(f"{region} has a GPU cluster {request.name}, and doesn't show it yet.") from None
+        return str(operation["resource_id"])
+
+    def _fabric(self, offer: Offer) -> str:
+        """The one with the most room now."""
+        platform, _, preset = offer.instance.name.partition(" ")
+        advice = self._catalog.advice().get((offer.region, platform, preset))
+        found = next(iter(advice.fabrics), "") if advice else ""
+        known = found or next(iter(offer.backend_data["fabrics"]), "")
+        if not known:
+            allowed = f" among {', '.join(self._config.fabrics)}" if self._config.fabrics else ""
+            raise Unfit(
+                f"Nebius names no InfiniBand fabric for {offer.instance.name} in {offer.region}{allowed}.",
+                hint="Check `fabrics`, and that the service account may read the advice on capacity.",
+            )
+        return str(known)
+
+    def delete(self, handle: Handle) -> None:
+        if handle.data.get(NO_GROUP):
+            raise Gone(f"{handle.id} stands for no GPU cluster.")
+        region = handle.data.get("region", "")
+        try:
+            with contextlib.suppress(NotYet):  # it is being created or deleted
+                self._client.started(CLUSTERS, "Delete", {"id": handle.id}, region=region, what=handle.id)
+        except Unfit as error:  # an id that Nebius could never have given
+            raise Gone(f"Nebius has no GPU cluster {handle.id}.") from error
+
+    def list_owned(self) -> Iterator[OwnedGroup]:
+        projects = self._places.projects()
+        for found in everywhere(tuple(projects), lambda region: list(self._owned(region, projects[region]))):
+            yield from found
+
+    def _owned(self, region: str, project: str) -> Iterator[OwnedGroup]:
+        for body in self._client.listed(CLUSTERS, {"parent_id": project}, region=region):
+            metadata: Mapping[str, Any] = body["metadata"]
+            handle = _handle(str(metadata["id"]), region)
+            yield from owned_group(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
+
+
+def _called(request: GroupRequest) -> set[tuple[str, str]]:
+    """The tags that aren't labels."""
+    tags = dict(request.tags)
+    return tags.items() - labels_of(tags).items()
+
+
+def _handle(identity: str, region: str) -> Handle:
+    return Handle(kind="group", id=identity, data={"region": region})
