@@ -12,15 +12,19 @@ import yaml
 from chalicelib.agent.gateway.packages import NAMES
 from chalicelib.backends.kubernetes.checking import OLDEST
 from chalicelib.backends.kubernetes.config import ZONE
+from chalicelib.backends.kubernetes.devices import resources_of
 from chalicelib.backends.kubernetes.kubeconfig import clusters
+from chalicelib.backends.kubernetes.pods import pod
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.gateways.gateway_machines import SMALL_CONTAINER
+from tests.backends.conformance.requests import request_for
 from tests.backends.kubernetes.bodies import T4, node
 from tests.backends.kubernetes.test_offers import offers, search
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "kubernetes.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE, EXAMPLES = (DOCS / "guides" / "kubernetes.md").read_text(), DOCS / "examples" / "kubernetes"
 BLOCKS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 BACKEND, CONTEXTS, NEAR, FLEET, TASK, CLUSTER, NODES, NETWORK, RACKS, VOLUME, GATEWAYS, GATEWAY, BALANCED = BLOCKS
 
@@ -42,6 +46,29 @@ def test_its_fast_network_is_the_contexts() -> None:
     config: Any = parse_backend(BACKEND + CONTEXTS + NETWORK)
     assert config.contexts[-1].gpu_resources == {"rdma/hca_shared_devices_a": 1}
     assert config.contexts[-1].networks == ("ib-0", "ib-1")
+
+
+@pytest.mark.parametrize("name", ["crusoe", "lambda", "multus"])
+def test_its_examples_give_a_job_with_gpus_their_network(name: str) -> None:
+    text = (EXAMPLES / f"{name}.yml").read_text()
+    assert f"(../examples/kubernetes/{name}.yml)" in GUIDE
+    config: Any = parse_backend(text)
+    (cluster,) = clusters(config)
+    ((device, count),) = cluster.context.gpu_resources.items()
+    adapters = {device.replace(".", "_").replace("/", "__"): "8"}
+    here = node("n", cpu="64", memory="512Gi", labels=T4, nvidia_com__gpu="8", **adapters)
+    assert resources_of(here["status"]["allocatable"]) == ["nvidia.com/gpu"], "no adapter is taken for a GPU"
+    (offer,) = offers({"gpu": "T4:8", "cpu": "4", "disk": "10GB.."}, here)
+    body = pod(request_for(offer), cluster, "")
+    (job,) = body["spec"]["containers"]
+    assert job["resources"]["limits"][device] == job["resources"]["requests"][device] == str(count)
+    assert job["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+    networks = body["metadata"]["annotations"].get("k8s.v1.cni.cncf.io/networks")
+    assert networks == ("default/hostdev-net" if name == "multus" else None)
+
+
+def test_every_example_is_tested() -> None:
+    assert sorted(each.stem for each in EXAMPLES.iterdir()) == ["crusoe", "lambda", "multus", "role"]
 
 
 def test_its_topology_is_the_contexts() -> None:
