@@ -20,7 +20,7 @@ The contract, which one test suite checks for every backend:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -302,6 +302,14 @@ class Volumes(Protocol):
     def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]: ...
 
 
+class IncompleteOffers(list[Offer]):
+    """Offers, beside which there may be others: `missing` says which, and why they aren't known."""
+
+    def __init__(self, offers: Iterable[Offer], missing: str) -> None:
+        super().__init__(offers)
+        self.missing = missing
+
+
 @runtime_checkable
 class LiveOffers(Protocol):
     """For a market: its offers can't be listed, or are others a moment later. It is asked for a plan, and once more
@@ -312,7 +320,8 @@ class LiveOffers(Protocol):
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
         """The best offers that meet the request, a hundred at most; some that don't do no harm. If it knows why it has
-        none, it may raise InsufficientCapacity, which says so."""
+        none, it may raise InsufficientCapacity, which says so. If it couldn't find out about all, it returns
+        IncompleteOffers."""
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 from pydantic import TypeAdapter
 
-from chalicelib.backends.spi import LiveOffers
+from chalicelib.backends.spi import IncompleteOffers, LiveOffers
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.domain.market_answers import MOST_LISTINGS, MarketAnswer
 from chalicelib.domain.offers import Offer
@@ -239,7 +239,9 @@ def answer_of(account: Account, request: OfferRequest, clock: Clock) -> MarketAn
         if not isinstance(backend, LiveOffers):  # its class has the method, so this one stands in for it
             backend.check()
             return replace(asked, error=f"the backend {account.facts.name} can't be used")
-        answer = replace(asked, offers=tuple(backend.offers_for(request))[:MOST_LISTINGS])
+        found = backend.offers_for(request)
+        missing = found.missing if isinstance(found, IncompleteOffers) else ""
+        answer = replace(asked, offers=tuple(found)[:MOST_LISTINGS], lacking=missing)
     except InsufficientCapacity as error:
         answer = replace(asked, lacking=str(error))
     except BackendError as error:

@@ -16,7 +16,7 @@ class MarketAnswer:
     at: Micros
     offers: tuple[Offer, ...] = ()
     error: str = ""  # why there is no answer
-    lacking: str = ""  # what the provider lacks, if it knows, where there are no offers
+    lacking: str = ""  # what the provider lacks, if it knows, or what isn't known of it
     request: str = ""  # in words
     took: Micros = 0  # from `at`, when it was asked
 

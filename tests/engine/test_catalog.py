@@ -9,11 +9,12 @@ import pytest
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
-from chalicelib.backends.spi import Backend
-from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, PAGE, StoredCatalog
+from chalicelib.backends.spi import Backend, IncompleteOffers
+from chalicelib.catalog.offers import MAX_AGE, MAX_AGE_WITHOUT_OFFERS, PAGE, StoredCatalog, answer_from_json
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import DAY, HOUR, MINUTE, Micros
+from chalicelib.domain.market_answers import MarketAnswer
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import NO_TERMS, Offer, OfferTerms
 from chalicelib.domain.ranges import Range
@@ -203,6 +204,21 @@ def test_old_answers_of_a_market_are_deleted_however_many_they_are(place: Engine
     assert len(blobs.reads) == 1, "no answer is read for its age"
     Sold(blobs, place, Accounts([])).forget_unused()
     assert not blobs.stored
+
+
+def test_what_a_market_couldnt_find_out_is_in_its_answer_beside_its_offers(place: Engine, blobs: Blobs) -> None:
+    class Half(Stall):
+        def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+            place.at += 250_000
+            return IncompleteOffers(super().offers_for(request)[:2], "no spot machines: its market is closed")
+
+    market = Account.of(Half(), PROJECT)
+    catalog, asked_at = Sold(blobs, place, Accounts([market])), place.at
+    catalog.ask(market, REQUEST)
+    answer = catalog.answers(PROJECT, [SELLER])[SELLER]
+    assert (len(answer.offers), answer.lacking) == (2, "no spot machines: its market is closed")
+    assert (answer.at, answer.took, answer.request) == (asked_at, 250_000, REQUEST.in_words)
+    assert answer_from_json({"at": 1, "offers": [], "error": "", "new": 1}) == MarketAnswer(1), "of another version"
 
 
 def test_an_account_that_becomes_a_market_leaves_no_list(place: Engine, blobs: Blobs) -> None:

@@ -152,7 +152,13 @@ def test_every_field_of_a_fleet_is_decided_for_containers() -> None:
 
 def test_the_guide_has_the_table_of_what_each_backend_with_containers_gives() -> None:
     assert containers_table.PAGE.read_text(encoding="utf-8") == containers_table.page(), "make docs"
-    known = {need for needs in NEEDS.values() for need in needs} | {"network", "nodes_login", "blocks", "job"}
+    known = {need for needs in NEEDS.values() for need in needs} | {
+        "network",
+        "nodes_login",
+        "nodes_volumes",
+        "blocks",
+        "job",
+    }
     assert known == FIELDS.keys() and FIELDS.keys() >= GRANTABLE
 
 

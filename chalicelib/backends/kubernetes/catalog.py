@@ -13,6 +13,7 @@ from chalicelib.backends.kubernetes.client import Body, Clusters
 from chalicelib.backends.kubernetes.nodes import Node, nodes_of
 from chalicelib.backends.kubernetes.offers import Search
 from chalicelib.backends.kubernetes.quotas import Allowance
+from chalicelib.backends.spi import IncompleteOffers
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
@@ -24,7 +25,7 @@ SLICES = ("apis", "resource.k8s.io", "v1", "resourceslices")
 NODES, PODS = ("api", "v1", "nodes"), ("api", "v1", "pods")
 RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 # What a container can have in every namespace.
-EVERYWHERE = ("user", "shm_size", "volumes", "multinode", "nodes_login", "network")
+EVERYWHERE = ("user", "shm_size", "volumes", "multinode", "nodes_login", "nodes_volumes", "network")
 UNRESTRICTED = ("", "privileged")  # levels of namespaces whose pods may be privileged
 
 
@@ -45,8 +46,9 @@ class Catalog:
         self._drivers = LookupCache[Mapping[str, str]](now)
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        """Those of all regions that answer. Raises what the first of the others raises if there are none, and
-        InsufficientCapacity, which says what each node lacks, if all have answered, or which contexts there are."""
+        """Those of all regions that answer, with what others say in place of an answer. Without any offer, raises what
+        the first of these raises, or InsufficientCapacity, which says what each node lacks, or which contexts there
+        are."""
         if request.spot:
             return []
         wanted = [each for each in self._clusters.regions if request.regions is None or each.lower() in request.regions]
@@ -56,11 +58,12 @@ class Catalog:
             )
         found = everywhere(wanted, lambda region: self._answer(region, request))
         offers = [offer for each in found if isinstance(each, Search) for offer in each.offers]
+        failures = {region: each for region, each in zip(wanted, found, strict=True) if isinstance(each, BackendError)}
         if offers:
-            return offers
-        for each in found:
-            if isinstance(each, BackendError):
-                raise each
+            missing = " ".join(f"{region}: {error}" for region, error in failures.items())
+            return IncompleteOffers(offers, missing) if missing else offers
+        for error in failures.values():
+            raise error
         lacking = [f"{region}: {_text(each)}" for region, each in zip(wanted, found, strict=True)]
         raise InsufficientCapacity(". ".join(lacking))
 

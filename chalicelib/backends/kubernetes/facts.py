@@ -18,7 +18,9 @@ FACTS = BackendFacts(
     spot=False,
     machines=False,
     containers=True,
-    grants=frozenset({"privileged", "user", "shm_size", "volumes", "multinode", "nodes_login", "network"}),
+    grants=frozenset(
+        {"privileged", "user", "shm_size", "volumes", "multinode", "nodes_login", "nodes_volumes", "network"}
+    ),
     multinode=True,
     multi_attach=True,  # claims with a mode for several nodes
 )

@@ -17,6 +17,7 @@ from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
 from chalicelib.backends.runpod.facts import MOST_NODES
 from chalicelib.backends.runpod.spot import SpotPrice, cluster_prices, spot_prices
+from chalicelib.backends.spi import IncompleteOffers
 from chalicelib.domain.gpu_names import squeeze
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.offer_requests import OfferRequest
@@ -74,20 +75,23 @@ class RunpodCatalog:
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
         if request.zones is not None:
             raise InsufficientCapacity("Runpod has no availability zones: name its data centers in `regions`")
+        missing = dict[str, None]()
         if request.nodes > 1:
             wanted = [*self._clusters(request)]
         else:
-            wanted = [*self._gpu_pods(request), *self._cpu_pods(request)]
+            wanted = [*self._gpu_pods(request, missing), *self._cpu_pods(request)]
         found = [
             offer
             for offer in wanted
             if _is_wanted(offer.region, request.regions, self._regions) and _fits(offer, request)
         ]
-        return sorted(found, key=lambda offer: (offer.price, offer.key))[:MOST_OFFERS]
+        best = sorted(found, key=lambda offer: (offer.price, offer.key))[:MOST_OFFERS]
+        return IncompleteOffers(best, f"no spot pods: {'; '.join(missing)}") if missing else best
 
     # --- with GPUs ----------------------------------------------------------------------------------------------------
 
-    def _gpu_pods(self, request: OfferRequest) -> Iterator[Offer]:
+    def _gpu_pods(self, request: OfferRequest, missing: dict[str, None]) -> Iterator[Offer]:
+        """`missing`: gets the reasons why spot prices aren't known."""
         spec = request.resources.gpu
         if spec is None:
             return
@@ -102,7 +106,7 @@ class RunpodCatalog:
                     yield from (offer for kind in kinds for offer in self._on_demand(kind, cloud, count))
                 if request.spot is not False:
                     wanted = [kind for kind in kinds if _is_card(kind.card, spec)]
-                    yield from self._spot(request, wanted, cloud, count)
+                    yield from self._spot(request, wanted, cloud, count, missing)
 
     def _on_demand(self, kind: _Kind, cloud: str, count: int) -> Iterator[Offer]:
         if kind.price <= 0 or count > kind.most:
@@ -112,10 +116,19 @@ class RunpodCatalog:
         for region in kind.regions:
             yield _offer(kind.name, region, has, kind.price * count, MOST_DISK, str(count))
 
-    def _spot(self, request: OfferRequest, kinds: Sequence[_Kind], cloud: str, count: int) -> Iterator[Offer]:
+    def _spot(
+        self, request: OfferRequest, kinds: Sequence[_Kind], cloud: str, count: int, missing: dict[str, None]
+    ) -> Iterator[Offer]:
         regions = {region for kind in kinds if count <= kind.most for region in kind.regions}
         places = sorted(each for each in regions if _is_wanted(each, request.regions, self._regions))
-        prices = self._bids(places, cloud, count, only_spot=bool(request.spot)) if places else {}
+        try:
+            prices = self._bids(places, cloud, count) if places else {}
+        except BackendError as error:
+            if request.spot:  # nothing else was asked for
+                raise
+            log.warning("no prices of spot pods: %s", error)
+            missing[str(error).rstrip(".")] = None
+            return
         for kind in kinds:
             for region in kind.regions:
                 price = prices.get((kind.name, "" if region == COMMUNITY else region))
@@ -125,22 +138,12 @@ class RunpodCatalog:
                     bid = {BID: price.bid}
                     yield _offer(kind.name, region, has, price.bid * count, MOST_DISK, str(count), **bid)
 
-    def _bids(
-        self, regions: Sequence[str], cloud: str, count: int, *, only_spot: bool
-    ) -> Mapping[tuple[str, str], SpotPrice]:
-        """`only_spot`: nothing else was asked for, so it is an error if the older API doesn't answer."""
+    def _bids(self, regions: Sequence[str], cloud: str, count: int) -> Mapping[tuple[str, str], SpotPrice]:
         secure = cloud == "SECURE"
         places = regions if secure else ("",)
-        try:
-            return self._spot_prices.get(
-                f"{cloud}/{count}/{','.join(places)}",
-                lambda: spot_prices(self._client, count, places, is_secure=secure),
-            )
-        except BackendError as error:
-            if only_spot:
-                raise
-            log.warning("no prices of spot pods: %s", error)
-            return {}
+        return self._spot_prices.get(
+            f"{cloud}/{count}/{','.join(places)}", lambda: spot_prices(self._client, count, places, is_secure=secure)
+        )
 
     def _gpu_size(self, kind: str, side: str, count: int) -> tuple[int, int]:
         for body in self._limits().get("gpuTypes") or ():

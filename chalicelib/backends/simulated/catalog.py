@@ -21,7 +21,15 @@ REGIONS: dict[str, tuple[float, tuple[str, ...]]] = {
 
 CONTAINERS = "sim-pods"  # the region that sells containers in place of machines, where the cloud has it
 PLACES = {**REGIONS, CONTAINERS: (0.8, ("sim-pods-a",))}
-GRANTS = ("multinode", "network", "nodes_login", "shm_size", "user", "volumes")  # what its containers can have
+GRANTS = (
+    "multinode",
+    "network",
+    "nodes_login",
+    "nodes_volumes",
+    "shm_size",
+    "user",
+    "volumes",
+)  # what its containers can have
 
 MULTI_ATTACH = frozenset({"sim-north"})  # where several machines may have one volume
 

@@ -7,19 +7,21 @@ offer may grant (`Offer.grants`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.specs.mounts import MountPoint
 from chalicelib.planning.matching.fitting import Blocks, Misfit
 from chalicelib.planning.matching.machine_index import Query
-from chalicelib.planning.volumes.mounts import named_volumes
+from chalicelib.planning.volumes.mounts import may_differ, named_volumes
 
 PRIVILEGED, USER, SHM_SIZE, VOLUMES = "privileged", "user", "shm_size", "volumes"
 MULTINODE = "multinode"  # those of one region reach each other, and several are created together
 NODES_LOGIN = "nodes_login"  # those several may have an image that needs a login
+NODES_VOLUMES = "nodes_volumes"  # those several may have different volumes
 NETWORK = "network"  # those of one region reach each other, whenever each was created
-GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE, NODES_LOGIN, NETWORK})
+GRANTABLE = frozenset({PRIVILEGED, USER, SHM_SIZE, VOLUMES, MULTINODE, NODES_LOGIN, NODES_VOLUMES, NETWORK})
 
 # Each need, why a container doesn't meet it, and what would help.
 _REFUSALS = {
@@ -42,6 +44,10 @@ _REFUSALS = {
         "as one of several nodes it can't pull an image with a login",
         "use a public image without `registry_auth`, or run it on one node",
     ),
+    NODES_VOLUMES: Misfit(
+        "as one of several nodes it mounts the same volume as the others",
+        "name one volume in `volumes`, without the node's number, or run it on one node",
+    ),
     MULTINODE: Misfit(
         "it doesn't reach others, as the nodes of a task do",
         "run it on one node, or add a backend whose machines or containers reach each other",
@@ -56,6 +62,7 @@ FIELDS = {
     VOLUMES: "`volumes` by name",
     MULTINODE: "`nodes`, and `groups` of them",
     NODES_LOGIN: "several `nodes` and `registry_auth`",
+    NODES_VOLUMES: "several `nodes` whose `volumes` differ",
     NETWORK: "replicas that reach each other: a `router`, `${{ groups[0].replicas[0].IP_ADDRESS }}`",
     "docker": "`docker`",
     "host": "`volumes` with `instance_path` that aren't `optional`",
@@ -64,7 +71,8 @@ FIELDS = {
 }
 
 
-def needs_of_job(job: JobSpec) -> frozenset[str]:
+def needs_of_job(job: JobSpec, mounts: Sequence[MountPoint] = ()) -> frozenset[str]:
+    """`mounts`: as its run writes them, for all of its nodes."""
     needs = {
         NETWORK: job.networked,
         "docker": job.docker,
@@ -73,6 +81,7 @@ def needs_of_job(job: JobSpec) -> frozenset[str]:
         SHM_SIZE: job.requirements.resources.shm_size is not None,
         VOLUMES: bool(named_volumes(job.volumes)),
         MULTINODE: job.jobs_per_replica > 1,
+        NODES_VOLUMES: job.jobs_per_replica > 1 and may_differ(mounts),
         NODES_LOGIN: job.jobs_per_replica > 1 and job.registry_auth is not None,
     }
     return frozenset([need for need, applies in needs.items() if applies])

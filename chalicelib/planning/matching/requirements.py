@@ -116,7 +116,7 @@ def requirements_of(run_spec: RunSpec, job: JobSpec, beside: Assignment | None =
         host=needs_host(job.volumes),
         nodes=job.jobs_per_replica if job.jobs_per_replica > 1 else 0,
         reservation=needs.reservation,
-        container=needs_of_job(job),
+        container=needs_of_job(job, config.volumes),
         options=options_of(config),
     )
     fleet_id = None if beside is None else beside.fleet_id

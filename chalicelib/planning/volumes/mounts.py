@@ -34,6 +34,12 @@ def named_volumes(mounts: Sequence[MountPoint]) -> tuple[tuple[str, ...], ...]:
     return tuple([names_of(mount) for mount in mounts if isinstance(mount, VolumeMountPoint)])
 
 
+def may_differ(written: Sequence[MountPoint]) -> bool:
+    """May the nodes of a task mount different volumes? So they may if a mount names several of them."""
+    mounts = (mount for mount in written if isinstance(mount, VolumeMountPoint))
+    return any(len(names_of(mount)) > 1 or _RANK.search(names_of(mount)[0]) for mount in mounts)
+
+
 def may_mount(written: Sequence[MountPoint], name: str) -> bool:
     """Does a run, with any of its nodes, name this volume?"""
     named = (each for names in named_volumes(written) for each in names)

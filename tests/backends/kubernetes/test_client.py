@@ -6,7 +6,7 @@ import http.server
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,6 +16,7 @@ from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.config import KubernetesBackendConfig
 from chalicelib.backends.kubernetes.kubeconfig import clusters
+from chalicelib.backends.spi import IncompleteOffers
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import (
@@ -29,7 +30,11 @@ from chalicelib.errors import (
     Unfit,
 )
 from tests.backends.clock import Clock
+from tests.backends.fakes.script import Fault
 from tests.backends.kubernetes.bodies import node
+from tests.backends.kubernetes.fake.cluster import Cluster
+from tests.backends.kubernetes.fake.faults import unavailable
+from tests.backends.kubernetes.provider import config_of, populate
 
 TOKEN = "a-token-that-nobody-may-see"
 Answer = Callable[[http.server.BaseHTTPRequestHandler], tuple[int, dict[str, str], bytes]]
@@ -192,4 +197,20 @@ def test_nodes_whose_devices_dra_manages_are_named_in_a_plan(clock: Clock) -> No
         request = OfferRequest(resources=ResourcesSpec.model_validate({"gpu": "H100"}))
         with pytest.raises(InsufficientCapacity, match=r"odd: a \(only devices of gpu\.nvidia\.com, a driver of DRA"):
             found.offers_for(request)
+        found.close()
+
+
+def test_a_context_that_doesnt_answer_is_named_beside_the_offers_of_the_others(clock: Clock) -> None:
+    clusters = [Cluster(clock.now, name) for name in ("east", "west")]
+    with ExitStack() as stack:
+        for cluster in clusters:
+            populate(cluster)
+            stack.enter_context(cluster.serving())
+        found = KubernetesBackend(config_of(clusters), now=clock.now)
+        request = OfferRequest(resources=ResourcesSpec.model_validate({"cpu": "1", "disk": "1GB.."}))
+        assert not isinstance(found.offers_for(request), IncompleteOffers)
+        clusters[1].faults.script.faults.append(Fault("list nodes", unavailable(), times=100))
+        offers = found.offers_for(request)
+        assert {offer.region for offer in offers} == {"east"} and isinstance(offers, IncompleteOffers)
+        assert offers.missing.startswith("west: GET /api/v1/nodes in west: ServiceUnavailable")
         found.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.errors import TABLE, graphql_failure
-from chalicelib.backends.spi import ContainerMount, CreateRequest, RegistryLogin
+from chalicelib.backends.spi import ContainerMount, CreateRequest, IncompleteOffers, RegistryLogin
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
@@ -33,9 +34,9 @@ from tests.backends.runpod.fake import CREDIT, H100, Runpod, stock
 from tests.backends.runpod.provider import CONFIG, NO_IMAGE, client
 
 
-def offers(backend: RunpodBackend, spot: bool | None = True, gpu: str = "H100:2", **more: Any) -> list[Offer]:
+def offers(backend: RunpodBackend, spot: bool | None = True, gpu: str = "H100:2", **more: Any) -> Sequence[Offer]:
     resources = ResourcesSpec.model_validate({"gpu": gpu})
-    return list(backend.offers_for(OfferRequest(resources=resources, spot=spot, **more)))
+    return backend.offers_for(OfferRequest(resources=resources, spot=spot, **more))
 
 
 @pytest.fixture
@@ -78,7 +79,10 @@ def test_only_the_places_that_are_wanted_are_asked_for_and_once(backend: RunpodB
 
 def test_whatever_the_older_api_says_pods_on_demand_are_offered(backend: RunpodBackend, fake: Runpod) -> None:
     fake.graphql = False
-    assert len(offers(backend, None)) == 3
+    assert not isinstance(offers(backend, False), IncompleteOffers)
+    found = offers(backend, None)
+    assert len(found) == 3 and isinstance(found, IncompleteOffers)
+    assert found.missing.startswith("no spot pods: ") and "retired" in found.missing
     with pytest.raises(BackendError, match="retired"):
         offers(backend)
 

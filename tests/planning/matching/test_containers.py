@@ -102,6 +102,33 @@ def test_not_all_nodes_may_have_an_image_that_needs_a_login(grants: tuple[str, .
     assert placed((pod(),), {}, image="private/it", **auth) == "pod", "one alone may"
 
 
+OWN = [{"name": "data-${{ dstack.node_rank }}", "path": "/data"}]
+EITHER = [{"name": ["one", "other"], "path": "/data"}]
+SAME = [{"name": "data", "path": "/data"}]
+
+
+@pytest.mark.parametrize(
+    ("grants", "volumes", "count", "fits"),
+    [
+        ((), OWN, 2, False),
+        ((), EITHER, 2, False),
+        ((), SAME, 2, True),
+        (("nodes_volumes",), OWN, 2, True),
+        ((), OWN, 1, True),
+    ],
+)
+def test_not_all_nodes_may_mount_different_volumes(
+    grants: tuple[str, ...], volumes: list[dict[str, Any]], count: int, fits: bool
+) -> None:
+    """Which the plan says, and not only a purchase."""
+    offer = pod("multinode", "volumes", *grants).with_(backend="aws")
+    fleet = b.view(b.fleet("cluster"), placement="cluster", nodes="0..9")
+    run = b.run_spec(volumes=volumes, nodes=count)
+    offers, _, notes = plan_offers(b.requirements(run), [fleet], OfferBook([offer]), 10)
+    assert bool(offers) == fits
+    assert ("it mounts the same volume as the others" in repr(notes)) == (not fits)
+
+
 def test_no_container_has_an_engine_of_its_own_whatever_its_offer_grants() -> None:
     """The agent in it runs its one job as a process, and would refuse another engine."""
     assert "as `docker` needs" in placed((pod(*containers.GRANTABLE),), {}, docker=True)
