@@ -108,21 +108,22 @@ class RestClient:
         *path: str,
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
+        headers: Mapping[str, str] | None = None,
         region: str = "",
         meanings: Mapping[str | int, Kind] | None = None,
         secrets: Sequence[str] = (),
         buckets: Sequence[TokenBucket] = (),
         deadline: float = DEADLINE,
     ) -> Any:
-        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `meanings`: codes
-        and statuses that mean something else for this call. `secrets`: those in its body. `buckets`: the call's own; if
-        the provider throttles it, they are paused instead of the account's."""
+        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `headers`: beside the
+        usual ones. `meanings`: codes and statuses that mean something else for this call. `secrets`: those in its body.
+        `buckets`: the call's own; if the provider throttles it, they are paused instead of the account's."""
         call = RestCall(
             method,
             self._origin,
             self._prefix + "".join(f"/{_segment(part)}" for part in path) + self._ending,
             tuple((name, str(value)) for name, value in (query or {}).items()),
-            HEADERS if body is None else {**HEADERS, "Content-Type": "application/json"},
+            {**HEADERS, **({} if body is None else {"Content-Type": "application/json"}), **(headers or {})},
             b"" if body is None else orjson.dumps(body),
         )
         return self._answered(call, region, meanings, (*self._secrets, *secrets), buckets, deadline)

@@ -1,0 +1,70 @@
+"""Microsoft Azure as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.azure.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError
+
+if TYPE_CHECKING:
+    from chalicelib.backends.azure.client import Client
+    from chalicelib.backends.azure.config import AzureBackendConfig
+    from chalicelib.backends.price_file import OfflinePrices
+
+
+class AzureBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: AzureBackendConfig,
+        client: Client | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+    ) -> None:
+        from chalicelib.backends.azure.catalog import AzureCatalog
+        from chalicelib.backends.azure.client import Client
+        from chalicelib.backends.azure.machines import Machines
+        from chalicelib.backends.azure.network import Networks
+        from chalicelib.backends.azure.prices import Prices
+
+        self._config, self._client = config, client or Client(config, now)
+        self._networks = Networks(self._client, config, now)
+        self._machines = Machines(self._client, config, self._networks, now)
+        self._catalog = AzureCatalog(self._client, config, Prices(self._client, now, prices), now)
+
+    def check(self) -> None:
+        from chalicelib.backends.azure.checking import check
+
+        check(self._client, self._config, self._networks)
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalog.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._machines.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._machines.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._machines.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._machines.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._machines.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,92 @@
+"""Azure's offers: the sizes in each region that the subscription can have, with prices and quotas.
+
+An offer's price includes the smallest disk that is offered and the public address, if machines get one. A size without
+a known price isn't offered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.places import regions_of, zone_named
+from chalicelib.backends.azure.prices import Prices
+from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
+from chalicelib.backends.azure.sizes import Size, by_name
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Disk, DiskTerms, InstanceType, Offer, OfferTerms, Resources
+
+log = logging.getLogger(__name__)
+
+GIB = 1024
+LEAST_DISK, MOST_DISK = 128, 4095  # GiB of a machine's own disk; the least is a whole step of the price list
+USUAL_DISK = 9.6  # dollars a month for the least, where nobody says it
+ADDRESS = 0.005  # dollars an hour for a public address, in every region
+HOURS = 730  # of a month
+
+
+class AzureCatalog:
+    def __init__(self, client: Client, config: AzureBackendConfig, prices: Prices, now: Callable[[], Micros]) -> None:
+        self._client, self._config, self._prices, self._now = client, config, prices, now
+
+    def offers(self) -> Sequence[Offer]:
+        """All offers. Raises if a region doesn't respond, because an incomplete catalog would look like a complete
+        one."""
+        return [offer for found in everywhere(regions_of(self._config), self._region) for offer in found]
+
+    def _region(self, region: str) -> list[Offer]:
+        path = f"/subscriptions/{self._client.ids.subscription}/providers/Microsoft.Compute/skus"
+        listed = list(self._client.listed(path, {"$filter": f"location eq '{region}'"}, region))
+        sizes = by_name(listed, region)
+        if not sizes:
+            return []
+        limits = quotas(self._client, region)
+        prices, source = self._prices.of_machines(region, sizes)
+        if unpriced := sorted(name for name in sizes if name not in prices):
+            log.warning("no price is known in %s of %s", region, ", ".join(unpriced))
+        month = self._prices.of_disk(region, "E", LEAST_DISK) or USUAL_DISK
+        found: list[Offer] = []
+        for name, size in sorted(sizes.items()):
+            price = prices.get(name)
+            if price is not None and price.on_demand is not None:
+                found += self._offers(region, size, price.on_demand, limits, source, month, spot=False)
+            if price is not None and price.spot is not None and size.spot:
+                found += self._offers(region, size, price.spot, limits, source, month, spot=True)
+        return found
+
+    def _offers(
+        self, region: str, size: Size, price: float, limits: Quotas, source: str, month: float, *, spot: bool
+    ) -> Iterator[Offer]:
+        private: dict[str, Any] = {"rdma": True} if size.rdma else {}
+        if size.accelerated:
+            private["accelerated"] = True
+        hour = month / HOURS
+        has = Resources(
+            cpus=size.vcpus,
+            memory_mib=size.memory_mib,
+            gpus=size.gpus,
+            spot=spot,
+            disk=Disk(size_mib=LEAST_DISK * GIB),
+            cpu_arch="x86",
+        )
+        terms = OfferTerms(
+            disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour / LEAST_DISK, 9)),
+            no_volumes="volumes in this cloud aren't built yet",
+            cluster=of_clusters(limits, size, region, spot=spot),
+            prices=source,
+            **private,
+        )
+        whole = price + hour + (ADDRESS if self._config.public_ips else 0.0)
+        yield Offer(
+            backend="azure",
+            instance=InstanceType(name=size.name, resources=has),
+            region=region,
+            price=round(whole, 6),
+            terms=terms,
+            availability=availability(limits, size, spot=spot),
+            availability_zones=tuple(zone_named(region, number) for number in size.zones) or None,
+        )

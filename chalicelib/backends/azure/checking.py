@@ -1,0 +1,124 @@
+"""Checks the login, the subscription, the rights in the resource group and each region's network. All problems of one
+kind are reported at once.
+
+The resource group is made if none is given, because rights are asked of what exists.
+"""
+
+from __future__ import annotations
+
+from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.network import Networks
+from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
+from chalicelib.backends.azure.places import TAGS, Ids, region_named, regions_of
+from chalicelib.backends.kit.owners import labels
+from chalicelib.errors import Gone, MissingPermission, Unfit
+
+PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
+
+
+def check(client: Client, config: AzureBackendConfig, networks: Networks) -> None:
+    """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit."""
+    _subscription(client, config)
+    _regions(client, config)
+    labels(config.tags or {}, TAGS, "Azure")
+    _providers(client, config)
+    networks.forget()
+    _group(client, config, networks)
+    _rights(client, config)
+    if config.vm_managed_identity:
+        _identity(client, config.vm_managed_identity)
+    _networks(config, networks)
+
+
+def _subscription(client: Client, config: AzureBackendConfig) -> None:
+    found = {str(each["subscriptionId"]): each for each in client.listed("/subscriptions")}
+    subscription = found.get(config.subscription_id)
+    if subscription is None:
+        seen = f"it sees {', '.join(sorted(found))}" if found else "it sees none"
+        raise MissingPermission(
+            f"The login doesn't see the subscription {config.subscription_id}: {seen}.",
+            hint="Give it a role there, or correct `subscription_id`.",
+        )
+    if subscription.get("state") not in ("Enabled", "Warned"):
+        raise Unfit(f"The subscription {config.subscription_id} is {subscription.get('state')}.")
+    if config.tenant_id not in {str(each["tenantId"]) for each in client.listed("/tenants")}:
+        raise Unfit(f"The login isn't of the tenant {config.tenant_id}.", hint="Correct `tenant_id`.")
+
+
+def _regions(client: Client, config: AzureBackendConfig) -> None:
+    known = {str(each["name"]) for each in client.listed(f"/subscriptions/{config.subscription_id}/locations")}
+    if missing := sorted(set(regions_of(config)) - set(map(region_named, known))):
+        raise Unfit(f"The subscription has no region {', '.join(missing)}.", hint="Take it out of `regions`.")
+
+
+def _providers(client: Client, config: AzureBackendConfig) -> None:
+    base = f"/subscriptions/{config.subscription_id}/providers"
+    states = {name: client.call("GET", f"{base}/{name}").get("registrationState") for name in PROVIDERS}
+    if missing := sorted(name for name, state in states.items() if state != "Registered"):
+        raise MissingPermission(
+            f"The subscription hasn't registered {' and '.join(missing)}.",
+            hint=" ".join(f"Run `az provider register --namespace {name}`." for name in missing),
+        )
+
+
+def _group(client: Client, config: AzureBackendConfig, networks: Networks) -> None:
+    if config.resource_group is None:
+        try:
+            networks.ensure_resource_group()
+        except MissingPermission as error:
+            raise MissingPermission(
+                f"The login may not create a resource group ({OWN_GROUP}): {error.message}",
+                hint="Allow that, or create a group and name it in `resource_group`.",
+            ) from None
+        return
+    try:
+        client.call("GET", _group_path(client.ids))
+    except Gone:
+        raise Unfit(
+            f"The subscription has no resource group {config.resource_group}.",
+            hint="Create it, or remove `resource_group`, and one is created.",
+        ) from None
+
+
+def _rights(client: Client, config: AzureBackendConfig) -> None:
+    granted = list(client.listed(f"{_group_path(client.ids)}/providers/Microsoft.Authorization/permissions"))
+    if denied := lacking(needed(config), granted):
+        raise MissingPermission(
+            f"The login may not do these in the resource group {client.ids.group}: {', '.join(denied)}.",
+            hint="Give it a role that allows them there.",
+        )
+
+
+def _group_path(ids: Ids) -> str:
+    return f"/subscriptions/{ids.subscription}/resourcegroups/{ids.group}"
+
+
+def _identity(client: Client, given: str) -> None:
+    group, name = given.split("/")
+    try:
+        client.call("GET", client.ids.of("identity", name, group))
+    except Gone:
+        raise Unfit(
+            f"The subscription has no managed identity {given}.",
+            hint="Correct `vm_managed_identity`: `group/identity`.",
+        ) from None
+    path = (
+        f"/subscriptions/{client.ids.subscription}/resourcegroups/{group}/providers/Microsoft.Authorization/permissions"
+    )
+    if lacking([IDENTITY], list(client.listed(path))):
+        raise MissingPermission(f"The login may not give machines the identity {given}: it lacks {IDENTITY}.")
+
+
+def _networks(config: AzureBackendConfig, networks: Networks) -> None:
+    """Those that are given. Our own are made with the first machine."""
+    if not (config.vpc_ids or config.subnet_ids):
+        return
+    wrong = []
+    for region in regions_of(config):
+        try:
+            networks.subnet(region)
+        except Unfit as error:
+            wrong.append(str(error))
+    if wrong:
+        raise Unfit(" ".join(wrong))

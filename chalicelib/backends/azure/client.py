@@ -1,0 +1,121 @@
+"""Calls to Azure's API, and to its price list, which wants no login.
+
+Each type of resource has versions of its own, which the path tells. Azure throttles a login by region with token
+buckets, reads and writes apart; ours are as large as its smallest, and stop for as long as it says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.errors import TABLE, failure_of
+from chalicelib.backends.azure.login import RESOURCE, Login
+from chalicelib.backends.azure.places import GROUP, Body, Ids
+from chalicelib.backends.kit.errors import Kind
+from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import InvalidCredentials
+
+PRICES = "https://prices.azure.com"
+DEADLINE = 60.0  # seconds: half of `create_timeout` is for the longest step
+READS, WRITES = (25.0, 250), (10.0, 200)  # a second in the long run, and at once
+# By a part of the path; the first that is in it.
+VERSIONS: Mapping[str, str] = {
+    "microsoft.authorization/": "2022-04-01",
+    "microsoft.managedidentity/": "2024-11-30",
+    "microsoft.network/": "2026-03-01",
+    "microsoft.compute/disks": "2026-03-02",
+    "microsoft.compute/skus": "2021-07-01",
+    "microsoft.compute/": "2026-04-01",
+    "resourcegroups": "2025-04-01",
+    "/providers/": "2025-04-01",
+    "": "2022-12-01",  # subscriptions, tenants and locations
+}
+
+
+class Client:
+    def __init__(
+        self,
+        config: AzureBackendConfig,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        *,
+        send: Sender | None = None,
+        env: Mapping[str, str] = os.environ,
+        base: str = RESOURCE,
+        prices: str = PRICES,
+    ) -> None:
+        """`base`: where Azure's API is, and `prices` its price list."""
+        self.ids = Ids(config.subscription_id, config.resource_group or GROUP)
+        self._sender = send or HttpSender()
+        self._login = Login(config, now, self._sender, env)
+        self._rest = RestClient(
+            base,
+            TABLE,
+            self._login,
+            secrets=self._login.secrets,
+            send=self._sender,
+            failure_of=failure_of,
+            now=now,
+        )
+        self._prices = RestClient(prices, TABLE, lambda _: {}, send=self._sender, now=now)
+        self._reads, self._writes = (TokenBucket("Azure", *rate, now) for rate in (READS, WRITES))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        region: str = "",
+        meanings: Mapping[str | int, Kind] | None = None,
+        secrets: Sequence[str] = (),
+    ) -> Any:
+        """`path`: of the resource, as its id has it."""
+        version = next(version for part, version in VERSIONS.items() if part in path.lower())
+        try:
+            return self._rest.call(
+                method,
+                *path.strip("/").split("/"),
+                query={"api-version": version, **(query or {})},
+                body=body,
+                headers=headers,
+                region=region,
+                meanings=meanings,
+                secrets=secrets,
+                buckets=(self._reads if method == "GET" else self._writes,),
+                deadline=DEADLINE,
+            )
+        except InvalidCredentials:
+            self._login.forget()
+            raise
+
+    def listed(self, path: str, query: Mapping[str, str] | None = None, region: str = "") -> Iterator[Body]:
+        def page(link: str) -> tuple[Sequence[Body], str]:
+            answer = self._rest.follow(link, region=region) if link else self.call("GET", path, query=query)
+            return answer["value"], (answer.get("nextLink") or "").replace(":443/", "/", 1)
+
+        return pages(page)
+
+    def prices(self, wanted: str) -> Iterator[Body]:
+        """The rows of the price list that this filter selects, in US dollars."""
+
+        def page(skip: str) -> tuple[Sequence[Body], str]:
+            query = {"$filter": wanted, **({"$skip": skip} if skip else {})}
+            answer = self._prices.call("GET", "api", "retail", "prices", query=query)
+            link = answer.get("NextPageLink") or ""
+            return answer["Items"], parse_qs(urlsplit(link).query).get("$skip", [""])[0]
+
+        return pages(page)
+
+    def close(self) -> None:
+        if isinstance(self._sender, HttpSender):
+            self._sender.close()

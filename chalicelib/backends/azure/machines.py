@@ -1,0 +1,284 @@
+"""Machines, each with the network card, address and disk that Azure makes along with it.
+
+A machine's name is its owner's, and a creation is only accepted while nothing has that name; so a repeated one finds
+the first. Azure looks for room after it has accepted a creation: its description says if there was none. What is
+left of a failed machine then are its card, address and disk. They go with it as a rule; what doesn't is found in lists
+by its name, and ended in the order in which each lets go of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.errors import elsewhere
+from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
+from chalicelib.backends.azure.launch import LaunchPlace, LaunchSettings, is_availability_set, launch
+from chalicelib.backends.azure.network import Networks
+from chalicelib.backends.azure.places import (
+    ADDRESS,
+    DISK,
+    NIC,
+    TYPES,
+    VM,
+    Body,
+    name_of,
+    owner_name,
+    properties,
+    region_in,
+    region_of,
+    tags_of,
+    zone_of,
+)
+from chalicelib.backends.azure.states import is_running, is_spot
+from chalicelib.backends.azure.views import Alone, Listed, View
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.zones import first_with_room
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InsufficientCapacity,
+    InUse,
+    NotYet,
+    Transient,
+    Unfit,
+)
+
+SHORT_FOR: Micros = 15 * MINUTE  # in which a zone that had no room is tried last
+CHILDREN = (NIC, ADDRESS, DISK)  # each holds the next
+HELD_BY: Mapping[str, str] = {NIC: "virtualMachine", ADDRESS: "ipConfiguration"}  # the property that says so
+ENDING: Mapping[str | int, type[BackendError]] = {
+    "NicInUse": NotYet,
+    "PublicIPAddressCannotBeDeleted": NotYet,
+    "OperationNotAllowed": NotYet,
+    409: NotYet,
+}
+_STALE = ("InvalidResourceReference", "SubnetNotFound", "ResourceNotFound", "ResourceGroupNotFound")
+
+
+class Machines:
+    def __init__(
+        self, client: Client, config: AzureBackendConfig, networks: Networks, now: Callable[[], Micros]
+    ) -> None:
+        self._client, self._networks, self._now = client, networks, now
+        self._ids = client.ids
+        self._is_own_group = config.resource_group is None
+        identity = config.vm_managed_identity
+        group, _, name = (identity or "").partition("/")
+        self._settings = LaunchSettings(
+            config.public_ips, self._ids.of("identity", name, group) if identity else "", config.tags
+        )
+        self._short: dict[tuple[str, str], Micros] = {}  # types and zones that had no room, and until when they count
+        self._lists: LookupCache[Sequence[Body]] = LookupCache(now, LISTS_LAST)
+
+    # --- create ------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        found = self._find(self._ids.of(VM, request.name))
+        if found is not None and tags_of(found).get(REQUEST_TAG) != request.token:
+            raise AlreadyThere(f"Azure has another machine {request.name}.")
+        yield _vm(found or (yield from self._launch(request)), self._ids.of(VM, request.name))
+
+    def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
+        if request.placement_group is not None:
+            self._client.call("GET", request.placement_group.id, region=request.offer.region)  # raises Gone
+        try:
+            return (yield from first_with_room(request, self._places(request), self._in_zone(request), elsewhere))
+        except BackendError as error:
+            if error.provider_code in _STALE:
+                self._networks.forget()
+            raise
+
+    def _places(self, request: CreateRequest) -> list[LaunchPlace]:
+        """Those that had no room lately come last. A region without zones is one place, and so is an availability
+        set."""
+        region, zones = request.offer.region, request.zones or request.offer.availability_zones or ()
+        group = request.placement_group
+        if group is not None and is_availability_set(group):
+            zones = ()
+        subnet, closed = self._networks.subnet(region), self._networks.group(region, request.open_ports)
+        places = [LaunchPlace(zone, subnet, closed) for zone in zones or ("",)]
+        return sorted(places, key=lambda place: self._had_no_room(request.offer.instance.name, place.zone))
+
+    def _had_no_room(self, size: str, zone: str) -> bool:
+        return self._now() < self._short.get((size, zone), 0)
+
+    def _in_zone(self, request: CreateRequest) -> Callable[[LaunchPlace], Body]:
+        def created(place: LaunchPlace) -> Body:
+            try:
+                return self._put(request, place, {"If-None-Match": "*"})
+            except AlreadyThere as error:
+                if error.provider_code != "PreconditionFailed":
+                    raise NotYet(f"Azure doesn't show the machine {request.name} yet: {error.message}") from error
+            # Made by an earlier call whose answer was lost. While it doesn't show, the same request describes it.
+            return self._find(self._ids.of(VM, request.name)) or self._put(request, place)
+
+        return created
+
+    def _put(self, request: CreateRequest, place: LaunchPlace, condition: Mapping[str, str] | None = None) -> Body:
+        try:
+            body: Body = self._client.call(
+                "PUT",
+                self._ids.of(VM, request.name),
+                body=launch(request, place, self._settings),
+                headers=condition,
+                region=place.zone or request.offer.region,
+                secrets=secrets_of(request),
+                meanings={"ResourceGroupNotFound": Transient if self._is_own_group else Unfit, 404: Unfit},
+            )
+        except InsufficientCapacity:
+            self._note_no_room(request.offer.instance.name, place.zone)
+            raise
+        return body
+
+    def _note_no_room(self, size: str, zone: str) -> None:
+        self._short[size, zone] = self._now() + SHORT_FOR
+
+    # --- describe ----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._described(handles, Alone(self._client))
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        view = Listed(self._client)
+        return outcomes(machines, lambda handles: self._described(handles, view))
+
+    def _described(self, handles: Sequence[Handle], view: View) -> Machine:
+        vms = [handle for handle in handles if handle.kind == VM]
+        for handle in vms:
+            path = self._ids.at(VM, handle.id)
+            if (body := view.machine(path)) is not None:
+                return self._machine(path, body, view, handle)
+        check_settled(vms, self._now(), FACTS.visibility_lag, "Azure")
+        names = " or ".join(name_of(handle.id) for handle in vms) or "of this instance"
+        if any(handle.data.get("market") == "spot" for handle in vms):
+            raise Gone(
+                f"Azure has no machine {names} any more: it takes spot machines back.", refused=InsufficientCapacity
+            )
+        raise Gone(f"Azure has no machine {names}: somebody has deleted it.")
+
+    def _machine(self, path: str, body: Body, view: View, handle: Handle) -> Machine:
+        try:
+            if not is_running(body, name_of(path)):
+                return Machine("pending")
+        except Gone as gone:
+            if gone.refused is InsufficientCapacity:
+                size = str((properties(body).get("hardwareProfile") or {}).get("vmSize", ""))
+                self._note_no_room(size, handle.data.get("zone", ""))
+            raise
+        card = view.card(path, body)
+        if card is None:
+            raise Transient(f"Azure doesn't show the network card of {name_of(path)} yet.")
+        inside = properties((properties(card).get("ipConfigurations") or [{}])[0])
+        internal = str(inside.get("privateIPAddress") or "")
+        public = (inside.get("publicIPAddress") or {}).get("id")
+        address = view.address(str(public)) if public else None
+        shown = str(properties(address or {}).get("ipAddress") or "")
+        if public and not shown:
+            return Machine("pending")
+        return Machine("running", shown or internal, internal)
+
+    # --- terminate ---------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        if handle.kind not in (VM, *CHILDREN):
+            raise Gone(f"Azure has no {handle.kind} of ours.")
+        path = self._ids.at(handle.kind, handle.id)
+        body = self._find(path)
+        if handle.kind != VM:
+            if body is None:
+                raise Gone(f"{name_of(path)} is deleted.")
+            self._delete(path, handle)
+        elif body is None:
+            check_settled([handle], self._now(), FACTS.visibility_lag, "Azure")
+            self._end_leftovers(handle, name_of(path))
+        elif str(properties(body).get("provisioningState", "")).lower() != "deleting":
+            volumes = (properties(body).get("storageProfile") or {}).get("dataDisks")
+            self._delete(path, handle, {} if volumes else {"forceDeletion": "true"})  # what is written may be lost then
+
+    def _delete(self, path: str, handle: Handle, query: Mapping[str, str] | None = None) -> None:
+        try:
+            self._client.call("DELETE", path, query=query, region=region_in(handle), meanings=ENDING)
+        finally:
+            self._lists.clear()
+
+    def _end_leftovers(self, handle: Handle, name: str) -> None:
+        """Ends what a machine that is gone has left behind. Raises Gone if that is nothing."""
+        held: BackendError | None = None
+        found = False
+        for kind in CHILDREN:
+            for body in self._lists.get(kind, lambda kind=kind: list(self._listed(kind))):  # type: ignore[misc]
+                if owner_name(str(body["name"])) != name or _is_volume(kind, body):
+                    continue
+                found = True
+                try:
+                    self._delete(self._ids.of(kind, str(body["name"])), handle)
+                except Gone:
+                    continue
+                except (NotYet, InUse) as error:
+                    held = held or error
+        if held is not None:
+            raise NotYet(f"The machine {name} is gone, and something of it not yet: {held.message}")
+        if not found:
+            raise Gone(f"{name} is deleted, with all that belonged to it.")
+
+    # --- what is ours ------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """Cards, addresses and disks are deleted with their machine, so only those that were left behind are listed."""
+        for kind in (VM, *CHILDREN):
+            for body in self._listed(kind):
+                if (region and region_of(body) != region) or (kind != VM and _is_held(kind, body)):
+                    continue
+                path = self._ids.of(kind, str(body["name"]).lower())
+                handle = _vm(body, path) if kind == VM else Handle(kind=kind, id=path, data={"region": region_of(body)})
+                for each in owned(handle, tags_of(body), owner_name(str(body["name"]))):
+                    if instance_id in (None, each.instance_id):
+                        yield each
+
+    def _listed(self, kind: str) -> Iterator[Body]:
+        """All in the resource group; none if there is no such group."""
+        provider, of_type = TYPES[kind]
+        try:
+            yield from self._client.listed(f"{self._ids.in_group()}/providers/{provider}/{of_type}")
+        except Gone as error:
+            if error.provider_code != "ResourceGroupNotFound":
+                raise Transient(f"Azure doesn't list {of_type}: {error.message}") from error
+
+    def _find(self, path: str) -> Body | None:
+        try:
+            body: Body = self._client.call("GET", path)
+        except Gone:
+            return None
+        return body
+
+
+def _vm(body: Body, path: str) -> Handle:
+    data = {"region": region_of(body)}
+    if zone := zone_of(body):
+        data["zone"] = zone
+    if is_spot(body):
+        data["market"] = "spot"
+    if created := properties(body).get("timeCreated"):
+        data[CREATED] = stamp(datetime.fromisoformat(str(created)).astimezone(UTC))
+    return Handle(kind=VM, id=path, data=data)
+
+
+def _is_held(kind: str, body: Body) -> bool:
+    if kind == DISK:
+        return bool(body.get("managedBy") or body.get("managedByExtended"))
+    return bool(properties(body).get(HELD_BY[kind]))
+
+
+def _is_volume(kind: str, body: Body) -> bool:
+    return kind == DISK and "dstack-volume" in tags_of(body)

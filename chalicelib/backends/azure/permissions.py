@@ -1,0 +1,42 @@
+"""What the login must be allowed to do, as Azure's roles name it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.places import Body
+
+ACTIONS = (
+    *(f"Microsoft.Compute/virtualMachines/{each}" for each in ("read", "write", "delete")),
+    *(f"Microsoft.Compute/disks/{each}" for each in ("read", "write", "delete")),
+    *(f"Microsoft.Network/networkInterfaces/{each}" for each in ("read", "write", "delete", "join/action")),
+    *(f"Microsoft.Network/publicIPAddresses/{each}" for each in ("read", "write", "delete", "join/action")),
+    *(f"Microsoft.Network/networkSecurityGroups/{each}" for each in ("read", "write", "join/action")),
+)
+OWN_NETWORK = (
+    *(f"Microsoft.Network/virtualNetworks/{each}" for each in ("read", "write")),
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+)
+IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+OWN_GROUP = "Microsoft.Resources/subscriptions/resourceGroups/write"
+
+
+def needed(config: AzureBackendConfig) -> Sequence[str]:
+    """Within the resource group. What is given elsewhere, networks and an identity, is another group's matter."""
+    return ACTIONS if config.vpc_ids or config.subnet_ids else (*ACTIONS, *OWN_NETWORK)
+
+
+def lacking(actions: Iterable[str], granted: Sequence[Body]) -> list[str]:
+    """Those that none of the roles allows."""
+    return [action for action in actions if not any(_allows(role, action) for role in granted)]
+
+
+def _allows(role: Body, action: str) -> bool:
+    given, taken = role.get("actions") or (), role.get("notActions") or ()
+    return any(_fits(each, action) for each in given) and not any(_fits(each, action) for each in taken)
+
+
+def _fits(pattern: str, action: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, str(pattern).split("*"))), action, re.IGNORECASE) is not None

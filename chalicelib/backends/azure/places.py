@@ -1,0 +1,127 @@
+"""Azure's resources, regions, zones and tags.
+
+A resource's id is its address: subscription, resource group, type and name. Azure answers with them in any case, and
+with regions as `West Europe` or `westeurope`. Zones are numbers that mean something in their region alone, and in one
+subscription, so ours have the region before them: `westeurope-1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.kit.owners import LabelRule
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.owner import LONGEST
+
+Body = Mapping[str, Any]
+
+# Where accounts usually have machines; a configuration may name others.
+REGIONS = (
+    "eastus",
+    "eastus2",
+    "southcentralus",
+    "westus2",
+    "westus3",
+    "canadacentral",
+    "northeurope",
+    "westeurope",
+    "swedencentral",
+    "uksouth",
+    "francecentral",
+    "germanywestcentral",
+    "japaneast",
+    "australiaeast",
+)
+GROUP = "dstack"  # the resource group, unless one is given
+
+VM, NIC, ADDRESS, DISK = "vm", "nic", "address", "disk"  # kinds of handles
+TYPES: Mapping[str, tuple[str, str]] = {
+    VM: ("Microsoft.Compute", "virtualMachines"),
+    NIC: ("Microsoft.Network", "networkInterfaces"),
+    ADDRESS: ("Microsoft.Network", "publicIPAddresses"),
+    DISK: ("Microsoft.Compute", "disks"),
+    "volume": ("Microsoft.Compute", "disks"),
+    "proximity": ("Microsoft.Compute", "proximityPlacementGroups"),
+    "availability": ("Microsoft.Compute", "availabilitySets"),
+    "network": ("Microsoft.Network", "virtualNetworks"),
+    "security": ("Microsoft.Network", "networkSecurityGroups"),
+    "identity": ("Microsoft.ManagedIdentity", "userAssignedIdentities"),
+}
+# Upper and lower case are one key to Azure.
+TAGS = LabelRule(key=r"[^<>&\\%?/]{1,512}", value=r"(?s).{0,256}", most=50)
+
+
+def regions_of(config: AzureBackendConfig) -> tuple[str, ...]:
+    """Those named, or those that networks are given for, or the usual ones."""
+    given = config.regions or (*sorted({**(config.vpc_ids or {}), **(config.subnet_ids or {})}),)
+    return tuple(map(region_named, given)) or REGIONS
+
+
+def region_named(name: str) -> str:
+    return name.lower().replace(" ", "")
+
+
+def zone_named(region: str, number: str) -> str:
+    return f"{region}-{number}"
+
+
+def number_of(zone: str) -> str:
+    return zone.rpartition("-")[2]
+
+
+class Ids:
+    """The addresses of resources in one resource group."""
+
+    def __init__(self, subscription: str, group: str) -> None:
+        self.subscription, self.group = subscription, group
+
+    def of(self, kind: str, name: str, group: str = "") -> str:
+        provider, of_type = TYPES[kind]
+        return f"{self.in_group(group)}/providers/{provider}/{of_type}/{name}"
+
+    def in_group(self, group: str = "") -> str:
+        return f"/subscriptions/{self.subscription}/resourceGroups/{group or self.group}"
+
+    def at(self, kind: str, identity: str) -> str:
+        """The address that a handle's id is, or that of the resource with this name."""
+        return identity if identity.startswith("/") else self.of(kind, identity)
+
+
+def name_of(identity: str) -> str:
+    return identity.rpartition("/")[2].lower()
+
+
+def group_of(identity: str) -> str:
+    """Its resource group's name; empty if the id names none."""
+    parts = identity.split("/")
+    return parts[4].lower() if len(parts) > 4 else ""
+
+
+def owner_name(name: str) -> str:
+    """The name that tells an owner, without what Azure adds to names of what it makes along with a machine."""
+    return name.lower()[:LONGEST]
+
+
+def tags_of(body: Body) -> dict[str, str]:
+    return {key.lower(): str(value) for key, value in (body.get("tags") or {}).items()}
+
+
+def region_of(body: Body) -> str:
+    return region_named(str(body.get("location", "")))
+
+
+def zone_of(body: Body) -> str:
+    """Empty: it is bound to none."""
+    zones = body.get("zones") or ()
+    return zone_named(region_of(body), str(zones[0])) if zones else ""
+
+
+def properties(body: Body) -> Body:
+    found: Body = body.get("properties") or {}
+    return found
+
+
+def region_in(handle: Handle) -> str:
+    return handle.data.get("region", "")

@@ -1,0 +1,57 @@
+"""Quotas: how many vCPUs a subscription may have in a region, of a family and altogether, and of all spot machines.
+
+New subscriptions have none for most GPU families, so a plan marks offers that can't be bought. A quota that Azure
+doesn't report counts as unknown, never as too small.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.sizes import Size
+from chalicelib.domain.offers import Availability, ClusterLimit
+from chalicelib.errors import BackendError, InvalidCredentials
+
+log = logging.getLogger(__name__)
+
+Quotas = Mapping[str, int]  # limits in vCPUs, by name in lower case
+REGIONAL, SPOT = "cores", "lowprioritycores"
+
+
+def quotas(client: Client, region: str) -> Quotas:
+    """A region's quotas; none if the login may not read them."""
+    path = f"/subscriptions/{client.ids.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
+    try:
+        return {str(each["name"]["value"]).lower(): int(each["limit"]) for each in client.listed(path, region=region)}
+    except InvalidCredentials:
+        raise
+    except BackendError as error:
+        log.info("the quotas of %s stay unknown: %s", region, error)
+        return {}
+
+
+def availability(found: Quotas, size: Size, *, spot: bool) -> Availability:
+    """Whether one machine fits into its quotas. That Azure lists a size doesn't mean that it has one."""
+    short = any(limit < size.vcpus for _, limit in _limits(found, size, spot=spot))
+    return Availability.no_quota if short else Availability.unknown
+
+
+def of_clusters(found: Quotas, size: Size, region: str, *, spot: bool) -> ClusterLimit | None:
+    """How many machines a cluster can have, if that is known."""
+    name, limit = min(_limits(found, size, spot=spot), key=lambda pair: pair[1], default=("", 0))
+    if not name or limit < size.vcpus:
+        return None  # which is said of each machine
+    return ClusterLimit(
+        most=limit // size.vcpus,
+        why=f"each takes {size.vcpus} of the {limit} vCPUs that the quota {name} allows in {region}",
+        hint="ask Azure for more, under Quotas in its portal",
+    )
+
+
+def _limits(found: Quotas, size: Size, *, spot: bool) -> Iterator[tuple[str, int]]:
+    """Those that a machine counts against."""
+    for name in (SPOT,) if spot else (size.family, REGIONAL):
+        if (limit := found.get(name.lower())) is not None:
+            yield name, limit

@@ -1,0 +1,95 @@
+"""The sizes of machines that are offered, by their names: Azure's own list counts GPUs and doesn't say which.
+
+Left out are sizes with shares of a GPU, and those that the image has no driver for: A10 (NV v5), AMD's cards, and ARM.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chalicelib.backends.azure.places import Body, region_named
+from chalicelib.backends.kit.gpus import gpu
+from chalicelib.domain.offers import Gpu
+
+_CARDS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
+    (re.compile(pattern), name, gib * 1024)
+    for pattern, name, gib in (
+        (r"Standard_NC\d+as_T4_v3", "T4", 16),
+        (r"Standard_NC\d+ads_A100_v4", "A100", 80),
+        (r"Standard_NC\d+adi?s_H100_v5", "H100 NVL", 94),
+        (r"Standard_ND96asr_v4", "A100", 40),
+        (r"Standard_ND96amsr_A100_v4", "A100", 80),
+        (r"Standard_ND96isr_H100_v5", "H100", 80),
+        (r"Standard_ND96isr_H200_v5", "H200", 141),
+    )
+)
+_WITHOUT_GPU = re.compile(r"Standard_(B\d+m?s|[DE]\d+s_v5|F\d+s_v2|HB120rs_v3|HB176rs_v4|HX176rs)")
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size in one region."""
+
+    name: str
+    family: str  # the name of its quota
+    vcpus: int
+    memory_mib: int
+    zones: tuple[str, ...]  # their numbers; none: it is there, in no zone of its own
+    gpus: tuple[Gpu, ...] = ()
+    spot: bool = False
+    rdma: bool = False  # has InfiniBand
+    accelerated: bool = False
+
+
+def size_of(body: Body, region: str) -> Size | None:
+    """None for what isn't offered: another kind of machine, or one that this subscription can't have there."""
+    name = str(body.get("name", ""))
+    card = next(((card, memory) for pattern, card, memory in _CARDS if pattern.fullmatch(name)), None)
+    if body.get("resourceType") != "virtualMachines" or (card is None and not _WITHOUT_GPU.fullmatch(name)):
+        return None
+    can = {str(each["name"]): str(each["value"]) for each in body.get("capabilities") or ()}
+    if can.get("CpuArchitectureType", "x64") != "x64" or "V2" not in can.get("HyperVGenerations", "V1,V2"):
+        return None
+    zones = _zones(body, region)
+    if zones is None:
+        return None
+    return Size(
+        name,
+        str(body.get("family", "")),
+        int(can["vCPUs"]),
+        round(float(can["MemoryGB"]) * 1024),
+        zones,
+        _gpus(card, int(can.get("GPUs", "0"))),
+        can.get("LowPriorityCapable") == "True",
+        can.get("RdmaEnabled") == "True",
+        can.get("AcceleratedNetworkingEnabled") == "True",
+    )
+
+
+def _gpus(card: tuple[str, int] | None, count: int) -> tuple[Gpu, ...]:
+    found = gpu(card[0], card[1], "nvidia") if card else None
+    return (found,) * count if found else ()
+
+
+def _zones(body: Body, region: str) -> tuple[str, ...] | None:
+    """The zones where the subscription can have it; None: it can't have it in the region at all."""
+    zones: Sequence[str] | None = None
+    for place in body.get("locationInfo") or ():
+        if region_named(str(place.get("location", ""))) == region:
+            zones = sorted(map(str, place.get("zones") or ()))
+    if zones is None:
+        return None
+    barred: set[str] = set()
+    for each in body.get("restrictions") or ():
+        if each.get("type") == "Location":
+            return None
+        barred |= set(map(str, (each.get("restrictionInfo") or {}).get("zones") or each.get("values") or ()))
+    left = tuple(zone for zone in zones if zone not in barred)
+    return None if zones and not left else left
+
+
+def by_name(listed: Sequence[Body], region: str) -> Mapping[str, Size]:
+    found = (size_of(body, region) for body in listed)
+    return {size.name: size for size in found if size is not None}

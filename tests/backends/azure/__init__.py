@@ -1,0 +1,1 @@
+"""Azure: its fake, made from the models of its SDK, and the traps that its users have reported."""
