@@ -31,14 +31,16 @@ class AzureBackend:
         client: Client | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
+        endpoint: str = "",
     ) -> None:
+        """`endpoint`: of what stands in for the provider."""
         from chalicelib.backends.azure.catalog import AzureCatalog
         from chalicelib.backends.azure.client import Client
         from chalicelib.backends.azure.machines import Machines
         from chalicelib.backends.azure.network import Networks
         from chalicelib.backends.azure.prices import Prices
 
-        self._config, self._client = config, client or Client(config, now)
+        self._config, self._client = config, client or Client(config, now, endpoint=endpoint)
         self._networks = Networks(self._client, config, now)
         self._machines = Machines(self._client, config, self._networks, now)
         self._catalog = AzureCatalog(self._client, config, Prices(self._client, now, prices), now)

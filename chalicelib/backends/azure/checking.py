@@ -10,8 +10,7 @@ from chalicelib.backends.azure.client import Client
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.network import Networks
 from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
-from chalicelib.backends.azure.places import TAGS, Ids, region_named, regions_of
-from chalicelib.backends.kit.owners import labels
+from chalicelib.backends.azure.places import Ids, region_named, regions_of
 from chalicelib.errors import Gone, MissingPermission, Unfit
 
 PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
@@ -21,7 +20,6 @@ def check(client: Client, config: AzureBackendConfig, networks: Networks) -> Non
     """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit."""
     _subscription(client, config)
     _regions(client, config)
-    labels(config.tags or {}, TAGS, "Azure")
     _providers(client, config)
     networks.forget()
     _group(client, config, networks)

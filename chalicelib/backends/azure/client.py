@@ -19,7 +19,7 @@ from chalicelib.backends.azure.places import GROUP, Body, Ids
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender
+from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender, at
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import InvalidCredentials
 
@@ -48,15 +48,14 @@ class Client:
         *,
         send: Sender | None = None,
         env: Mapping[str, str] = os.environ,
-        base: str = RESOURCE,
-        prices: str = PRICES,
+        endpoint: str = "",
     ) -> None:
-        """`base`: where Azure's API is, and `prices` its price list."""
+        """`endpoint`: of what stands in for the provider."""
         self.ids = Ids(config.subscription_id, config.resource_group or GROUP)
         self._sender = send or HttpSender()
-        self._login = Login(config, now, self._sender, env)
+        self._login = Login(config, now, self._sender, env, endpoint)
         self._rest = RestClient(
-            base,
+            at(endpoint, RESOURCE),
             TABLE,
             self._login,
             secrets=self._login.secrets,
@@ -64,7 +63,7 @@ class Client:
             failure_of=failure_of,
             now=now,
         )
-        self._prices = RestClient(prices, TABLE, lambda _: {}, send=self._sender, now=now)
+        self._prices = RestClient(at(endpoint, PRICES), TABLE, lambda _: {}, send=self._sender, now=now)
         self._reads, self._writes = (TokenBucket("Azure", *rate, now) for rate in (READS, WRITES))
 
     def call(

@@ -18,6 +18,6 @@ FACTS = BackendFacts(
     multinode=True,
     describes=1000,  # from three lists
     spot_notice=False,
-    notices="azure",
+    notices="scheduled-events",
     gateways=True,
 )

@@ -18,7 +18,7 @@ import orjson
 
 from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
 from chalicelib.backends.kit.errors import cleaned
-from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, Sender
+from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, Sender, at
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, retry_after
 from chalicelib.errors import InvalidCredentials, Throttled, Transient
 
@@ -32,9 +32,16 @@ _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 class Login:
     def __init__(
-        self, config: AzureBackendConfig, now: Callable[[], Micros], send: Sender, env: Mapping[str, str]
+        self,
+        config: AzureBackendConfig,
+        now: Callable[[], Micros],
+        send: Sender,
+        env: Mapping[str, str],
+        endpoint: str = "",
     ) -> None:
         self._config, self._now, self._send, self._env = config, now, send, env
+        self._authority = at(endpoint, env.get("AZURE_AUTHORITY_HOST") or AUTHORITY)
+        self._metadata = at(endpoint, METADATA)
         self._lock = threading.Lock()
         self._token, self._until = "", 0
 
@@ -73,7 +80,7 @@ class Login:
         return self._of_machine(client)
 
     def _exchanged(self, tenant: str, form: Mapping[str, str]) -> tuple[str, Micros]:
-        authority = urlsplit(self._env.get("AZURE_AUTHORITY_HOST") or AUTHORITY)
+        authority = urlsplit(self._authority)
         whole = {**form, "grant_type": "client_credentials", "scope": f"{RESOURCE}/.default"}
         call = RestCall(
             "POST",
@@ -88,7 +95,7 @@ class Login:
     def _of_machine(self, client: str) -> tuple[str, Micros]:
         query = {"api-version": "2018-02-01", "resource": RESOURCE, **({"client_id": client} if client else {})}
         path, headers = "/metadata/identity/oauth2/token", {**HEADERS, "Metadata": "true"}
-        call = RestCall("GET", METADATA, path, tuple(query.items()), headers)
+        call = RestCall("GET", self._metadata, path, tuple(query.items()), headers)
         try:
             return self._token_of(call, NEARBY, (), "the machine's metadata service")
         except Transient as error:

@@ -16,7 +16,7 @@ from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import Gone, Unfit
+from chalicelib.errors import Gone, Transient, Unfit
 
 SPACE = "10.0.0.0/16"  # 172.16.0.0/16 is InfiniBand's
 SUBNET = "machines"
@@ -136,7 +136,14 @@ class Networks:
             self._client.call("GET", path, region=region)
         except Gone:
             body: dict[str, Any] = {"location": region, "tags": dict(self._config.tags or {})}
-            self._client.call("PUT", path, body=body if has is None else {**body, "properties": has}, region=region)
+            gone = Transient if self._config.resource_group is None else Unfit
+            self._client.call(
+                "PUT",
+                path,
+                body=body if has is None else {**body, "properties": has},
+                region=region,
+                meanings={"ResourceGroupNotFound": gone},
+            )
 
 
 def _open(port: int, at: int) -> Mapping[str, Any]:

@@ -89,7 +89,7 @@ def _note(found: dict[str, Price], row: Body) -> None:
     name, price = str(row["armSkuName"]), float(row["retailPrice"])
     sold_as = f"{row.get('skuName', '')} {row.get('meterName', '')}"
     product = str(row.get("productName", ""))
-    if price <= 0 or row.get("unitOfMeasure") != "1 Hour" or row.get("type") != "Consumption":
+    if price <= 0 or row.get("unitOfMeasure") != "1 Hour":
         return
     if "Windows" in product or "Cloud Services" in product or "Low Priority" in sold_as:
         return

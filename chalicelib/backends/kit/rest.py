@@ -115,9 +115,9 @@ class RestClient:
         buckets: Sequence[TokenBucket] = (),
         deadline: float = DEADLINE,
     ) -> Any:
-        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `headers`: beside the
-        usual ones. `meanings`: codes and statuses that mean something else for this call. `secrets`: those in its body.
-        `buckets`: the call's own; if the provider throttles it, they are paused instead of the account's."""
+        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `headers`: beside
+        the usual ones. `meanings`: codes and statuses that mean something else for this call. `secrets`: those in its
+        body. `buckets`: the call's own; if the provider throttles it, they are paused instead of the account's."""
         call = RestCall(
             method,
             self._origin,

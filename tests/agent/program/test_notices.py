@@ -1,4 +1,4 @@
-"""The notice that EC2 takes a spot machine back, asked of a metadata service that behaves as EC2's does."""
+"""The notice that a spot machine is taken back, asked of metadata services that behave as EC2's and Azure's do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chalicelib.agent.program.notices import SOURCES, Ec2, NoticePoller, parse_notice
+from chalicelib.agent.program.notices import SOURCES, Ec2, NoticePoller, ScheduledEvents, parse_events, parse_notice
 
 AT = 1_795_422_120_000_000
 NOTICE = json.dumps({"action": "terminate", "time": "2026-11-23T08:22:00Z"})
@@ -36,6 +36,9 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(200, self.server.tokens[-1])
 
     def do_GET(self) -> None:
+        if self.path.startswith("/metadata/"):
+            self._of_azure()
+            return
         assert self.path == "/latest/meta-data/spot/instance-action"
         if self.server.status:
             self._answer(self.server.status, "")
@@ -43,6 +46,15 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(401, "")
         else:
             self._answer(200 if self.server.notice else 404, self.server.notice)
+
+    def _of_azure(self) -> None:
+        if self.headers["Metadata"] != "true" or self.server.status:
+            self._answer(self.server.status or 400, "")
+        elif self.path == "/metadata/instance/compute/name?api-version=2021-02-01&format=text":
+            self._answer(200, "machine-1")
+        else:
+            assert self.path == "/metadata/scheduledevents?api-version=2020-07-01"
+            self._answer(200, self.server.notice)
 
     def _answer(self, status: int, text: str) -> None:
         self.send_response(status)
@@ -115,4 +127,53 @@ def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(met
 
 
 def test_the_words_of_the_command_line() -> None:
-    assert {"ec2": Ec2} == SOURCES
+    assert {"ec2": Ec2, "scheduled-events": ScheduledEvents} == SOURCES
+
+
+# --- Azure -----------------------------------------------------------------------------------------------------------
+
+NOW = AT - 30_000_000
+
+
+def document(*events: dict[str, object]) -> str:
+    return json.dumps({"DocumentIncarnation": 2, "Events": list(events)})
+
+
+def event(
+    kind: str = "Preempt", name: str = "Machine-1", at: str = "Mon, 23 Nov 2026 08:22:00 GMT"
+) -> dict[str, object]:
+    return {"EventId": "e", "EventType": kind, "ResourceType": "VirtualMachine", "Resources": [name], "NotBefore": at}
+
+
+@pytest.mark.parametrize(
+    ("events", "notice"),
+    [
+        ((), None),
+        ((event(),), AT),
+        ((event("Terminate"),), AT),
+        ((event(name="machine-2"), event()), AT),
+        ((event(name="machine-2"),), None),
+        ((event("Freeze"), event("Reboot"), event("Redeploy")), None),
+        ((event(at=""),), NOW),
+    ],
+    ids=["none", "spot", "announced", "among others", "another's", "maintenance", "begun"],
+)
+def test_an_event_counts_if_it_takes_this_machine_back(events: tuple[dict[str, object], ...], notice: object) -> None:
+    assert parse_events(document(*events), "machine-1", NOW) == notice
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"Events": [1]}', document(event(at="soon"))])
+def test_events_that_make_no_sense_are_an_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_events(text, "machine-1", NOW)
+
+
+def test_a_machine_hears_of_its_events(metadata: Metadata) -> None:
+    ask = ScheduledEvents(metadata.base)
+    metadata.notice = document()
+    assert ask() is None
+    metadata.notice = document(event())
+    assert ask() == AT
+    metadata.status = 410
+    with pytest.raises(OSError, match="410"):
+        ask()

@@ -77,7 +77,8 @@ class Account(Part):
         if made is not None and made.facts["body"]["location"] != body["location"]:
             raise error(409, "InvalidResourceGroupLocation", "The resource group is in another location.")
         if made is None:
-            made = self.with_group(name, body["location"])
+            made = self.with_group(name)
+            made.facts["body"] = body
             return Answer(201, self._group(made))
         made.facts["body"] = body
         return self._group(made)

@@ -72,6 +72,7 @@ def sold_in(size: str, location: str) -> tuple[str, ...]:
 class Shop(Part):
     # By size and location: rows that bar the subscription from it, beside others that don't.
     restrictions: Mapping[tuple[str, str], list[Any]] = {}
+    sizes: Mapping[str, Sold] = SIZES
     prices_down = False
     no_prices: frozenset[str] = frozenset()  # sizes that the price list lacks
 
@@ -81,14 +82,14 @@ class Shop(Part):
         if found is None or call.query.get("includeExtendedLocations"):
             raise error(400, "InvalidFilter", "this fake is asked for one location")
         disk = {"resourceType": "disks", "name": "Premium_LRS", "locationInfo": [], "restrictions": []}
-        rows = [disk, *(self._sku(name, found[1]) for name in SIZES)]
+        rows = [disk, *(self._sku(name, found[1]) for name in self.sizes)]
         start = int(call.query.get(PAGED, "0"))
         size = self.script.page or 5
         more = {PAGED: str(start + size)} if start + size < len(rows) else {}
         return {"value": rows[start : start + size], **({"nextLink": link(call, more)} if more else {})}
 
     def _sku(self, name: str, location: str) -> Any:
-        sold = SIZES[name]
+        sold = self.sizes[name]
         can = {
             "vCPUs": str(sold.vcpus),
             "MemoryGB": f"{sold.memory:g}",
@@ -105,7 +106,9 @@ class Shop(Part):
             "name": name,
             "family": sold.family,
             "locations": [location.title()],
-            "locationInfo": [{"location": location.title(), "zones": list(sold_in(name, location))}],
+            "locationInfo": [
+                {"location": location.title(), "zones": [zone for zone in sold.zones if zone in ZONES[location]]}
+            ],
             "capabilities": [{"name": key, "value": value} for key, value in can.items()],
             "restrictions": self.restrictions.get((name, location), []),
         }
@@ -151,7 +154,7 @@ class Shop(Part):
 
     def _rows(self) -> Iterable[Any]:
         for location, rate in RATES.items():
-            for name, sold in SIZES.items():
+            for name, sold in self.sizes.items():
                 if name not in self.no_prices:
                     yield from _of_size(name, sold, location, rate)
             for step, price in DISKS.items():
@@ -166,7 +169,7 @@ def _of_size(name: str, sold: Sold, location: str, rate: float) -> Iterable[Any]
     yield _row("Virtual Machines", location, name, f"{product} Windows", short, short, sold.price * rate * 2)
     yield _row("Virtual Machines", location, name, product, short, short, sold.price * rate)
     yield _row("Virtual Machines", location, name, f"{product} Cloud Services", short, short, sold.price * rate * 3)
-    yield _row("Virtual Machines", location, name, product, f"{short} Low Priority", f"{short} Low Priority", 0.001)
+    yield _row("Virtual Machines", location, name, product, f"{short} Low Priority", f"{short} Low Priority", 50.0)
     if sold.spot:
         yield _row("Virtual Machines", location, name, f"{product} Windows", f"{short} Spot", f"{short} Spot", 9.0)
         yield _row("Virtual Machines", location, name, product, f"{short} Spot", f"{short} Spot", sold.spot * rate)

@@ -1,0 +1,13 @@
+"""What Azure's users have met: each trap is one that the fake sets, and the backend doesn't walk into."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.backends.azure.account import Account
+from tests.backends.azure.traps import CHECKS, Check
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_trap(check: Check) -> None:
+    check(Account())
