@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from chalicelib.backends.azure.backend import AzureBackend
@@ -19,8 +20,8 @@ from tests.backends.clock import Clock
 from tests.backends.fakes.transport import sender
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "azure.md").read_text()
-BACKEND, *CONFIGURATIONS = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
-(ROLE,) = re.findall(r"(?ms)^```json\n(.*?)^```", GUIDE)
+BACKEND, *CONFIGURATIONS = map(dedent, re.findall(r"(?ms)^ *```yaml\n(.*?)^ *```", GUIDE))
+(ROLE,) = re.findall(r"(?ms)^ *```json\n(.*?)^ *```", GUIDE)
 
 
 def test_its_configurations_are_accepted() -> None:
