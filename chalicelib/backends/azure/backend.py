@@ -17,7 +17,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError
 
 if TYPE_CHECKING:
-    from chalicelib.backends.azure.client import Client
+    from chalicelib.backends.azure.client import AzureClient
     from chalicelib.backends.azure.config import AzureBackendConfig
     from chalicelib.backends.price_file import OfflinePrices
 
@@ -28,22 +28,22 @@ class AzureBackend:
     def __init__(
         self,
         config: AzureBackendConfig,
-        client: Client | None = None,
+        client: AzureClient | None = None,
         now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:
         """`endpoint`: of what stands in for the provider."""
         from chalicelib.backends.azure.catalog import AzureCatalog
-        from chalicelib.backends.azure.client import Client
-        from chalicelib.backends.azure.machines import Machines
-        from chalicelib.backends.azure.network import Networks
-        from chalicelib.backends.azure.prices import Prices
+        from chalicelib.backends.azure.client import AzureClient
+        from chalicelib.backends.azure.machines import AzureMachines
+        from chalicelib.backends.azure.network import AzureNetworks
+        from chalicelib.backends.azure.prices import AzurePrices
 
-        self._config, self._client = config, client or Client(config, now, endpoint=endpoint)
-        self._networks = Networks(self._client, config, now)
-        self._machines = Machines(self._client, config, self._networks, now)
-        self._catalog = AzureCatalog(self._client, config, Prices(self._client, now, prices), now)
+        self._config, self._client = config, client or AzureClient(config, now, endpoint=endpoint)
+        self._networks = AzureNetworks(self._client, config, now)
+        self._machines = AzureMachines(self._client, config, self._networks, now)
+        self._catalog = AzureCatalog(self._client, config, AzurePrices(self._client, now, prices), now)
 
     def check(self) -> None:
         from chalicelib.backends.azure.checking import check

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import regions_of, zone_named
-from chalicelib.backends.azure.prices import Prices
+from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
-from chalicelib.backends.azure.sizes import Size, by_name
+from chalicelib.backends.azure.sizes import AzureSize, by_name
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Disk, DiskTerms, InstanceType, Offer, OfferTerms, Resources
@@ -30,7 +30,9 @@ HOURS = 730  # of a month
 
 
 class AzureCatalog:
-    def __init__(self, client: Client, config: AzureBackendConfig, prices: Prices, now: Callable[[], Micros]) -> None:
+    def __init__(
+        self, client: AzureClient, config: AzureBackendConfig, prices: AzurePrices, now: Callable[[], Micros]
+    ) -> None:
         self._client, self._config, self._prices, self._now = client, config, prices, now
 
     def offers(self) -> Sequence[Offer]:
@@ -59,7 +61,7 @@ class AzureCatalog:
         return found
 
     def _offers(
-        self, region: str, size: Size, price: float, limits: Quotas, source: str, month: float, *, spot: bool
+        self, region: str, size: AzureSize, price: float, limits: Quotas, source: str, month: float, *, spot: bool
     ) -> Iterator[Offer]:
         private: dict[str, Any] = {"rdma": True} if size.rdma else {}
         if size.accelerated:

@@ -6,9 +6,9 @@ The resource group is made if none is given, because rights are asked of what ex
 
 from __future__ import annotations
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
-from chalicelib.backends.azure.network import Networks
+from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
 from chalicelib.backends.azure.places import Ids, region_named, regions_of
 from chalicelib.errors import Gone, MissingPermission, Unfit
@@ -16,7 +16,7 @@ from chalicelib.errors import Gone, MissingPermission, Unfit
 PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
 
 
-def check(client: Client, config: AzureBackendConfig, networks: Networks) -> None:
+def check(client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks) -> None:
     """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit."""
     _subscription(client, config)
     _regions(client, config)
@@ -29,7 +29,7 @@ def check(client: Client, config: AzureBackendConfig, networks: Networks) -> Non
     _networks(config, networks)
 
 
-def _subscription(client: Client, config: AzureBackendConfig) -> None:
+def _subscription(client: AzureClient, config: AzureBackendConfig) -> None:
     found = {str(each["subscriptionId"]): each for each in client.listed("/subscriptions")}
     subscription = found.get(config.subscription_id)
     if subscription is None:
@@ -44,13 +44,13 @@ def _subscription(client: Client, config: AzureBackendConfig) -> None:
         raise Unfit(f"The login isn't of the tenant {config.tenant_id}.", hint="Correct `tenant_id`.")
 
 
-def _regions(client: Client, config: AzureBackendConfig) -> None:
+def _regions(client: AzureClient, config: AzureBackendConfig) -> None:
     known = {str(each["name"]) for each in client.listed(f"/subscriptions/{config.subscription_id}/locations")}
     if missing := sorted(set(regions_of(config)) - set(map(region_named, known))):
         raise Unfit(f"The subscription has no region {', '.join(missing)}.", hint="Take it out of `regions`.")
 
 
-def _providers(client: Client, config: AzureBackendConfig) -> None:
+def _providers(client: AzureClient, config: AzureBackendConfig) -> None:
     base = f"/subscriptions/{config.subscription_id}/providers"
     states = {name: client.call("GET", f"{base}/{name}").get("registrationState") for name in PROVIDERS}
     if missing := sorted(name for name, state in states.items() if state != "Registered"):
@@ -60,7 +60,7 @@ def _providers(client: Client, config: AzureBackendConfig) -> None:
         )
 
 
-def _group(client: Client, config: AzureBackendConfig, networks: Networks) -> None:
+def _group(client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks) -> None:
     if config.resource_group is None:
         try:
             networks.ensure_resource_group()
@@ -79,7 +79,7 @@ def _group(client: Client, config: AzureBackendConfig, networks: Networks) -> No
         ) from None
 
 
-def _rights(client: Client, config: AzureBackendConfig) -> None:
+def _rights(client: AzureClient, config: AzureBackendConfig) -> None:
     granted = list(client.listed(f"{_group_path(client.ids)}/providers/Microsoft.Authorization/permissions"))
     if denied := lacking(needed(config), granted):
         raise MissingPermission(
@@ -92,7 +92,7 @@ def _group_path(ids: Ids) -> str:
     return f"/subscriptions/{ids.subscription}/resourcegroups/{ids.group}"
 
 
-def _identity(client: Client, given: str) -> None:
+def _identity(client: AzureClient, given: str) -> None:
     group, name = given.split("/")
     try:
         client.call("GET", client.ids.of("identity", name, group))
@@ -108,7 +108,7 @@ def _identity(client: Client, given: str) -> None:
         raise MissingPermission(f"The login may not give machines the identity {given}: it lacks {IDENTITY}.")
 
 
-def _networks(config: AzureBackendConfig, networks: Networks) -> None:
+def _networks(config: AzureBackendConfig, networks: AzureNetworks) -> None:
     """Those that are given. Our own are made with the first machine."""
     if not (config.vpc_ids or config.subnet_ids):
         return

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import TABLE, failure_of
-from chalicelib.backends.azure.login import RESOURCE, Login
+from chalicelib.backends.azure.login import RESOURCE, AzureLogin
 from chalicelib.backends.azure.places import GROUP, Body, Ids
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import TokenBucket
@@ -40,7 +40,7 @@ VERSIONS: Mapping[str, str] = {
 }
 
 
-class Client:
+class AzureClient:
     def __init__(
         self,
         config: AzureBackendConfig,
@@ -53,7 +53,7 @@ class Client:
         """`endpoint`: of what stands in for the provider."""
         self.ids = Ids(config.subscription_id, config.resource_group or GROUP)
         self._sender = send or HttpSender()
-        self._login = Login(config, now, self._sender, env, endpoint)
+        self._login = AzureLogin(config, now, self._sender, env, endpoint)
         self._rest = RestClient(
             at(endpoint, RESOURCE),
             TABLE,

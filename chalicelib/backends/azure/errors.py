@@ -111,7 +111,7 @@ def _innermost(failure: ProviderFailure, data: Any) -> ProviderFailure:
     """The failure that the table knows, of those that are wrapped in others; else the outermost."""
     for code, text in _wrapped(data.get("error") if isinstance(data, Mapping) else None):
         inner = refined(replace(failure, code=code, text=text))
-        if TABLE.kind(replace(inner, text="", status=0)) is not Transient or inner.code == QUOTA:
+        if TABLE.kind(ProviderFailure(inner.code)) is not Transient:
             return inner
     return failure
 

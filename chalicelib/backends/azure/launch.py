@@ -35,7 +35,7 @@ AVAILABILITY = "availability"  # the kind of group in which InfiniBand works
 
 
 @dataclass(frozen=True)
-class LaunchPlace:
+class AzurePlace:
     """A zone to try, or a region without any, with the network there."""
 
     zone: str  # empty: none
@@ -44,7 +44,7 @@ class LaunchPlace:
 
 
 @dataclass(frozen=True)
-class LaunchSettings:
+class AzureSettings:
     """The account's settings for machines."""
 
     public_ips: bool = True
@@ -52,11 +52,11 @@ class LaunchSettings:
     tags: Mapping[str, str] | None = None
 
 
-def tags_for(request: CreateRequest, settings: LaunchSettings) -> dict[str, str]:
+def tags_for(request: CreateRequest, settings: AzureSettings) -> dict[str, str]:
     return labels(all_tags(request, settings.tags), TAGS, "Azure")
 
 
-def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings) -> dict[str, Any]:
+def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -> dict[str, Any]:
     spot, group = request.offer.instance.resources.spot, request.placement_group
     if request.open_ports and not settings.public_ips:
         raise Unfit(
@@ -123,7 +123,7 @@ def _system(request: CreateRequest) -> dict[str, Any]:
     }
 
 
-def _card(request: CreateRequest, place: LaunchPlace, tags: dict[str, str], *, public: bool) -> dict[str, Any]:
+def _card(request: CreateRequest, place: AzurePlace, tags: dict[str, str], *, public: bool) -> dict[str, Any]:
     inside: dict[str, Any] = {"subnet": {"id": place.subnet}, "primary": True}
     if public:
         inside["publicIPAddressConfiguration"] = {

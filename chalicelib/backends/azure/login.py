@@ -30,7 +30,7 @@ DEADLINE, NEARBY = 15.0, 3.0  # seconds; the metadata service is on the machine 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
-class Login:
+class AzureLogin:
     def __init__(
         self,
         config: AzureBackendConfig,

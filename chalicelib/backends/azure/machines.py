@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import elsewhere
 from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
-from chalicelib.backends.azure.launch import LaunchPlace, LaunchSettings, is_availability_set, launch
-from chalicelib.backends.azure.network import Networks
+from chalicelib.backends.azure.launch import AzurePlace, AzureSettings, is_availability_set, launch
+from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
     ADDRESS,
     DISK,
@@ -66,16 +66,16 @@ ENDING: Mapping[str | int, type[BackendError]] = {
 _STALE = ("InvalidResourceReference", "SubnetNotFound", "ResourceNotFound", "ResourceGroupNotFound")
 
 
-class Machines:
+class AzureMachines:
     def __init__(
-        self, client: Client, config: AzureBackendConfig, networks: Networks, now: Callable[[], Micros]
+        self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks, now: Callable[[], Micros]
     ) -> None:
         self._client, self._networks, self._now = client, networks, now
         self._ids = client.ids
         self._is_own_group = config.resource_group is None
         identity = config.vm_managed_identity
         group, _, name = (identity or "").partition("/")
-        self._settings = LaunchSettings(
+        self._settings = AzureSettings(
             config.public_ips, self._ids.of("identity", name, group) if identity else "", config.tags
         )
         self._short: dict[tuple[str, str], Micros] = {}  # types and zones that had no room, and until when they count
@@ -99,7 +99,7 @@ class Machines:
                 self._networks.forget()
             raise
 
-    def _places(self, request: CreateRequest) -> list[LaunchPlace]:
+    def _places(self, request: CreateRequest) -> list[AzurePlace]:
         """Those that had no room lately come last. A region without zones is one place, and so is an availability
         set."""
         region, zones = request.offer.region, request.zones or request.offer.availability_zones or ()
@@ -107,14 +107,14 @@ class Machines:
         if group is not None and is_availability_set(group):
             zones = ()
         subnet, closed = self._networks.subnet(region), self._networks.group(region, request.open_ports)
-        places = [LaunchPlace(zone, subnet, closed) for zone in zones or ("",)]
+        places = [AzurePlace(zone, subnet, closed) for zone in zones or ("",)]
         return sorted(places, key=lambda place: self._had_no_room(request.offer.instance.name, place.zone))
 
     def _had_no_room(self, size: str, zone: str) -> bool:
         return self._now() < self._short.get((size, zone), 0)
 
-    def _in_zone(self, request: CreateRequest) -> Callable[[LaunchPlace], Body]:
-        def created(place: LaunchPlace) -> Body:
+    def _in_zone(self, request: CreateRequest) -> Callable[[AzurePlace], Body]:
+        def created(place: AzurePlace) -> Body:
             try:
                 return self._put(request, place, {"If-None-Match": "*"})
             except AlreadyThere as error:
@@ -125,7 +125,7 @@ class Machines:
 
         return created
 
-    def _put(self, request: CreateRequest, place: LaunchPlace, condition: Mapping[str, str] | None = None) -> Body:
+    def _put(self, request: CreateRequest, place: AzurePlace, condition: Mapping[str, str] | None = None) -> Body:
         try:
             body: Body = self._client.call(
                 "PUT",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
 from chalicelib.backends.kit.cache import LookupCache
@@ -23,8 +23,8 @@ SUBNET = "machines"
 _RESERVED = ("gatewaysubnet", "azurefirewallsubnet", "azurefirewallmanagementsubnet", "azurebastionsubnet")
 
 
-class Networks:
-    def __init__(self, client: Client, config: AzureBackendConfig, now: Callable[[], Micros]) -> None:
+class AzureNetworks:
+    def __init__(self, client: AzureClient, config: AzureBackendConfig, now: Callable[[], Micros]) -> None:
         self._client, self._config = client, config
         self._known: LookupCache[str] = LookupCache(now)
         self._networks = {region_named(region): name for region, name in (config.vpc_ids or {}).items()}

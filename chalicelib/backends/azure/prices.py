@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.price_file import OfflinePrices
@@ -37,8 +37,8 @@ class Price:
     spot: float | None = None
 
 
-class Prices:
-    def __init__(self, client: Client, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+class AzurePrices:
+    def __init__(self, client: AzureClient, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
         self._client, self._offline = client, offline
         self._machines: LookupCache[Mapping[str, Price]] = LookupCache(now, DAY, keeps=bool)
         self._disks: LookupCache[Mapping[str, float]] = LookupCache(now, DAY, keeps=bool)

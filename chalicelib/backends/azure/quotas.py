@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from chalicelib.backends.azure.client import Client
-from chalicelib.backends.azure.sizes import Size
+from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.azure.sizes import AzureSize
 from chalicelib.domain.offers import Availability, ClusterLimit
 from chalicelib.errors import BackendError, InvalidCredentials
 
@@ -20,7 +20,7 @@ Quotas = Mapping[str, int]  # limits in vCPUs, by name in lower case
 REGIONAL, SPOT = "cores", "lowprioritycores"
 
 
-def quotas(client: Client, region: str) -> Quotas:
+def quotas(client: AzureClient, region: str) -> Quotas:
     """A region's quotas; none if the login may not read them."""
     path = f"/subscriptions/{client.ids.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
     try:
@@ -32,13 +32,13 @@ def quotas(client: Client, region: str) -> Quotas:
         return {}
 
 
-def availability(found: Quotas, size: Size, *, spot: bool) -> Availability:
+def availability(found: Quotas, size: AzureSize, *, spot: bool) -> Availability:
     """Whether one machine fits into its quotas. That Azure lists a size doesn't mean that it has one."""
     short = any(limit < size.vcpus for _, limit in _limits(found, size, spot=spot))
     return Availability.no_quota if short else Availability.unknown
 
 
-def of_clusters(found: Quotas, size: Size, region: str, *, spot: bool) -> ClusterLimit | None:
+def of_clusters(found: Quotas, size: AzureSize, region: str, *, spot: bool) -> ClusterLimit | None:
     """How many machines a cluster can have, if that is known."""
     name, limit = min(_limits(found, size, spot=spot), key=lambda pair: pair[1], default=("", 0))
     if not name or limit < size.vcpus:
@@ -50,7 +50,7 @@ def of_clusters(found: Quotas, size: Size, region: str, *, spot: bool) -> Cluste
     )
 
 
-def _limits(found: Quotas, size: Size, *, spot: bool) -> Iterator[tuple[str, int]]:
+def _limits(found: Quotas, size: AzureSize, *, spot: bool) -> Iterator[tuple[str, int]]:
     """Those that a machine counts against."""
     for name in (SPOT,) if spot else (size.family, REGIONAL):
         if (limit := found.get(name.lower())) is not None:

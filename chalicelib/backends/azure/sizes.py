@@ -29,7 +29,7 @@ _WITHOUT_GPU = re.compile(r"Standard_(B\d+m?s|[DE]\d+s_v5|F\d+s_v2|HB120rs_v3|HB
 
 
 @dataclass(frozen=True)
-class Size:
+class AzureSize:
     """One size in one region."""
 
     name: str
@@ -43,7 +43,7 @@ class Size:
     accelerated: bool = False
 
 
-def size_of(body: Body, region: str) -> Size | None:
+def size_of(body: Body, region: str) -> AzureSize | None:
     """None for what isn't offered: another kind of machine, or one that this subscription can't have there."""
     name = str(body.get("name", ""))
     card = next(((card, memory) for pattern, card, memory in _CARDS if pattern.fullmatch(name)), None)
@@ -55,7 +55,7 @@ def size_of(body: Body, region: str) -> Size | None:
     zones = _zones(body, region)
     if zones is None:
         return None
-    return Size(
+    return AzureSize(
         name,
         str(body.get("family", "")),
         int(can["vCPUs"]),
@@ -90,6 +90,6 @@ def _zones(body: Body, region: str) -> tuple[str, ...] | None:
     return None if zones and not left else left
 
 
-def by_name(listed: Sequence[Body], region: str) -> Mapping[str, Size]:
+def by_name(listed: Sequence[Body], region: str) -> Mapping[str, AzureSize]:
     found = (size_of(body, region) for body in listed)
     return {size.name: size for size in found if size is not None}

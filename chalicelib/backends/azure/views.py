@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body, properties
 from chalicelib.errors import Gone
 
@@ -23,7 +23,7 @@ class View(Protocol):
 
 
 class Alone:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AzureClient) -> None:
         self._client = client
 
     def machine(self, path: str) -> Body | None:
@@ -45,7 +45,7 @@ class Alone:
 
 
 class Listed:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AzureClient) -> None:
         self._alone, ids = Alone(client), client.ids
         subscription, group = f"/subscriptions/{ids.subscription}", ids.in_group()
         machines = client.listed(f"{subscription}/providers/Microsoft.Compute/virtualMachines", {"statusOnly": "true"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.azure.backend import AzureBackend
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -24,7 +24,7 @@ SMALL, GPU = "Standard_D2s_v5", "Standard_NC4as_T4_v3"
 
 
 class Account:
-    def __init__(self, backend: Any = AzureBackend, client: Any = Client, **settings: Any) -> None:
+    def __init__(self, backend: Any = AzureBackend, client: Any = AzureClient, **settings: Any) -> None:
         """`backend` and `client`: their classes."""
         self.clock = Clock()
         self.fake = Azure(self.clock.now)

@@ -76,7 +76,7 @@ def made(mistake: Mistake) -> Iterator[tuple[Any, Any]]:
     try:
         backend = importlib.import_module(f"{PACKAGE}.backend").AzureBackend
         importlib.import_module(f"{PACKAGE}.checking")
-        yield backend, importlib.import_module(f"{PACKAGE}.client").Client
+        yield backend, importlib.import_module(f"{PACKAGE}.client").AzureClient
     finally:
         sys.meta_path.remove(finder)
         for name in [each for each in sys.modules if each.startswith(f"{PACKAGE}.") and each not in KEPT]:

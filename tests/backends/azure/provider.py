@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from chalicelib.backends.azure.catalog import ADDRESS, HOURS, LEAST_DISK
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.instances import Handle
@@ -35,8 +35,8 @@ def config(**other: Any) -> AzureBackendConfig:
     return AzureBackendConfig.model_validate({**given, **other})
 
 
-def client(fake: Azure, clock: Clock, **other: Any) -> Client:
-    return Client(config(**other), clock.now, send=sender(fake), env={})
+def client(fake: Azure, clock: Clock, **other: Any) -> AzureClient:
+    return AzureClient(config(**other), clock.now, send=sender(fake), env={})
 
 
 def _error(status: int, code: str, headers: Mapping[str, str] | None = None) -> Answer:

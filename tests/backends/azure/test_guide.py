@@ -9,7 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 from chalicelib.backends.azure.backend import AzureBackend
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
 from chalicelib.backends.azure.sizes import _CARDS, _WITHOUT_GPU
 from chalicelib.configuration.parse import parse
@@ -34,7 +34,7 @@ def test_its_backend_passes_the_check_with_its_role_alone() -> None:
     fake = Azure(clock.now)
     role = json.loads(ROLE)
     fake.rights = ({"actions": role["Actions"], "notActions": role["NotActions"]},)
-    backend = AzureBackend(given, Client(given, clock.now, send=sender(fake), env={}), clock.now)
+    backend = AzureBackend(given, AzureClient(given, clock.now, send=sender(fake), env={}), clock.now)
     backend.check()
     assert {each.region for each in backend.offers()} == set(given.regions)
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from chalicelib.backends.azure.backend import AzureBackend
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.registry import Row, registered
@@ -69,7 +69,7 @@ class FakeBackend(AzureBackend):
 
     def __init__(self, config: Any, prices: object = None) -> None:
         (fake,) = self.accounts
-        super().__init__(config, Client(config, fake.now, send=sender(fake), env={}), fake.now)
+        super().__init__(config, AzureClient(config, fake.now, send=sender(fake), env={}), fake.now)
 
     def offers(self) -> Sequence[Offer]:
         return [offer.with_(backend="azure-fake") for offer in super().offers()]

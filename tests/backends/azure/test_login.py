@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.azure.client import Client
+from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.kit.rest import NoAnswer, RestAnswer, RestCall
 from chalicelib.errors import BackendError, InvalidCredentials, Throttled, Transient
 from tests.backends.azure.fake import Azure
@@ -25,7 +25,7 @@ class Site:
         self.clock = Clock()
         self.fake = Azure(self.clock.now)
         given = config(creds=creds) if creds else config()
-        self.client = Client(given, self.clock.now, send=sender(self.fake), env=env or {})
+        self.client = AzureClient(given, self.clock.now, send=sender(self.fake), env=env or {})
 
     def ask(self) -> None:
         assert list(self.client.listed("/subscriptions"))
@@ -112,7 +112,7 @@ def test_an_environment_without_any_says_what_it_lacks() -> None:
     def nobody(call: RestCall, deadline: float) -> RestAnswer:
         raise NoAnswer("no route to host")
 
-    client = Client(config(creds=DEFAULT), Clock().now, send=nobody, env={})
+    client = AzureClient(config(creds=DEFAULT), Clock().now, send=nobody, env={})
     with pytest.raises(InvalidCredentials, match=r"AZURE_CLIENT_ID .* nor a managed identity"):
         client.call("GET", "/subscriptions")
 
@@ -120,8 +120,8 @@ def test_an_environment_without_any_says_what_it_lacks() -> None:
 # --- a login that has no answer ---------------------------------------------------------------------------------------
 
 
-def answering(answer: Callable[[], RestAnswer]) -> Client:
-    return Client(config(), Clock().now, send=lambda call, deadline: answer(), env={})
+def answering(answer: Callable[[], RestAnswer]) -> AzureClient:
+    return AzureClient(config(), Clock().now, send=lambda call, deadline: answer(), env={})
 
 
 def cut() -> RestAnswer:
@@ -155,5 +155,5 @@ def test_elsewhere_is_where_the_environment_says() -> None:
         return RestAnswer(200, {}, b'{"access_token": "t", "expires_in": 3600, "value": []}')
 
     env = {"AZURE_AUTHORITY_HOST": "https://login.microsoftonline.us/"}
-    Client(config(), Clock().now, send=send, env=env).call("GET", "/subscriptions")
+    AzureClient(config(), Clock().now, send=send, env=env).call("GET", "/subscriptions")
     assert asked == ["https://login.microsoftonline.us", "https://management.azure.com"]

@@ -158,7 +158,9 @@ class Arm(Part):
                 text = f"AADSTS7000215: Invalid client secret provided: {form['client_secret']}.\r\nTrace ID: 1"
                 return _login_error("invalid_client", text)
         elif form.get("client_assertion") != self.federated or "client_assertion_type" not in form:
-            return _login_error("invalid_client", "AADSTS700024: Client assertion is not within its valid time range.")
+            return _login_error(
+                "invalid_client", "AADSTS700024: AzureClient assertion is not within its valid time range."
+            )
         return Answer(200, {"token_type": "Bearer", "expires_in": TOKEN_LASTS // SECOND, "access_token": self._token()})
 
     def _of_metadata(self, request: Request, query: Mapping[str, str]) -> Answer:
