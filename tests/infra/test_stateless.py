@@ -158,18 +158,15 @@ def test_an_outage_of_a_provider_or_of_hosts_leaves_executions_for_agents_and_pe
         for name, each in template("dev", Choices(reserved=reserved(400)))["Resources"].items()
         if "ReservedConcurrentExecutions" in each["Properties"]
     }
-    assert found == {
-        **{named(each).id: 40 for each in PROVIDERS},
-        "BootstrapHost": 40,
-        "APIHandler": 80,
-        "AgentSync": 80,
-    }
+    bounded = [*sorted(PROVIDERS), "bootstrap_host"]
+    share = max(10, 3 * len(bounded))
+    assert found == {**{named(name).id: 400 // share for name in bounded}, "APIHandler": 80, "AgentSync": 80}
     assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
-    least, some = (min(n for n in range(1_000) if name in reserved(n)) for name in ("provider_clouds", "agent_sync"))
-    assert least < some < 5 * UNRESERVED
-    clouds = [reserved(each).get("provider_clouds", 0) for each in (NEW_ACCOUNT, UNRESERVED, least - 1, least, 1_000)]
-    public = [reserved(limit).get("agent_sync", 0) for limit in (NEW_ACCOUNT, least, some - 1, some, 1_000, 10_000)]
-    assert (clouds, public) == ([0, 0, 0, least // 10, 50], [0, 0, 0, some // 5, 200, 200])
+    assert [reserved(limit) for limit in (NEW_ACCOUNT, UNRESERVED)] == [{}, {}]
+    for limit in (1_000, 10_000):
+        each = dict.fromkeys(bounded, min(50, limit // share))
+        assert reserved(limit) == {**each, "api": 200, "agent_sync": 200}
+    assert set(reserved(200)) == {*bounded}, "calls of strangers come last"
     assert all(limit - sum(reserved(limit).values()) >= UNRESERVED for limit in range(UNRESERVED, 2_000))
 
 

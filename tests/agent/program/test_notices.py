@@ -1,4 +1,4 @@
-"""The notice that a spot machine is taken back, asked of metadata services that behave as EC2's and Azure's do."""
+"""The notice that a spot machine is taken back, asked of metadata services as those of EC2, Azure and Google are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chalicelib.agent.program.notices import SOURCES, Ec2, NoticePoller, ScheduledEvents, parse_events, parse_notice
+from chalicelib.agent.program.notices import (
+    LEFT,
+    SOURCES,
+    ComputeEngine,
+    Ec2,
+    NoticePoller,
+    ScheduledEvents,
+    parse_events,
+    parse_notice,
+)
 
 AT = 1_795_422_120_000_000
 NOTICE = json.dumps({"action": "terminate", "time": "2026-11-23T08:22:00Z"})
@@ -127,7 +136,7 @@ def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(met
 
 
 def test_the_words_of_the_command_line() -> None:
-    assert {"ec2": Ec2, "scheduled-events": ScheduledEvents} == SOURCES
+    assert {"ec2": Ec2, "gce": ComputeEngine, "scheduled-events": ScheduledEvents} == SOURCES
 
 
 # --- Azure -----------------------------------------------------------------------------------------------------------
@@ -177,3 +186,45 @@ def test_a_machine_hears_of_its_events(metadata: Metadata) -> None:
     metadata.status = 410
     with pytest.raises(OSError, match="410"):
         ask()
+
+
+# --- Compute Engine --------------------------------------------------------------------------------------------------
+
+
+class OfGoogle(Handler):
+    def do_GET(self) -> None:
+        assert self.path == "/computeMetadata/v1/instance/preempted"
+        if self.headers["Metadata-Flavor"] != "Google":
+            self._answer(403, "")
+        else:
+            self._answer(self.server.status or 200, self.server.notice)
+
+
+@pytest.fixture
+def google(metadata: Metadata) -> Metadata:
+    metadata.RequestHandlerClass = OfGoogle
+    metadata.notice = "FALSE"
+    return metadata
+
+
+def test_a_machine_of_google_has_half_a_minute_from_when_it_hears(google: Metadata) -> None:
+    times = iter([100.0])
+    compute = ComputeEngine(google.base, lambda: next(times))
+    assert compute() is None
+    google.notice = "TRUE"
+    assert compute() == round((100 + LEFT) * 1_000_000)
+    google.notice = "FALSE"
+    assert compute() == round((100 + LEFT) * 1_000_000), "it doesn't move on with each answer"
+
+
+@pytest.mark.parametrize("text", ["", "true", "<html>"])
+def test_an_answer_of_google_that_makes_no_sense_is_an_error(google: Metadata, text: str) -> None:
+    google.notice = text
+    with pytest.raises(ValueError, match="TRUE"):
+        ComputeEngine(google.base)()
+
+
+def test_a_metadata_service_of_google_that_fails_is_no_notice(google: Metadata) -> None:
+    google.status = 503
+    with pytest.raises(OSError, match="503"):
+        ComputeEngine(google.base)()

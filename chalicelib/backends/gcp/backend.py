@@ -1,0 +1,80 @@
+"""Google's cloud as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created, and Google's
+library with the first call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.gcp.facts import FACTS
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, NotSupported
+
+if TYPE_CHECKING:
+    from chalicelib.backends.gcp.client import GcpClients
+    from chalicelib.backends.gcp.config import GCPBackendConfig
+    from chalicelib.backends.price_file import OfflinePrices
+
+
+class GcpBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: GCPBackendConfig,
+        clients: GcpClients | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+        endpoint: str = "",
+    ) -> None:
+        """`endpoint`: of what stands in for Google."""
+        from chalicelib.backends.gcp.catalog import GcpCatalog
+        from chalicelib.backends.gcp.client import GcpClients
+        from chalicelib.backends.gcp.machines import GcpMachines
+        from chalicelib.backends.gcp.network import GcpNetworks
+        from chalicelib.backends.gcp.places import GcpPlaces
+        from chalicelib.backends.gcp.prices import GcpPrices
+
+        for field in ("tpu", "extra_vpcs", "roce_vpcs"):
+            if getattr(config, field):
+                raise NotSupported(f"The backend gcp doesn't support `{field}` yet.", hint=f"Remove `{field}`.")
+        self._config = config
+        self._clients = clients or GcpClients(config.creds, config.project_id, endpoint=endpoint, now=now)
+        self._places = GcpPlaces(self._clients, config, now)
+        self._networks = GcpNetworks(self._clients, config, now)
+        self._machines = GcpMachines(self._clients, config, self._places, self._networks, now)
+        priced = GcpPrices(self._clients, now, prices)
+        self._catalog = GcpCatalog(self._clients, config, self._places, self._networks, priced, now)
+
+    def check(self) -> None:
+        from chalicelib.backends.gcp.checking import check
+
+        check(self._clients, self._config, self._places, self._networks)
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalog.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._machines.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._machines.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._machines.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._machines.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._machines.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._clients.close()

@@ -1,0 +1,171 @@
+"""Google's offers: the machine types in each region of the account, with prices and quotas.
+
+All types with whole NVIDIA GPUs that the image has a driver for are offered, N1 machines with T4s, and a few families
+without GPUs. An offer has one price for all zones of its region. It includes the disk, whose size depends on the run or
+fleet, and the public address, if machines get one.
+
+Each reservation of the project is an offer of its own. It costs as much as the machine on demand, because Google bills
+that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.backends.gcp import quotas
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.errors import Body
+from chalicelib.backends.gcp.images import UNDRIVEN
+from chalicelib.backends.gcp.launch import disk_type
+from chalicelib.backends.gcp.network import GcpNetworks
+from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
+from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts
+from chalicelib.backends.kit.gpus import gpu
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
+
+log = logging.getLogger(__name__)
+
+GIB = 1024
+LEAST_DISK = 100  # GiB of the machine's own disk
+MOST_DISK = 64 * 1024
+WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu)-\d+g|g2-standard-\d+|g4-standard-\d+"
+WITHOUT = r"e2-(micro|small|medium)|(e2|n2|n2d|c3)-(standard|highmem|highcpu)-\d+"
+CARRIERS = r"n1-standard-(4|8|16|32)"  # of attached GPUs
+TYPES = f'name eq "({WITH_GPUS}|{WITHOUT}|{CARRIERS})"'
+T4 = "nvidia-tesla-t4"
+MOST_CPUS: Mapping[int, int] = {1: 24, 2: 48, 4: 96}  # of an N1 machine with so many T4s
+NOT_ON_DEMAND = ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g")  # these are sold as spot machines alone
+A100 = 40 * GIB  # MiB of the card that has no size in its name
+
+
+@dataclass
+class _Sold:
+    """A type with its GPUs, and where in a region it is."""
+
+    name: str
+    cpus: int
+    memory_mib: int
+    accelerator: str
+    cards: int
+    ssds: int
+    attached: bool  # the GPUs aren't part of the type
+    zones: list[str] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...] | None:
+        """One entry for each device; None: they can't be used here."""
+        if not self.accelerator:
+            return ()
+        card = gpu(self.accelerator, A100 if self.accelerator == "nvidia-tesla-a100" else 0, "nvidia")
+        return None if card is None or card.name in UNDRIVEN else (card,) * self.cards
+
+
+class GcpCatalog:
+    def __init__(
+        self,
+        clients: GcpClients,
+        config: GCPBackendConfig,
+        places: GcpPlaces,
+        networks: GcpNetworks,
+        prices: GcpPrices,
+        now: Callable[[], Micros],
+    ) -> None:
+        self._clients, self._config, self._places = clients, config, places
+        self._networks, self._prices, self._now = networks, prices, now
+
+    def offers(self) -> Sequence[Offer]:
+        """All offers. Raises if a part of them can't be listed, because an incomplete catalog would look like a
+        complete one."""
+        rows = list(self._clients.pages("machineTypes.aggregatedList", filter=TYPES))
+        cards = list(self._clients.pages("acceleratorTypes.aggregatedList", filter=f'name = "{T4}"'))
+        project = self._clients.call("projects.get")
+        limits = {str(each["metric"]): float(each.get("limit", 0)) for each in project.get("quotas", ())}
+        subnets = self._networks.subnets()
+        regions = {region.name: region for region in self._places.used() if region.name in subnets}
+        unpriced: set[str] = set()
+        found = [
+            offer
+            for (region, _), sold in _sold(rows, {last(each["zone"]) for each in cards}).items()
+            if region in regions
+            for spot in (False, True)
+            for offer in self._offer(regions[region], limits, sold, unpriced, spot=spot)
+        ]
+        if unpriced:
+            log.warning("gcp can't offer %s: their prices aren't known", ", ".join(sorted(unpriced)))
+        return found
+
+    def _offer(
+        self, region: GcpRegion, limits: quotas.Limits, sold: _Sold, unpriced: set[str], *, spot: bool
+    ) -> Iterator[Offer]:
+        gpus = sold.gpus
+        if gpus is None or (sold.name in NOT_ON_DEMAND and not spot):
+            return
+        kind = disk_type(sold.name)
+        machine = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
+        hour, month = (
+            self._prices.machine(machine, region.name, spot=spot),
+            self._prices.disk(kind, region.name),
+        )
+        if hour is None or month is None:
+            if not spot:
+                unpriced.add(f"{sold.name} in {region.name}")
+            return
+        has = Resources(
+            cpus=sold.cpus,
+            memory_mib=sold.memory_mib,
+            gpus=gpus,
+            spot=spot,
+            disk=Disk(size_mib=LEAST_DISK * GIB),
+            cpu_arch="x86",
+        )
+        gib_hour = month / HOURS
+        price = hour + LEAST_DISK * gib_hour + (ADDRESS[spot] if self._config.public_ips else 0.0)
+        private: dict[str, Any] = {"accelerator": sold.accelerator} if sold.attached else {}
+        terms = OfferTerms(
+            disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
+            prices=self._prices.source,
+            order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
+            **private,
+        )
+        fits = (sold.name, sold.cpus, sold.accelerator, sold.cards)
+        yield Offer(
+            backend="gcp",
+            instance=InstanceType(name=sold.name, resources=has),
+            region=region.name,
+            price=round(price, 6),
+            terms=terms,
+            availability=quotas.availability(region.quotas, limits, *fits, spot=spot),
+            availability_zones=tuple(sorted(sold.zones)),
+        )
+
+
+def _sold(rows: Sequence[Body], with_t4: set[str]) -> Mapping[tuple[str, str], _Sold]:
+    """By region, and by type and GPUs."""
+    found: dict[tuple[str, str], _Sold] = {}
+
+    def add(zone: str, sold: _Sold) -> None:
+        of = found.setdefault((region_of(zone), f"{sold.name}/{sold.cards}"), sold)
+        of.zones.append(zone)
+
+    for row in rows:
+        name, zone = str(row["name"]), last(str(row["zone"]))
+        if row.get("deprecated") or row.get("architecture") == "ARM64":
+            continue
+        base = name, int(row["guestCpus"]), int(row["memoryMb"])
+        ssds = int(row.get("bundledLocalSsds", {}).get("partitionCount", 0))
+        built_in = next(iter(row.get("accelerators", ())), None)
+        if built_in:
+            card, cards = str(built_in["guestAcceleratorType"]), int(built_in["guestAcceleratorCount"])
+            add(zone, _Sold(*base, last(card), cards, ssds, attached=False))
+        elif name.startswith("n1-"):
+            for cards in MOST_CPUS:
+                if zone in with_t4 and base[1] <= MOST_CPUS[cards]:
+                    add(zone, _Sold(*base, T4, cards, ssds, attached=True))
+        else:
+            add(zone, _Sold(*base, "", 0, ssds, attached=False))
+    return found

@@ -1,0 +1,68 @@
+"""Checks that the credentials work, that they have every needed permission, and that each region can be used. All
+problems are reported at once. Nothing is created for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.network import GcpNetworks
+from chalicelib.backends.gcp.permissions import needed
+from chalicelib.backends.gcp.places import GcpPlaces
+from chalicelib.errors import Gone, MissingPermission, Unfit
+
+
+def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, networks: GcpNetworks) -> None:
+    """Raises InvalidCredentials, MissingPermission with every permission that is missing, or Unfit with every region
+    that can't have machines."""
+    try:
+        clients.call("projects.get")
+    except Gone as error:
+        raise Unfit(
+            f"There is no project {config.project_id}, or these credentials can't see it.",
+            hint="Correct `project_id`: it is the project's id, not its name or number.",
+        ) from error
+    _permitted(clients, config)
+    networks.forget()
+    places.forget()
+    known = places.all()
+    if unknown := sorted(set(config.regions or ()).difference(known)):
+        raise Unfit(
+            f"Google has no region {', '.join(unknown)} for the project {config.project_id}.",
+            hint="Correct `regions`, or take it out.",
+        )
+    if wrong := list(_unusable(config, networks)):
+        raise Unfit(" ".join(wrong))
+
+
+def _permitted(clients: GcpClients, config: GCPBackendConfig) -> None:
+    shared = config.vpc_project_id is not None
+    nat = not config.public_ips and config.nat_check and not shared
+    own, network = needed(
+        shared=shared, public=config.public_ips, nat=nat, account=config.vm_service_account is not None
+    )
+    missing = sorted(set(own) - clients.allowed(own))
+    text = f"The credentials lack permissions in {config.project_id}: {', '.join(missing)}." if missing else ""
+    if network:
+        there = sorted(set(network) - clients.allowed(network, config.vpc_project_id or ""))
+        text += f" They lack permissions in {config.vpc_project_id}: {', '.join(there)}." if there else ""
+    if text:
+        raise MissingPermission(text.strip())
+
+
+def _unusable(config: GCPBackendConfig, networks: GcpNetworks) -> Iterator[str]:
+    subnets = networks.subnets()
+    if config.regions is None and not subnets:
+        yield f"The VPC {networks.name} of {networks.project} has no subnetwork that machines can use."
+    for region in config.regions or sorted(subnets):
+        if region not in subnets:
+            try:
+                networks.subnet(region)
+            except Unfit as error:
+                yield str(error)
+        elif not config.public_ips and config.nat_check and config.vpc_project_id is None and not networks.nat(region):
+            yield (
+                f"Machines in {region} would have no way out: they get no public address, and no router of the VPC "
+                f"{networks.name} has a NAT there. Make one, or set `nat_check: false` if there is another way."
+            )

@@ -1,0 +1,134 @@
+"""Translates Google's error codes into our errors. The text names the method that failed, as in Google's documents.
+
+A call fails at once, or it is accepted and its operation fails later. The codes of both are in one table: an answer has
+`quotaExceeded` where an operation has `QUOTA_EXCEEDED`. The same HTTP status has opposite meanings: 503 of a call is an
+unknown outcome, and of an operation it is a lack of capacity. So an operation's status is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.errors import STATUSES, ErrorTable, Kind, ProviderFailure, cleaned
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InsufficientCapacity,
+    InUse,
+    InvalidCredentials,
+    MissingPermission,
+    NotYet,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unfit,
+)
+
+Body = Mapping[str, Any]
+
+_CODES: tuple[tuple[Kind, str], ...] = (
+    (
+        InsufficientCapacity,
+        """ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS REGION_RESOURCE_POOL_EXHAUSTED
+        RESOURCE_POOL_EXHAUSTED GPU_STOCKOUT STOCKOUT insufficientCapacity resource_availability""",
+    ),
+    (QuotaExceeded, "QUOTA_EXCEEDED quotaExceeded LIMIT_EXCEEDED limitExceeded"),
+    (
+        Throttled,
+        """rateLimitExceeded userRateLimitExceeded RATE_LIMIT_EXCEEDED RESOURCE_OPERATION_RATE_EXCEEDED
+        resourceOperationRateExceeded""",
+    ),
+    (InvalidCredentials, "authError UNAUTHENTICATED invalidCredentials ACCESS_TOKEN_EXPIRED"),
+    (
+        MissingPermission,
+        """forbidden IAM_PERMISSION_DENIED PERMISSIONS_ERROR PERMISSION_DENIED accessNotConfigured SERVICE_DISABLED
+        BILLING_DISABLED CONSUMER_INVALID""",
+    ),
+    (Gone, "notFound RESOURCE_NOT_FOUND"),
+    (AlreadyThere, "alreadyExists duplicate RESOURCE_ALREADY_EXISTS"),
+    (
+        InUse,
+        "resourceInUseByAnotherResource RESOURCE_IN_USE_BY_ANOTHER_RESOURCE conditionNotMet CONDITION_NOT_MET",
+    ),
+    (NotYet, "resourceNotReady RESOURCE_NOT_READY"),
+    (
+        Unfit,
+        """invalid required badRequest INVALID_FIELD_VALUE INVALID_USAGE invalidParameter UNSUPPORTED_OPERATION
+        unsupportedOperation""",
+    ),
+    (Transient, "internalError INTERNAL_ERROR backendError"),
+)
+_TEXTS: tuple[tuple[Kind, str], ...] = (
+    (InsufficientCapacity, r"failed to start due to preemption|does not have enough resources available"),
+    (QuotaExceeded, r"quota '\S+' exceeded"),
+    (InUse, r"is already being used by"),
+    (MissingPermission, r"protected against deletion|policy update access denied|violates constraint constraints/"),
+)
+TABLE = ErrorTable("Google", _CODES, _TEXTS, {**STATUSES, 412: Unfit})
+_PROTECTED = "protected against deletion"
+_SECONDARY = frozenset({"VM_MIN_COUNT_NOT_REACHED"})  # beside the code that says why
+
+# Of a launch: another zone may have what this one refused, or lacks.
+_ELSEWHERE = frozenset({"notFound", "RESOURCE_NOT_FOUND", "UNSUPPORTED_OPERATION"})
+
+
+def elsewhere(error: BackendError) -> bool:
+    """Did the launch fail only for this zone?"""
+    lacks = error.provider_code in _ELSEWHERE or "does not exist in zone" in error.message
+    return isinstance(error, InsufficientCapacity) or lacks
+
+
+def failure(status: int, listed: Sequence[Any], reason: str, text: str, now: Micros) -> ProviderFailure:
+    """What a call's answer says. `listed`: its `errors`; `reason`: the one in its details."""
+    first = next((each for each in listed if isinstance(each, Mapping)), {})
+    code = str(first.get("reason") or reason or "")
+    wait = 0.0
+    if TABLE.kind(ProviderFailure(code)) is Throttled:  # the account's limits are of a minute of the clock
+        wait = (MINUTE - now % MINUTE) / SECOND + 1
+    return ProviderFailure(code, str(first.get("message") or text), status, wait)
+
+
+def failed(operation: Body, action: str, secrets: Sequence[str] = ()) -> BackendError | None:
+    """Why an operation failed; None: it hasn't, as far as is known. One that is done and has errors has failed, though
+    it has no HTTP status."""
+    listed = operation.get("error", {}).get("errors", ())
+    if not listed:
+        return None
+    errors = [TABLE.error(_of_operation(each), action, secrets=secrets) for each in listed]
+    named = [error for error in errors if error.provider_code not in _SECONDARY] or errors
+    first = next((error for error in named if not isinstance(error, Transient)), named[0])
+    if len(errors) > 1:
+        first.message = "; ".join(dict.fromkeys(error.message for error in [first, *errors]))
+        first.args = (first.message,)
+    return first
+
+
+def refused_launch(error: BackendError, *, spot: bool) -> BackendError:
+    """What a launch failed for. Google has no such operation for a spot machine that it takes back while it creates
+    it, and no such resource for a type that the zone lacks."""
+    if spot and error.provider_code == "UNSUPPORTED_OPERATION":
+        return _as(InsufficientCapacity, error)
+    return _as(Unfit, error) if isinstance(error, Gone) else error
+
+
+def _of_operation(error: Body) -> ProviderFailure:
+    text = str(error.get("message", ""))
+    for detail in error.get("errorDetails", ()):
+        if quota := detail.get("quotaInfo"):
+            where = " ".join(map(str, quota.get("dimensions", {}).values()))
+            text += (
+                f" ({quota.get('metricName', 'quota')} is {quota.get('limit', 0):g}{' in ' if where else ''}{where})"
+            )
+        zones = detail.get("errorInfo", {}).get("metadatas", {}).get("zonesAvailable")
+        if zones:
+            text += f" (there is some in {cleaned(zones)})"
+    return ProviderFailure(str(error.get("code", "")), text)
+
+
+def _as(kind: Kind, error: BackendError) -> BackendError:
+    found = kind(error.message)
+    found.provider_code = error.provider_code
+    return found

@@ -1,0 +1,16 @@
+"""What Google's cloud can do."""
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import MINUTE, SECOND
+
+FACTS = BackendFacts(
+    name="gcp",
+    title="Google Cloud",
+    visibility_lag=10 * SECOND,
+    describes=100,  # all machines of a zone are in one list
+    create_timeout=4 * MINUTE,  # a launch is tried in each zone of a region
+    provisioning_timeout=15 * MINUTE,
+    multinode=True,
+    notices="gce",
+    gateways=True,
+)

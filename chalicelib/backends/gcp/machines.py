@@ -1,0 +1,236 @@
+"""Machines of Compute Engine.
+
+A launch is tried in one zone after another. First, the machine's name is looked up in all zones, because a request's id
+is known in its zone only. Google accepts a launch before it knows whether there is room, so its operation is waited for
+at Google, a moment; what takes longer shows when the machine is described, and so does a machine that was accepted and
+has vanished: the zone's operations say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.errors import Body, elsewhere, failed, refused_launch
+from chalicelib.backends.gcp.facts import FACTS
+from chalicelib.backends.gcp.images import GcpImages
+from chalicelib.backends.gcp.launch import GcpPlace, GcpSettings, launch, request_id
+from chalicelib.backends.gcp.network import GcpNetworks
+from chalicelib.backends.gcp.operations import History, history, settled
+from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
+from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.regions import by_region, outcomes
+from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.zones import first_with_room
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.errors import AlreadyThere, BackendError, Gone, NotYet, Transient, Unfit
+
+INSERT = "compute.instances.insert"
+STARTING = ("PENDING", "PROVISIONING", "STAGING")
+RUNNING = ("RUNNING", "REPAIRING")
+ENDING = ("DEPROVISIONING", "PENDING_STOP", "STOPPING", "SUSPENDING")
+ANNOUNCED: Micros = HOUR  # before a host is maintained
+
+
+class GcpMachines:
+    def __init__(
+        self,
+        clients: GcpClients,
+        config: GCPBackendConfig,
+        places: GcpPlaces,
+        networks: GcpNetworks,
+        now: Callable[[], Micros],
+    ) -> None:
+        self._clients, self._places, self._networks, self._now = clients, places, networks, now
+        self._images = GcpImages(clients, now)
+        self._settings = GcpSettings(config.project_id, config.public_ips, config.vm_service_account, config.tags)
+
+    # --- create ------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        yield self._launched(request) or (yield from self._launch(request))
+
+    def _launched(self, request: CreateRequest) -> Handle | None:
+        for body in self._clients.pages("instances.aggregatedList", filter=f'name = "{request.name}"'):
+            if body.get("labels", {}).get(REQUEST_TAG) != request.token:
+                raise AlreadyThere(f"{last(body['zone'])} has a machine {request.name} that isn't ours.")
+            if body["status"] not in ENDING:
+                return _vm(body["name"], last(body["zone"]))
+        return None
+
+    def _launch(self, request: CreateRequest) -> Generator[Handle, None, Handle]:
+        def in_zone(place: GcpPlace) -> Handle:
+            self._insert(request, place)
+            return _vm(request.name, place.zone)
+
+        try:
+            return (yield from first_with_room(request, self._zones(request), in_zone, elsewhere))
+        except Gone:  # of the placement group: what a zone lacks is Unfit
+            raise
+        except BackendError as error:
+            if error.provider_code in ("notFound", "RESOURCE_NOT_FOUND"):
+                self._networks.forget()  # what is cached may be gone
+            raise
+
+    def _insert(self, request: CreateRequest, place: GcpPlace) -> None:
+        spot, secrets = request.offer.instance.resources.spot, secrets_of(request)
+        body = launch(request, place, self._settings)
+        try:
+            operation = self._clients.call(
+                "instances.insert",
+                zone=place.zone,
+                body=body,
+                requestId=request_id(request.token, place.zone),
+                secrets=secrets,
+            )
+        except BackendError as error:
+            raise self._refused(error, request, spot=spot) from None
+        wrong = failed(settled(self._clients, place.zone, operation), INSERT, secrets)
+        if wrong is not None:
+            raise self._refused(wrong, request, spot=spot)
+
+    def _refused(self, error: BackendError, request: CreateRequest, *, spot: bool) -> BackendError:
+        group = request.placement_group
+        if group is not None and isinstance(error, Gone) and f"resourcePolicies/{group.id}" in str(error):
+            return error
+        return refused_launch(error, spot=spot)
+
+    def _zones(self, request: CreateRequest) -> list[GcpPlace]:
+        """Every allowed place, in the order of the offer's zones."""
+        region = request.offer.region
+        subnet = self._networks.subnet(region)
+        found = self._places.all().get(region)
+        allowed = request.zones or request.offer.availability_zones or (found.zones if found else ())
+        zones = [zone for zone in allowed if region_of(zone) == region]
+        if not zones:
+            raise Unfit(f"{region} has no zone for {request.offer.instance.name} among {', '.join(allowed) or 'none'}.")
+        tags = tuple(self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports))
+        image = self._images.usual()
+        return [GcpPlace(zone, subnet, tags, image) for zone in zones]
+
+    # --- describe ----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return by_region(machines, _zone_of, self._in_zone)
+
+    def _in_zone(self, zone: str, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        names = [handle.id for handles in machines for handle in handles if handle.kind == "vm"]
+        known = self._described(zone, names)
+        return outcomes(machines, lambda handles: self._machine(handles, known))
+
+    def _described(self, zone: str, names: Sequence[str]) -> Mapping[str, Body]:
+        """One call for all that are there."""
+        if len(names) > 1:
+            listed = self._clients.pages("instances.list", zone=zone, filter="labels.dstack-install:*")
+            return {str(body["name"]): body for body in listed}
+        try:
+            return {name: self._clients.call("instances.get", zone=zone, instance=name) for name in names}
+        except Gone:
+            return {}
+
+    def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
+        reasons: list[Gone] = []
+        for handle in handles:
+            if handle.kind == "vm":
+                try:
+                    return self._shown(handle, known.get(handle.id))
+                except Gone as gone:
+                    reasons.append(gone)
+        kinds = {gone.refused for gone in reasons}
+        why = "; ".join(gone.message for gone in reasons) or "No machine was launched."
+        raise Gone(why, refused=kinds.pop() if len(kinds) == 1 else None)
+
+    def _shown(self, handle: Handle, body: Body | None) -> Machine:
+        status = str(body["status"]) if body else ""
+        if body and status in STARTING:
+            return Machine("pending")
+        if body and status in RUNNING:
+            reclaim_at = _maintained(body)
+            announced = reclaim_at is not None and reclaim_at - self._now() < ANNOUNCED
+            message = "Google maintains its host" if announced else ""
+            return _running(body, announced, reclaim_at if announced else None, message)
+        past = history(self._clients, _zone_of([handle]), "instances", handle.id)
+        if error := past.refused(INSERT):
+            spot = bool(body) and body.get("scheduling", {}).get("provisioningModel") == "SPOT" if body else False
+            refused = refused_launch(error, spot=spot)
+            raise Gone(refused.message, refused=type(refused))
+        if body and status in ENDING and past.is_preempted:
+            return _running(body, True, None, "Google takes it back")
+        if body is None:
+            self._prove_gone(handle, past)
+        state = f"is {status}" if status else "isn't there"
+        raise Gone(": ".join(filter(None, (f"{handle.id} {state}", past.why()))))
+
+    def _prove_gone(self, handle: Handle, past: History) -> None:
+        if past.may_show_later(self._now(), FACTS.visibility_lag):
+            raise Transient(f"Google doesn't show {handle.id} yet.")
+
+    # --- terminate ---------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        ends: Mapping[str, Callable[[Handle, str], None]] = {"vm": self._end_vm, "disk": self._end_disk}
+        if handle.kind not in ends:
+            raise Gone(f"Google has no {handle.kind} of ours.")
+        ends[handle.kind](handle, _zone_of([handle]))
+
+    def _end_vm(self, handle: Handle, zone: str) -> None:
+        try:
+            self._clients.call("instances.delete", zone=zone, instance=handle.id)
+        except NotYet:
+            return  # it is being deleted, or it is still being created, and the next call deletes it
+        except Gone:
+            self._prove_gone(handle, history(self._clients, zone, "instances", handle.id))
+            raise
+
+    def _end_disk(self, handle: Handle, zone: str) -> None:
+        self._clients.call("disks.delete", zone=zone, disk=handle.id)
+
+    # --- what is ours ------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        """Boot disks are deleted with their machine, so only those that were left behind are listed."""
+        of = "labels.dstack-instance:*" if instance_id is None else f'labels.dstack-instance = "{instance_id}"'
+        for kind, collection in (("vm", "instances"), ("disk", "disks")):
+            for body in self._clients.pages(f"{collection}.aggregatedList", within=region, filter=of):
+                handle = _handle(kind, str(body["name"]), last(body["zone"]))
+                if region in ("", handle.data["region"]) and not body.get("users"):
+                    yield from owned(handle, body.get("labels", {}))
+
+
+def _vm(name: str, zone: str) -> Handle:
+    return _handle("vm", name, zone)
+
+
+def _handle(kind: str, name: str, zone: str) -> Handle:
+    return Handle(kind=kind, id=name, data={"region": region_of(zone), "zone": zone})
+
+
+def _zone_of(handles: Sequence[Handle]) -> str:
+    """The zone of a machine and everything that belongs to it."""
+    of = next((handle for handle in handles if handle.kind == "vm"), handles[0] if handles else None)
+    if of is None:
+        return "none"
+    return of.data.get("zone") or f"{of.data.get('region', 'none')}-a"
+
+
+def _running(body: Body, interrupted: bool, reclaim_at: Micros | None, message: str) -> Machine:
+    nic: Body = next(iter(body.get("networkInterfaces", ())), {})
+    internal = str(nic.get("networkIP", ""))
+    public = next((str(each["natIP"]) for each in nic.get("accessConfigs", ()) if each.get("natIP")), "")
+    return Machine("running", public or internal, internal, interrupted, reclaim_at, message)
+
+
+def _maintained(body: Body) -> Micros | None:
+    """When its host will be maintained, where that ends the machine."""
+    upcoming = body.get("resourceStatus", {}).get("upcomingMaintenance", {})
+    ends = body.get("scheduling", {}).get("onHostMaintenance") == "TERMINATE"
+    return instant(str(upcoming["windowStartTime"])) if ends and upcoming.get("windowStartTime") else None

@@ -1,0 +1,118 @@
+"""The machines' network: a subnetwork in each region of one VPC, and rules of its firewall for our network tags.
+
+Nothing connects to a machine from outside, so the rule for members opens nothing to the world: it lets the machines of
+one installation reach each other. A gateway's machine has another tag, whose rule opens its ports. Rules are free and
+shared, so they aren't deleted. In another project's VPC, its owner makes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.errors import Body, failed
+from chalicelib.backends.gcp.places import last
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import mark
+from chalicelib.errors import AlreadyThere, Gone, Unfit
+
+EVERYBODY = "0.0.0.0/0"
+
+
+class GcpNetworks:
+    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Callable[[], Micros]) -> None:
+        self._clients, self._config = clients, config
+        self.project = config.vpc_project_id or config.project_id
+        self.name = config.vpc_name or "default"
+        self.path = f"projects/{self.project}/global/networks/{self.name}"
+        self._subnets: LookupCache[Mapping[str, str]] = LookupCache(now)
+        self._rules: LookupCache[str] = LookupCache(now)
+
+    def subnets(self) -> Mapping[str, str]:
+        """A subnetwork for each region that has one, as `projects/…/subnetworks/…`."""
+        return self._subnets.get("", self._find)
+
+    def subnet(self, region: str) -> str:
+        """Raises Unfit if there is none."""
+        found = self.subnets().get(region)
+        if found is None:
+            named = (self._config.subnetworks or {}).get(region)
+            what = f"subnetwork {named}" if named else "subnetwork that machines can use"
+            raise Unfit(
+                f"The VPC {self.name} of {self.project} has no {what} in {region}.",
+                hint="Make one there, correct `vpc_name` or `subnetworks`, or take the region out of `regions`.",
+            )
+        return found
+
+    def tags(self, install: str, ports: Sequence[int] = ()) -> list[str]:
+        """The network tags of a machine, once there are rules for them."""
+        members = f"dstack-{mark(install)}"
+        tags = {members: {"sourceTags": [members], "allowed": [{"IPProtocol": "all"}]}}
+        if ports:
+            opened = [{"IPProtocol": "tcp", "ports": [str(port) for port in ports]}]
+            tags["-".join([members, *map(str, ports)])] = {"sourceRanges": [EVERYBODY], "allowed": opened}
+        if self._config.vpc_project_id is None:
+            for tag, rule in tags.items():
+                self._rules.get(tag, partial(self._ruled, tag, rule))
+        return list(tags)
+
+    def nat(self, region: str) -> bool:
+        """Has a router of the VPC a NAT there?"""
+        routers = self._clients.pages("routers.list", region=region)
+        return any(each.get("nats") and _is(each.get("network", ""), self.path) for each in routers)
+
+    def forget(self) -> None:
+        """Drops what is cached, because it may be out of date."""
+        self._subnets.clear()
+        self._rules.clear()
+
+    def _find(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        named = self._config.subnetworks or {}
+        listed = self._clients.pages("subnetworks.listUsable", project=self.project)
+        for each in sorted(listed, key=lambda each: str(each["subnetwork"])):
+            path = _path(str(each["subnetwork"]))
+            region = path.split("/")[3]
+            usable = each.get("purpose", "PRIVATE") in ("PRIVATE", "PRIVATE_RFC_1918")
+            if usable and _is(str(each["network"]), self.path) and last(path) == named.get(region, last(path)):
+                found.setdefault(region, path)
+        return found
+
+    def _ruled(self, tag: str, rule: Mapping[str, Any]) -> str:
+        """The rule for a tag in this VPC, which is made unless it exists."""
+        name = f"{tag}-{hashlib.sha256(self.path.encode()).hexdigest()[:8]}"
+        try:
+            self._clients.call("firewalls.get", firewall=name)
+        except Gone:
+            body: Body = {
+                "name": name,
+                "network": self.path,
+                "direction": "INGRESS",
+                "priority": 800,
+                "targetTags": [tag],
+                "description": "dstack: machines of one installation, and gateways that everybody reaches",
+                **rule,
+            }
+            try:
+                operation = self._clients.call("firewalls.insert", body=body)
+                operation = self._clients.call("globalOperations.wait", operation=operation["name"])
+            except AlreadyThere:  # somebody else has just made it
+                return name
+            error = failed(operation, "compute.firewalls.insert")
+            if error is not None and not isinstance(error, AlreadyThere):
+                raise error from None
+        return name
+
+
+def _path(url: str) -> str:
+    """`projects/…` of a resource's address."""
+    return url[url.index("projects/") :]
+
+
+def _is(url: str, path: str) -> bool:
+    return url.endswith(path)

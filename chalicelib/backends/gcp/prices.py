@@ -1,0 +1,161 @@
+"""Prices of machines and disks, from the price list of Cloud Billing.
+
+The list has no machines, but what they are made of: cores, memory, GPUs and local disks, on demand and spot. The parts
+are told by their descriptions alone, such as "Spot Preemptible N2 Instance Core running in Frankfurt". A machine with a
+part that the list doesn't have has no price, and isn't offered. The list is read once a day. An account that may not
+read it uses the operator's price file, if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.errors import Body
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.price_file import OfflinePrices
+from chalicelib.domain.instants import DAY, Micros
+from chalicelib.errors import MissingPermission
+
+ADDRESS: Mapping[bool, float] = {False: 0.005, True: 0.0025}  # dollars an hour, on demand and spot, in every region
+HOURS = 730  # of a month, as Google bills disks
+SSD_GIB = 375  # of a local disk
+SHARED: Mapping[str, float] = {"e2-micro": 0.25, "e2-small": 0.5, "e2-medium": 1.0}  # cores that are billed of two
+_FAMILIES: Mapping[str, str] = {
+    "n1": "N1 Predefined",
+    "n2d": "N2D AMD",
+    "a3-megagpu": "A3Plus",
+    "a3-ultragpu": "A3Ultra",
+}
+_CARDS: Mapping[str, tuple[str, ...]] = {
+    "nvidia-a100-80gb": ("Nvidia Tesla A100 80GB GPU",),
+    "nvidia-b200": ("A4 Nvidia B200 (1 gpu slice)",),  # with its share of the machine
+    "nvidia-h100-80gb": ("Nvidia H100 80GB GPU",),
+    "nvidia-h100-mega-80gb": ("Nvidia H100 80GB Plus GPU", "Nvidia H100 80GB Mega GPU", "Nvidia H100 Mega 80GB GPU"),
+    "nvidia-h200-141gb": ("H200 141GB GPU", "Nvidia H200 141GB GPU"),
+    "nvidia-l4": ("Nvidia L4 GPU",),
+    "nvidia-rtx-pro-6000": ("RTX 6000 96GB", "RTX 6000 96GB GPU", "Nvidia RTX PRO 6000 96GB GPU"),
+    "nvidia-tesla-a100": ("Nvidia Tesla A100 GPU",),
+    "nvidia-tesla-t4": ("Nvidia Tesla T4 GPU",),
+}
+_SLICES = frozenset({"nvidia-b200"})
+DISKS: Mapping[str, str] = {"pd-balanced": "Balanced PD Capacity", "hyperdisk-balanced": "Hyperdisk Balanced Capacity"}
+_SSD = "SSD backed Local Storage"
+_MARKETS = {"OnDemand": False, "Preemptible": True}
+_PART = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)?(?: running)?(?: in .+)?")
+
+Part = tuple[str, str, bool]  # its name in the list, the region, spot
+Parts = Mapping[Part, float]
+
+
+@dataclass(frozen=True)
+class MachineParts:
+    """What a machine is made of."""
+
+    type: str
+    cpus: float
+    memory_gib: float
+    accelerator: str = ""
+    cards: int = 0
+    ssds: int = 0
+
+
+class GcpPrices:
+    def __init__(self, clients: GcpClients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+        self._clients, self._offline = clients, offline
+        self._known = LookupCache[Parts](now, DAY, keeps=bool)
+
+    def machine(self, machine: MachineParts, region: str, *, spot: bool) -> float | None:
+        """An hour of it, without disk and address; None: it isn't sold so, or a part has no price."""
+        parts = self._parts()
+        if not parts:
+            found = self._filed().get((machine.type, region), (None, None))
+            return found[1] if spot else found[0]
+        total = 0.0
+        for names, amount in _bill(machine):
+            prices = [price for name in names if (price := parts.get((name, region, spot))) is not None]
+            if not prices:
+                return None
+            total += max(prices) * amount
+        return total
+
+    def disk(self, kind: str, region: str) -> float | None:
+        """Of a GiB for a month."""
+        if parts := self._parts():
+            return parts.get((DISKS[kind], region, False))
+        return self._filed().get((kind, region), (None, None))[0]
+
+    @property
+    def source(self) -> str:
+        """Where prices are from, if not from Google."""
+        return "" if self._parts() or self._offline is None else self._offline.origin
+
+    def _filed(self) -> Mapping[tuple[str, str], tuple[float | None, float | None]]:
+        return self._offline.of("gcp") if self._offline else {}
+
+    def _parts(self) -> Parts:
+        """Empty: they are in the file."""
+        try:
+            return self._known.get("", lambda: dict(self._listed()))
+        except MissingPermission:
+            if self._offline is None:
+                raise
+            return {}
+
+    def _listed(self) -> Iterator[tuple[Part, float]]:
+        dearest: dict[Part, float] = {}
+        for sku in self._clients.skus():
+            spot = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
+            found = _PART.fullmatch(str(sku.get("description", "")))
+            if spot is None or found is None or found[1] not in _NAMES:
+                continue
+            if (price := _price(sku, of_disk=found[1] in _DISK_NAMES)) is None:
+                continue
+            for region in sku.get("serviceRegions", ()):
+                part = found[1], str(region), spot
+                dearest[part] = max(price, dearest.get(part, 0.0))
+        yield from dearest.items()
+
+
+def family_of(type_name: str) -> str:
+    """As the price list names it."""
+    first, _, rest = type_name.partition("-")
+    kind = f"{first}-{rest.partition('-')[0]}"
+    return _FAMILIES.get(kind) or _FAMILIES.get(first) or first.upper()
+
+
+def _bill(machine: MachineParts) -> Iterator[tuple[tuple[str, ...], float]]:
+    """The names of each part, and how much there is of it."""
+    if machine.accelerator:
+        yield _CARDS.get(machine.accelerator, (machine.accelerator,)), machine.cards
+    if machine.accelerator not in _SLICES:
+        family = family_of(machine.type)
+        yield (f"{family} Instance Core",), SHARED.get(machine.type, machine.cpus)
+        yield (f"{family} Instance Ram",), machine.memory_gib
+        if machine.ssds:
+            yield (_SSD,), machine.ssds * SSD_GIB / HOURS
+
+
+def _price(sku: Body, *, of_disk: bool) -> float | None:
+    """The dearest rate; others are discounts. None: it isn't for an hour, or for a month of a disk."""
+    pricing: Any = next(iter(sku.get("pricingInfo", ())), {})
+    expression = pricing.get("pricingExpression", {})
+    if expression.get("usageUnit") not in (("GiBy.mo",) if of_disk else ("h", "GiBy.h")):
+        return None
+    rates = [each.get("unitPrice", {}) for each in expression.get("tieredRates", ())]
+    found = max((int(rate.get("units", 0)) + rate.get("nanos", 0) / 1e9 for rate in rates), default=0.0)
+    return found if found > 0 else None
+
+
+OFFERED = ("a2", "a3", "a3-megagpu", "c3", "e2", "g2", "g4", "n1", "n2", "n2d")  # families, as in types' names
+_DISK_NAMES = frozenset({_SSD, *DISKS.values()})
+_NAMES = frozenset(
+    {
+        *(f"{family_of(f'{family}-x')} Instance {part}" for family in OFFERED for part in ("Core", "Ram")),
+        *(name for names in _CARDS.values() for name in names),
+        *_DISK_NAMES,
+    }
+)

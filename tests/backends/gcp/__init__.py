@@ -1,0 +1,1 @@
+"""Google's cloud, and a fake of it."""
