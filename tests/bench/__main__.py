@@ -30,6 +30,7 @@ BENCHES: dict[str, list[str]] = {
     "scaling": [],
     "language": [],
     "cold": [],
+    "effects": [],
     "warm": [],
     "cli": [],
     "idle": [],

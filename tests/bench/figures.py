@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.bench.measure import cpu_ms
+from tests.e2e.clouds.cloud import CLOUDS
 from tests.harness.server import ROOT
 
 RECORD = ROOT / "docs" / "bench.json"
@@ -62,6 +63,7 @@ ROWS = (
     Row("cold.first_answer_cpu_ms", "first answer (projects), CPU", "ms", 700),
     Row("cold.first_plan_cpu_ms", "first answer (a plan), CPU", "ms", 700),
     Row("cold.first_plan_uncompiled_cpu_ms", "the same without bytecode", "ms"),
+    *(Row(f"effects.{name}_cpu_ms", f"first effect in {name}, CPU", "ms", 3000) for name in CLOUDS),
     Row("warm.projects_cpu_ms", "warm Lambda: projects, CPU", "ms", 10),
     Row("warm.get_plan_cpu_ms", "warm Lambda: get_plan, CPU", "ms", 10),
     Row("warm.apply_cpu_ms", "warm Lambda: apply, CPU", "ms", 10),

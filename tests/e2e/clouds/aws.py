@@ -63,7 +63,7 @@ class Journey(Cloud):
         self.fake = Account(now, Script(lag=0, boot=SECOND, end=SECOND))
         self.provider = AwsProvider(self.fake)
 
-    def serving(self, port: int) -> AbstractContextManager[object]:
+    def serving(self, port: int = 0) -> AbstractContextManager[str]:
         return serving(OverHttp(self.fake), port)
 
     def machines(self) -> Sequence[tuple[str, str | None]]:

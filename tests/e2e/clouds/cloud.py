@@ -9,11 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar
 
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from tests.backends.fakes.transport import serving
+
+CLOUDS = ("aws", "crusoe", "lambda")  # that have a file here
+
+PRICES = "prices.csv"
 
 
 def now() -> Micros:
@@ -29,8 +35,16 @@ class Cloud:
     fake: Any
     provider: Any  # the fake's side of the conformance suite
 
-    def serving(self, port: int) -> AbstractContextManager[object]:
+    def serving(self, port: int = 0) -> AbstractContextManager[str]:
+        """Its address. Port 0: any."""
         return serving(self.fake, port)
+
+    def price_file(self, folder: Path) -> Path:
+        """The operator's, with what this cloud doesn't tell."""
+        rows = "".join(f"{self.config['type']},{name},,{price},\n" for name, price in self.prices.items())
+        file = folder / PRICES
+        file.write_text(f"provider,instance_type,region,price,spot_price\n{rows}")
+        return file
 
     def machines(self) -> Sequence[tuple[str, str | None]]:
         """Each that was ever bought, with its state, in the order of purchase."""
@@ -61,3 +75,8 @@ class Cloud:
     def allow(self) -> None:
         """Gives them back."""
         self.fake.script.faults.clear()
+
+
+def cloud_of(name: str) -> Cloud:
+    made: Cloud = import_module(f"tests.e2e.clouds.{name}").Journey()
+    return made

@@ -6,11 +6,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.clouds.cloud import Cloud
+from tests.e2e.clouds.cloud import CLOUDS, PRICES, Cloud, cloud_of
 from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.network import CONTROL
 from tests.e2e.hosts.site import Site, or_skipped
@@ -20,9 +19,7 @@ from tests.harness.images import busybox_image
 from tests.harness.server import until
 
 PORT = 3000
-CLOUDS = ("aws", "crusoe", "lambda")  # that have a file here
 PORTS = {name: 4600 + number for number, name in enumerate(CLOUDS)}  # where they are served, of control's own loopback
-PRICES = "prices.csv"
 DISK = "/var/lib/dstack*"  # all that a boot script and an agent write
 
 
@@ -38,8 +35,7 @@ class Rental:
         return self.lab.site.workers[0]
 
     def add(self) -> None:
-        rows = "".join(f"{self.name},{type},,{price},\n" for type, price in self.cloud.prices.items())
-        (self.lab.server.home / PRICES).write_text(f"provider,instance_type,region,price,spot_price\n{rows}")
+        self.cloud.price_file(self.lab.server.home)
         (self.lab.server.home / "backend.yml").write_text(json.dumps(self.cloud.config))
         self.lab.server.cli("backend", "add", "-f", "backend.yml", "-y")
 
@@ -92,7 +88,7 @@ def _unit(machine: str) -> str:
 @contextmanager
 def rented(lab: Lab, name: str) -> Iterator[Rental]:
     """With the cloud, which is served until the end; then nothing of it is left, at the server or at its own."""
-    cloud: Cloud = import_module(f"tests.e2e.clouds.{name}").Journey()
+    cloud = cloud_of(name)
     served = cloud.serving(PORTS[name])
     lab.site.control.within(served.__enter__)
     rental = Rental(lab, name, cloud)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.clouds.rental import CLOUDS, Rental, rented, site_of_clouds
+from tests.e2e.clouds.cloud import CLOUDS
+from tests.e2e.clouds.rental import Rental, rented, site_of_clouds
 from tests.e2e.onprem.lab import Lab
 from tests.harness.server import until
 
