@@ -111,7 +111,10 @@ _ROWS: dict[str, Row] = {
     ),
     "seeweb": Row(f"{_HERE}.seeweb.config:SeewebBackendConfig"),
     "slurm": Row(f"{_HERE}.slurm.config:SlurmBackendConfig"),
-    "tensordock": Row(f"{_HERE}.tensordock.config:TensorDockBackendConfig"),
+    "tensordock": Row(
+        f"{_HERE}.tensordock.config:TensorDockBackendConfig",
+        backend=f"{_HERE}.tensordock.backend:TensorDockBackend",
+    ),
     "vastai": Row(
         f"{_HERE}.vastai.config:VastAIBackendConfig",
         options=f"{_HERE}.vastai.specs:VastAIProfileOptions",

@@ -15,6 +15,8 @@ from tests.backends.lambda_cloud import provider as lambda_cloud
 from tests.backends.lambda_cloud.fake import LambdaApi
 from tests.backends.runpod import provider as runpod
 from tests.backends.runpod.fake import Runpod
+from tests.backends.tensordock import provider as tensordock
+from tests.backends.tensordock.fake import TensorDock
 from tests.backends.vastai import provider as vastai
 from tests.backends.vastai.fake import Vast
 
@@ -24,6 +26,7 @@ from tests.backends.vastai.fake import Vast
     [
         ("lambda", lambda_cloud.CONFIG, LambdaApi),
         ("runpod", runpod.CONFIG, Runpod),
+        ("tensordock", tensordock.CONFIG, TensorDock),
         ("vastai", vastai.CONFIG, Vast),
     ],
 )

@@ -9,6 +9,9 @@
 `cache.py`       keeps looked-up values for a while.
 `visibility.py`  resources that were created and may not be listed yet.
 `owners.py`      a resource's owner, by its tags or name; owner tags as labels that the provider accepts.
+`dated_names.py`  names with the time of creation, for providers without tags and times.
 `scripts.py`     a machine's start script, in the form that the provider accepts.
+`ssh_key.py`     a key that nobody has, where one must be named.
+`docker_setup.py`  installs Docker on machines whose image lacks it.
 `gpus.py`        translates a provider's GPU names into ours.
 """

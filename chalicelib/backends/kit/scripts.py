@@ -42,10 +42,10 @@ def secrets_of(request: CreateRequest) -> tuple[str, ...]:
     return request.user_data, token
 
 
-def cloud_config(script: str) -> Mapping[str, Any]:
+def cloud_config(script: str, place: str = PLACE) -> Mapping[str, Any]:
     """The cloud-init configuration, for a provider that accepts an object."""
-    file = {"path": PLACE, "content": script, "owner": "root:root", "permissions": "0700"}
-    return {"write_files": [file], "runcmd": [PLACE]}
+    file = {"path": place, "content": script, "owner": "root:root", "permissions": "0700"}
+    return {"write_files": [file], "runcmd": [place]}
 
 
 # For a session that has the script as its input, so that no list of processes shows it, and that may end at once.

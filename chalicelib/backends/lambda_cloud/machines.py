@@ -11,6 +11,7 @@ from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
 from chalicelib.backends.lambda_cloud import requests
 from chalicelib.backends.lambda_cloud.catalog import LambdaCatalog
@@ -74,7 +75,7 @@ class LambdaInstances:
         if requests.KEY_NAME in self._keys.get("", self._client.key_names):
             return
         try:
-            self._client.add_key(requests.KEY_NAME, requests.PUBLIC_KEY)
+            self._client.add_key(requests.KEY_NAME, NOBODYS_KEY)
         except AlreadyThere as error:  # another server has added it just now
             self._keys.clear()
             raise Transient(error.message) from None

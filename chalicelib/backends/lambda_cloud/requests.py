@@ -9,10 +9,7 @@ from chalicelib.backends.kit.scripts import user_data
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
 
-# Lambda launches nothing without an SSH key of the account. Nobody logs in: the agent calls out, and users reach a
-# machine through it. So the key is one that has no private half: its 32 bytes are the SHA-256 of a sentence.
-KEY_NAME = "dstack-no-login"
-PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIESr+gToHZla7nldcG4KLMeSdogeRyvjcKAMcLeSDg2P"
+KEY_NAME = "dstack-no-login"  # of `kit.ssh_key`: Lambda launches nothing without a key of the account
 LAUNCHED = "dstack-launched"  # a tag with the time: Lambda doesn't say when an instance was created
 LONGEST_SCRIPT = 1 << 20  # bytes
 LABELS = LabelRule("[a-z][a-z0-9:-]{1,54}", ".{0,128}", 100)  # how many may be set isn't documented

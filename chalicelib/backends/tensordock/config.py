@@ -11,11 +11,11 @@ from chalicelib.domain.specs.credentials import Confidential, Secret
 
 
 class TensorDockCreds(Confidential):
-    """A key and its token."""
+    """An authorization of the API."""
 
     type: Literal["api_key"] = Field(description="`api_key`.")
-    api_key: Secret = Field(description="The key.")
-    api_token: Secret = Field(description="The token.")
+    api_key: Secret = Field(description="The id of the authorization. Calls need only its token.")
+    api_token: Secret = Field(description="Its token.")
 
 
 class TensorDockBackendConfig(RegionalBackend):

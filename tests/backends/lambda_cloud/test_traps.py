@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.lambda_cloud import requests
 from chalicelib.backends.lambda_cloud.backend import LambdaBackend
 from chalicelib.backends.lambda_cloud.config import LambdaBackendConfig
@@ -257,20 +256,12 @@ def test_the_key_is_added_once_and_every_launch_names_it_alone(
     for name in ("one", "two"):
         list(backend.create(request(backend, name)))
     (key,) = fake.books.existing("key")
-    assert (key.facts["name"], key.facts["public_key"]) == (requests.KEY_NAME, requests.PUBLIC_KEY)
+    assert (key.facts["name"], key.facts["public_key"]) == (requests.KEY_NAME, NOBODYS_KEY)
     assert [call.body["ssh_key_names"] for call in fake.calls_of("launchInstance")] == [[requests.KEY_NAME]] * 2
     assert len(fake.calls_of("addSSHKey")) == 1
     again = LambdaBackend(CONFIG, LambdaClient(KEY, clock.now, send=sender(fake), burst=99, launches=99), clock.now)
     list(again.create(request(again, "three")))
     assert len(fake.calls_of("addSSHKey")) == 1, "another server finds it"
-
-
-def test_nobody_has_the_keys_private_half() -> None:
-    """Its 32 bytes are a hash, and nobody can choose a private key for those."""
-    kind, blob = requests.PUBLIC_KEY.split()
-    raw = base64.b64decode(blob)
-    assert kind == "ssh-ed25519" and raw[:-32] == b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
-    assert raw[-32:] == hashlib.sha256(b"nobody has this key's private half 1").digest()
 
 
 def test_a_key_that_another_server_adds_meanwhile_is_found(

@@ -1,0 +1,76 @@
+"""TensorDock as a backend. Each call of the protocol is delegated to a part.
+
+The class is imported wherever its facts are needed; its parts are imported when an object is created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.tensordock.facts import FACTS
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Unfit
+
+if TYPE_CHECKING:
+    from chalicelib.backends.price_file import OfflinePrices
+    from chalicelib.backends.tensordock.client import TensorDockClient
+    from chalicelib.backends.tensordock.config import TensorDockBackendConfig
+
+
+class TensorDockBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: TensorDockBackendConfig,
+        client: TensorDockClient | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+        endpoint: str = "",
+    ) -> None:
+        """`endpoint`: of what stands in for the provider. `prices` is ignored: TensorDock says what each part costs."""
+        from chalicelib.backends.tensordock.catalog import TensorDockCatalog
+        from chalicelib.backends.tensordock.client import TensorDockClient
+        from chalicelib.backends.tensordock.machines import TensorDockInstances
+
+        self._config = config
+        self._client = client or TensorDockClient(config.creds.api_token, now, endpoint=endpoint)
+        self._catalog = TensorDockCatalog(self._client, now, config.regions)
+        self._instances = TensorDockInstances(self._client, now, self._catalog)
+
+    def check(self) -> None:
+        """Its token, and the names of its regions. Locations are shown to anybody, so they prove nothing."""
+        self._client.instances()
+        if self._config.regions:
+            known = self._catalog.regions()
+            if wrong := [each for each in self._config.regions if each.lower() not in known]:
+                raise Unfit(
+                    f"TensorDock has no location {', '.join(wrong)}.",
+                    hint=f"`regions` can have {', '.join(sorted(known))} at the moment.",
+                )
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalog.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._instances.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._instances.describe(handles)
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        return self._instances.describe_several(machines)
+
+    def terminate(self, handle: Handle) -> None:
+        self._instances.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
+        return self._instances.list_owned(instance_id, region)
+
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,93 @@
+"""Calls to TensorDock's API v2, of whose answers several forms are known: each is read into one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.errors import Kind
+from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
+from chalicelib.backends.tensordock.errors import TABLE, failure_of
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import InsufficientCapacity, Transient
+
+Body = Mapping[str, Any]
+BASE = "https://dashboard.tensordock.com/api/v2"
+RATE, BURST = 1.5, 20  # calls a second: an organisation may make a hundred a minute
+READ, CREATE = 15.0, 60.0  # seconds
+
+
+class TensorDockClient:
+    def __init__(
+        self,
+        token: str,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        *,
+        send: Sender | None = None,
+        burst: int = BURST,
+        endpoint: str = "",
+    ) -> None:
+        bucket = TokenBucket("TensorDock", RATE, burst, now)
+        self._rest = RestClient(
+            at(endpoint, BASE),
+            TABLE,
+            bearer(token),
+            secrets=[token],
+            bucket=bucket,
+            send=send,
+            failure_of=failure_of,
+            now=now,
+        )
+
+    def locations(self) -> Sequence[Body]:
+        return _listed(self._rest.call("GET", "locations", deadline=READ), "locations")
+
+    def instances(self) -> Sequence[Body]:
+        """All of the account, whoever's they are. The list has no pages."""
+        return [_flat(each) for each in _listed(self._rest.call("GET", "instances", deadline=READ), "instances")]
+
+    def instance(self, id: str) -> Body:
+        """Raises Gone if there is none."""
+        answer = self._rest.call("GET", "instances", id, deadline=READ)
+        return _flat(answer["data"] if isinstance(answer.get("data"), Mapping) else answer)
+
+    def create(self, body: Body, region: str, secrets: Sequence[str]) -> str:
+        """The id of what it created."""
+        refused: Mapping[str | int, Kind] = {404: InsufficientCapacity, 409: InsufficientCapacity}
+        answer = self._rest.call(
+            "POST", "instances", body=body, region=region, secrets=secrets, meanings=refused, deadline=CREATE
+        )
+        data = answer.get("data")
+        made = data.get("id") if isinstance(data, Mapping) else answer.get("instance_id")
+        if not made:
+            raise Transient(f"TensorDock's answer to a creation in {region} names no instance.")
+        return str(made)
+
+    def delete(self, id: str) -> None:
+        """Raises Gone if there is none."""
+        self._rest.call("DELETE", "instances", id, deadline=READ)
+
+    def close(self) -> None:
+        self._rest.close()
+
+
+def _listed(answer: Any, name: str) -> Sequence[Body]:
+    """Raises Transient for an answer without the list: what isn't listed would count as gone."""
+    data = answer.get("data")
+    inner = data.get("attributes") if isinstance(data, Mapping) else None
+    for each in (data, *(of.get(name) for of in (data, inner) if isinstance(of, Mapping))):
+        if isinstance(each, list):
+            return each
+    raise Transient(f"TensorDock's answer has no list of {name}.")
+
+
+def _flat(item: Body) -> Body:
+    """An instance with its attributes beside its id, and with each name spelled in one way."""
+    inner = item.get("attributes")
+    found = {**item, **(inner if isinstance(inner, Mapping) else {})}
+    if "id" not in found or "status" not in found:
+        raise Transient("TensorDock's answer about an instance lacks its id or status.")
+    address = found.get("ipAddress") or found.get("ip_address") or ""
+    return {"id": str(found["id"]), "name": found.get("name") or "", "status": found["status"].lower(), "ip": address}
