@@ -266,7 +266,7 @@ def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callabl
     if os.environ.get("DSTACK_CATALOG_FILE"):
         raise Refused(
             "DSTACK_CATALOG_FILE is for `dstack server`: the functions of a stage have no such file.",
-            hint="Unset it, and allow `pricing:GetProducts` to the keys of backends.",
+            hint="Unset it, and allow `pricing:GetProducts` to the keys of backends, or set DSTACK_CATALOG_URL.",
         )
     chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
     where = account.here(given.region, given.profile)

@@ -20,7 +20,7 @@ from chalicelib.store.port import Store
 # The deployer's environment variables that are passed on to every function.
 PASSED = (
     *("DSTACK_API_URL", "DSTACK_AGENT_URL", "DSTACK_SYNC_SECONDS", "DSTACK_AWS_ENDPOINT", "DSTACK_LONGEST_CHAIN"),
-    *("DSTACK_FAKE_CLOUD", "DSTACK_FAKE_CLOUD_NAME", "DSTACK_BACKEND_ENDPOINTS"),
+    *("DSTACK_FAKE_CLOUD", "DSTACK_FAKE_CLOUD_NAME", "DSTACK_BACKEND_ENDPOINTS", "DSTACK_CATALOG_URL"),
     *("DSTACK_DOCKER_BASE_IMAGE", "DSTACK_DOCKER_DEVEL_IMAGE", "DSTACK_DEFAULT_PYTHON", "DSTACK_DIND_IMAGE"),
     *(f"DSTACK_RETAIN_{one.name.upper()}" for one in fields(Retention)),
 )

@@ -1,7 +1,8 @@
-"""Prices from a file, for accounts that may not read their provider's prices.
+"""The operator's prices, for accounts that may not read their provider's, and providers that say none: from a file, and
+from a published catalogue (`published_prices.py`). Where both have a price, the file's counts.
 
-It is CSV with a header. The columns `provider`, `instance_type`, `region`, `price` and `spot_price` are used, in
-dollars per hour. The file is reread whenever it has changed.
+The file is CSV with a header. The columns `provider`, `instance_type`, `region`, `price` and `spot_price` are used, in
+US dollars an hour; `currency`, if there is one, must say so. The file is reread whenever it has changed.
 """
 
 from __future__ import annotations
@@ -11,37 +12,62 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from chalicelib.errors import Unfit
 
 Priced = Mapping[tuple[str, str], tuple[float | None, float | None]]  # (type, region) → on demand, spot
+USD = "USD"
 COLUMNS = ("provider", "instance_type", "region", "price", "spot_price")
 
 
+class PriceSource(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def origin(self) -> str: ...
+
+    def of(self, provider: str) -> Priced: ...
+
+
 class OfflinePrices:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | None = None, published: PriceSource | None = None) -> None:
+        self._path, self._published = path, published
         self._mark: tuple[int, int] | None = None
         self._read: dict[str, dict[tuple[str, str], tuple[float | None, float | None]]] = {}
 
     def of(self, provider: str) -> Priced:
-        """Raises Unfit if the file can't be used."""
+        """Raises Unfit if the file or the catalogue can't be used, Transient if the catalogue can't be reached."""
+        listed = self._published.of(provider) if self._published else {}
+        return {**listed, **self._of_file(self._path, provider)} if self._path else listed
+
+    def _of_file(self, path: Path, provider: str) -> Priced:
         try:
-            found = self.path.stat()
+            found = path.stat()
             mark = (found.st_mtime_ns, found.st_size)
             if mark != self._mark:
-                with self.path.open(encoding="utf-8", newline="") as file:
-                    self._read = _rows(csv.DictReader(file), self.path)
+                with path.open(encoding="utf-8", newline="") as file:
+                    self._read = _rows(csv.DictReader(file), path)
                 self._mark = mark
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise Unfit(f"The prices in {self.path} can't be read: {error}.", hint="Correct the file.") from error
+            raise Unfit(f"The prices in {path} can't be read: {error}.", hint="Correct the file.") from error
         return self._read.get(provider, {})
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        sources = ([str(self._path)] if self._path else []) + ([self._published.name] if self._published else [])
+        return " and ".join(sources)
 
     @property
     def origin(self) -> str:
         """A text on where these prices are from, and how old they are."""
-        at = self._mark[0] if self._mark else 0
-        return f"{self.path.name}, {datetime.fromtimestamp(at / 1e9, UTC):%Y-%m-%d}"
+        listed = [self._published.origin] if self._published else []
+        if self._path:
+            at = self._mark[0] if self._mark else 0
+            listed.insert(0, f"{self._path.name}, {datetime.fromtimestamp(at / 1e9, UTC):%Y-%m-%d}")
+        return "; ".join(listed)
 
 
 def _rows(
@@ -52,6 +78,9 @@ def _rows(
         raise Unfit(f"The prices in {path} lack the column {', '.join(lacking)}.", hint="Its first line names them.")
     found: dict[str, dict[tuple[str, str], tuple[float | None, float | None]]] = {}
     for row in reader:
+        if (currency := (row.get("currency") or USD).strip().upper()) != USD:
+            wrong = f"{path}, line {reader.line_num}: currency is {currency[:20]!r}."
+            raise Unfit(wrong, hint=f"Convert the price to {USD}: that is what plans and budgets count.")
         prices = (_price(row, "price", reader, path), _price(row, "spot_price", reader, path))
         found.setdefault(row["provider"], {})[row["instance_type"], row["region"]] = prices
     return found

@@ -43,10 +43,20 @@ NO_ENDPOINTS: Mapping[str, str] = MappingProxyType({})
 
 
 def providers(
-    prices: Path | None = None, endpoints: Mapping[str, str] = NO_ENDPOINTS, *, table: Table = BACKENDS
+    prices: Path | None = None,
+    endpoints: Mapping[str, str] = NO_ENDPOINTS,
+    *,
+    catalog_url: str = "",
+    table: Table = BACKENDS,
 ) -> Providers:
-    """The providers in the table. `prices`: the operator's price file. `endpoints`: what stands in for them."""
-    offline = None if prices is None else OfflinePrices(prices)
+    """The providers in the table. `prices`: the operator's price file, `catalog_url`: the published catalogue of
+    prices. `endpoints`: what stands in for them."""
+    published = None
+    if catalog_url:
+        from chalicelib.backends.published_prices import PublishedPrices
+
+        published = PublishedPrices(catalog_url)
+    offline = OfflinePrices(prices, published) if prices or published else None
     make = partial(make_backend, offline=offline, endpoints=endpoints, table=table)
     facts = partial(facts_of, table=table)
     return Providers(built(table), make, facts)

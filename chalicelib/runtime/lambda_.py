@@ -70,7 +70,8 @@ class LambdaRoot(Root):
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
         seal: Sealer = Sealer(settings.master_key) if settings.master_key else NoSealer()
-        known, queue = providers(endpoints=settings.endpoints), settings.dead_letter_queue
+        known = providers(endpoints=settings.endpoints, catalog_url=settings.catalog_url)
+        queue = settings.dead_letter_queue
         super().__init__(
             Ports(
                 store=store,

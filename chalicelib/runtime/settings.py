@@ -67,6 +67,7 @@ class ServerSettings:
     fake_cloud: bool = False
     fake_cloud_name: str = WIRE_NAME  # the type that it stands in for
     catalog_file: Path | None = None  # prices for accounts that may not ask their provider for them
+    catalog_url: str = ""  # of a published catalogue of prices
     endpoints: Mapping[str, str] = field(default_factory=dict)  # by backend: what stands in for its provider, in tests
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
@@ -120,6 +121,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
         "fake_cloud_name": env.get("DSTACK_SERVER_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name).lower(),
         "catalog_file": Path(env["DSTACK_CATALOG_FILE"]).expanduser() if "DSTACK_CATALOG_FILE" in env else None,
+        "catalog_url": _catalog_url(env, ("https", "http", "file")),
         "endpoints": _endpoints(env),
         "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
@@ -186,6 +188,7 @@ class LambdaSettings:
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     endpoints: Mapping[str, str] = field(default_factory=dict)  # as the server's
+    catalog_url: str = ""
     longest_chain: int = LONGEST  # of events that ask for each other: an emulator may allow fewer than AWS
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     fake_cloud_name: str = ServerSettings.fake_cloud_name
@@ -226,6 +229,7 @@ class LambdaSettings:
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             endpoints=_endpoints(env),
+            catalog_url=_catalog_url(env, ("https",)),
             longest_chain=_number(env, "DSTACK_LONGEST_CHAIN", LONGEST, least=2, most=10_000),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             fake_cloud_name=env.get("DSTACK_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name),
@@ -284,6 +288,17 @@ def _url(text: str, name: str, sign: str) -> str:
         raise Invalid(
             f"{name} is {shown!r}: {wrong}.", hint=f"Set it as in {name}{sign}https://dstack.example.com:3000."
         ) from wrong
+
+
+def _catalog_url(env: Mapping[str, str], schemes: Sequence[str]) -> str:
+    name = "DSTACK_CATALOG_URL"
+    address = env.get(name, "")
+    if address and not re.fullmatch(rf"({'|'.join(schemes)})://[^\s?#@]+", address):
+        raise Invalid(
+            f"{name} is {address[:200]!r}, not the address of a catalogue of prices.",
+            hint=f"Set it as in {name}=https://prices.example.com/v1 (here it may begin with {', '.join(schemes)}).",
+        )
+    return address
 
 
 def _endpoints(env: Mapping[str, str]) -> Mapping[str, str]:

@@ -30,7 +30,8 @@ DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
 DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
 DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN.
-DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them.
+DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them, DSTACK_CATALOG_URL a published
+catalogue of such prices.
 DSTACK_ACME_SERVER names the directory of another certificate authority for gateways than Let's Encrypt, DSTACK_ACME_CA
 a file of certificates to trust about it, DSTACK_ACME_EAB_KID and DSTACK_ACME_EAB_HMAC_KEY an account there.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.

@@ -54,7 +54,7 @@ def ages_line(ages: list[Json], now: float) -> str:
     fresh = [str(each["taken_at"]) for each in ages if each.get("taken_at") and not each.get("error")]
     parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
     if fresh:
-        parts += [f"prices of {each['backend']} from {each['prices']}" for each in ages if each.get("prices")]
+        parts += [f"prices of {each['backend']} in USD from {each['prices']}" for each in ages if each.get("prices")]
         parts += [
             f"those of {each['backend']} are older than the {each['outlived']} that they hold"
             for each in ages

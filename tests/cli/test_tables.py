@@ -283,7 +283,7 @@ def taken(backend: str, minutes: float | None, error: str | None = None) -> dict
         ([taken("gcp", None, "no such key")], "No offers of gcp yet: its last refresh failed (no such key)"),
         (
             [taken("aws", 3.0) | {"prices": "prices.csv, 2026-11-20"}],
-            "Offers as of 3 mins ago; prices of aws from prices.csv, 2026-11-20",
+            "Offers as of 3 mins ago; prices of aws in USD from prices.csv, 2026-11-20",
         ),
         (
             [taken("aws", 3.0), taken("lambda", 20.0) | {"outlived": "5 minutes"}],

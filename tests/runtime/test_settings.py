@@ -68,6 +68,20 @@ def test_what_stands_in_for_a_provider_is_on_this_machine() -> None:
             server_settings({name: f"gcp={two},crusoe={wrong}"})
 
 
+def test_a_catalogue_of_prices_is_published_somewhere() -> None:
+    """A function has no folder, and what it buys by comes over no line that others can write to."""
+    name, address = "DSTACK_CATALOG_URL", "https://prices.example.com/v1"
+    for read in (server_settings, deployed):
+        assert (read({}).catalog_url, read({name: address}).catalog_url) == ("", address)
+    for local in ("file:///srv/prices", "http://prices.lan"):
+        assert server_settings({name: local}).catalog_url == local
+        with pytest.raises(Invalid, match=f"{name} is '{local}', not the address of a catalogue.*begin with https"):
+            deployed({name: local})
+    for wrong in ("prices.csv", "https://me:secret@prices.example.com", "https://prices.example.com/?v=1", "ftp://a/b"):
+        with pytest.raises(Invalid, match=f"Set it as in {name}=https://prices.example.com/v1"):
+            server_settings({name: wrong})
+
+
 NAMES = {
     "DSTACK_TABLE": "t",
     "DSTACK_BUCKET": "b",

@@ -1,11 +1,11 @@
-"""Crusoe's prices, which its API doesn't tell: they are the operator's. A row without a region is for all locations."""
+"""Crusoe's prices, which its API doesn't say: they are the operator's. A row without a region is for all locations."""
 
 from __future__ import annotations
 
 from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.errors import Unfit
 
-HINT = "Name one by DSTACK_CATALOG_FILE where the server runs, with rows for `crusoe`."
+HINT = "Name a file by DSTACK_CATALOG_FILE, or a catalogue by DSTACK_CATALOG_URL, where the control plane runs."
 
 
 class CrusoePrices:
@@ -26,6 +26,6 @@ class CrusoePrices:
     def check(self) -> None:
         """Raises Unfit if there is none at all."""
         if self._file is None:
-            raise Unfit("Crusoe's API says no prices, and the server has no file of prices.", hint=HINT)
+            raise Unfit("Crusoe's API says no prices, and the control plane has none.", hint=HINT)
         if not self._file.of("crusoe"):
-            raise Unfit(f"Crusoe's API says no prices, and {self._file.path} has none for it.", hint=HINT)
+            raise Unfit(f"Crusoe's API says no prices, and {self._file.name} has none for it.", hint=HINT)

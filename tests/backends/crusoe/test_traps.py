@@ -6,6 +6,8 @@ import base64
 import hashlib
 import hmac
 import logging
+import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from chalicelib.errors import (
     Transient,
     Unfit,
 )
+from chalicelib.runtime.accounts import providers
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
@@ -42,6 +45,7 @@ from tests.backends.crusoe.fake import DISK_MONTH, KEY, PRICES, SECRET, Crusoe, 
 from tests.backends.crusoe.provider import CONFIG, STATUSES, CrusoeProvider, client, prices
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate, misses, repeats
+from tests.backends.fakes.transport import serving
 
 EAST, ICELAND = "us-east1-a", "eu-iceland1-a"
 CPU, L40S, H100, MI300X = "c1a.2x", "l40s-48gb.1x", "h100-80gb-sxm-ib.8x", "mi300x-192gb-ib.8x"
@@ -120,8 +124,26 @@ def test_without_any_price_that_is_an_error(crusoe: Crusoe, clock: Clock, tmp_pa
     for file in (None, OfflinePrices(tmp_path / "aws.csv")):
         backend = CrusoeBackend(CONFIG, client(crusoe, clock), clock.now, file)
         for call in (backend.offers, backend.check):
-            with pytest.raises(Unfit, match=r"says no prices.*DSTACK_CATALOG_FILE"):
+            with pytest.raises(Unfit, match=r"says no prices.*DSTACK_CATALOG_FILE.*DSTACK_CATALOG_URL"):
                 call()
+
+
+def test_prices_may_be_those_of_a_published_catalogue(tmp_path: Path) -> None:
+    """As a control plane makes its backends."""
+    place = tmp_path / "crusoe" / "1"
+    place.mkdir(parents=True)
+    (place.parent / "version").write_text("1")
+    rows = f"{CPU},{EAST},0.08,False\n{CPU},{ICELAND},0.0,False\n{L40S},{EAST},1.0,False\n"
+    with zipfile.ZipFile(place / "catalog.zip", "w") as zipped:
+        zipped.writestr("crusoe.csv", f"instance_name,location,price,spot\n{rows}")
+    fake = Crusoe(lambda: time.time_ns() // 1000)
+    with serving(fake) as address:
+        backend = providers(None, {"crusoe": address}, catalog_url=f"file://{tmp_path}").make(CONFIG)
+        backend.check()
+        found = {(each.instance.name, each.region): each for each in backend.offers()}
+        backend.close()
+    assert {key: each.price for key, each in found.items()} == {(CPU, EAST): 0.08, (L40S, EAST): 1.0}
+    assert found[CPU, EAST].terms.prices.startswith(str(tmp_path))
 
 
 def test_a_price_may_be_one_locations(crusoe: Crusoe, clock: Clock, tmp_path: Path) -> None:
