@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.store.port import Change
+    from chalicelib.usecases.context import Providers
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class EmbeddedRoot(Root):
     ) -> None:
         from chalicelib.hosts.connection import SshLogins
         from chalicelib.identity.openid import providers_of_accounts
-        from chalicelib.runtime.accounts import StoredAccounts, providers
+        from chalicelib.runtime.accounts import StoredAccounts
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.announcing_store import AnnouncingStore
         from chalicelib.store.blobs import FileBlobs
@@ -102,8 +103,7 @@ class EmbeddedRoot(Root):
         self.streams = StreamBroker(random_id, random_token, min(MOST, max(1, seats // 4)))
         self.relays = ReplicaRelays(self.streams, self.polls.ring, folder)
         self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
-        known = providers(settings.catalog_file, settings.endpoints, catalog_url=settings.catalog_url)
-        self.loop = ReconcileLoop(clock, store.next_due)
+        self.loop, known = ReconcileLoop(clock, store.next_due), _providers(settings)
         seal = Sealer(*sealing_keys(config, secret_file(folder / "master.key")))
         clouds = self._clouds(settings, server_url, program)
         self.renewals, self.refreshes = DeferredWrites(store), Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
@@ -279,6 +279,12 @@ class EmbeddedRoot(Root):
         self._renew_all()
         self.relays.remove()
         super().close()
+
+
+def _providers(settings: ServerSettings) -> Providers:
+    from chalicelib.runtime.accounts import providers
+
+    return providers(settings.catalog_file, settings.endpoints, catalog_url=settings.catalog_url)
 
 
 def _door_settings(settings: ServerSettings, server_url: str, seats: int) -> DoorSettings:
