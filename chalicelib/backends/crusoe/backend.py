@@ -23,7 +23,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
-from chalicelib.errors import BackendError, Unfit
+from chalicelib.errors import BackendError, MissingPermission, Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.crusoe.client import CrusoeClient
@@ -60,13 +60,20 @@ class CrusoeBackend:
         self._volumes = CrusoeVolumes(self._client, disks, self._prices, now)
 
     def check(self) -> None:
-        """The keys, the project, all that is listed later, the regions, and whether there are prices."""
+        """The keys, all that is listed later, the regions, and whether there are prices."""
         from chalicelib.backends.crusoe.client import DISKS, NETWORKS, PARTITIONS, VMS
-        from chalicelib.backends.crusoe.quotas import quotas
 
-        quotas(self._client)
-        for path in (VMS, DISKS, PARTITIONS, NETWORKS):
-            self._client.call("GET", *path)
+        denied = []
+        for path in (("quotas",), VMS, DISKS, PARTITIONS, NETWORKS):
+            try:
+                self._client.call("GET", *path)
+            except MissingPermission as error:
+                denied.append(error.message)
+        if denied:
+            raise MissingPermission(
+                " ".join(denied),
+                hint=f"Is {self._config.project_id} the project, and what may the key's user do in it?",
+            )
         known = self._client.everybodys("locations")["items"]
         if wrong := [each for each in self._config.regions or () if each not in known]:
             raise Unfit(

@@ -41,7 +41,7 @@ from chalicelib.runtime.accounts import providers
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
-from tests.backends.crusoe.fake import DISK_MONTH, KEY, PRICES, SECRET, Crusoe, capacity_of, fabric, quota
+from tests.backends.crusoe.fake import DISK_MONTH, KEY, PRICES, PROJECT, SECRET, Crusoe, capacity_of, fabric, quota
 from tests.backends.crusoe.provider import CONFIG, STATUSES, CrusoeProvider, client, prices
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.script import Answer, Cut, Fault, Rate, misses, repeats
@@ -385,6 +385,15 @@ def test_a_lack_of_permission_isnt_taken_for_an_end(backend: CrusoeBackend, crus
         backend.describe_volume(volume)
     with pytest.raises(MissingPermission):
         backend.delete_group(group)
+
+
+def test_the_check_names_each_permission_that_lacks(backend: CrusoeBackend, crusoe: Crusoe) -> None:
+    forbidden = Answer(STATUSES["MissingPermission"], {"code": "forbidden", "message": "no"})
+    crusoe.script.faults += [Fault(name, forbidden) for name in ("listProjectQuotas", "listDisks", "listIBNetworks")]
+    with pytest.raises(MissingPermission) as denied:
+        backend.check()
+    for place in (f"{PROJECT}/quotas", "/storage/disks", "/networking/ib-networks", f"Is {PROJECT} the project"):
+        assert place in str(denied.value)
 
 
 # --- 10: signatures --------------------------------------------------------------------------------------------------
