@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
+from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.errors import OF_CREATION
 from chalicelib.backends.nebius.places import Places
 from chalicelib.domain.instants import Micros
@@ -51,7 +51,7 @@ class NebiusNetworks:
         for rule, spec in rules(group).items():
             if rule not in existing:
                 body = {"metadata": {"parent_id": group, "name": rule}, "spec": {"access": "ALLOW", **spec}}
-                self._made(_RULES, body, region, f"{group}/{rule}")
+                self._made(_RULES, body, region)
         return group
 
     def _group(self, region: str, name: str, install: str) -> str:
@@ -64,14 +64,14 @@ class NebiusNetworks:
                 "metadata": {**named, "labels": {**self._tags, "dstack-install": install}},
                 "spec": {"network_id": subnet.network},
             }
-            made = self._made(_GROUPS, body, region, f"{subnet.network}/{name}")
+            made = self._made(_GROUPS, body, region)
             if made:
                 return made
             found = self._client.call(_GROUPS, "GetByName", named, region=region)
         return str(found["metadata"]["id"])
 
-    def _made(self, service: str, body: Mapping[str, Any], region: str, token: str) -> str:
-        """Its id; empty if it was made at the same time elsewhere."""
+    def _made(self, service: str, body: Mapping[str, Any], region: str) -> str:
+        """Its id; empty if it was made at the same time elsewhere: a name is there once."""
         what = str(body["metadata"]["name"])
         try:
             operation = self._client.started(
@@ -80,7 +80,6 @@ class NebiusNetworks:
                 body,
                 region=region,
                 what=what,
-                key=idempotency_key(token, service),
                 meanings=OF_CREATION,
             )
         except AlreadyThere:

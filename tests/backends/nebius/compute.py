@@ -14,8 +14,7 @@ from tests.backends.nebius.shop import (
     ADDRESS_HOUR,
     DISK_MONTH,
     HOURS,
-    PLATFORMS,
-    PROJECTS,
+    Platform,
     price,
     quota,
     stock,
@@ -47,6 +46,8 @@ def stamped(at: Micros) -> str:
 class Compute:
     books: Books
     script: Script
+    projects: dict[str, tuple[str, str]]
+    platforms: dict[str, Platform]
     now: Callable[[], Micros]
     boot: Micros
     end: Micros
@@ -130,7 +131,7 @@ class Compute:
         return next((each for each in listed if (each.facts["parent"], each.facts["name"]) == (parent, name)), None)
 
     def _new_name(self, kind: str, given: Mapping[str, Any]) -> None:
-        if given.get("parent_id") not in PROJECTS:
+        if given.get("parent_id") not in self.projects:
             raise refusal("PERMISSION_DENIED", "no access to the project", "permission_denied")
         if found := self._named(kind, given["parent_id"], given.get("name", "")):
             message = f"the name {given['name']} is taken"
@@ -183,7 +184,7 @@ class Compute:
             return repeated
         given, spec = call.body["metadata"], call.body["spec"]
         self._new_name("vm", given)
-        region = PROJECTS[given["parent_id"]][1]
+        region = self.projects[given["parent_id"]][1]
         counts = self._wanted(region, spec)
         self._check_references(given["parent_id"], region, spec)
         if full := self.books.over(counts, self.script.limits):
@@ -207,19 +208,19 @@ class Compute:
         )
         self._managed_disk(made, spec["boot_disk"])
         if kind in self.short:
-            made.goes(now, (self.boot, "STOPPED"))
+            made.goes(self.now(), (self.boot, "STOPPED"))
             error = service_error("not_enough_resources", violations=[{"resource_type": kind, "requested": "1"}])
             status = {"code": 8, "message": "Resource exhausted", "details": [error]}
             return self._operation(call, made.id, self.boot, status)
         if kind in self.stuck:
             return self._operation(call, made.id, 10**15)
-        made.goes(now, (self.boot // 3, "STARTING"), (self.boot, "RUNNING"))
+        made.goes(self.now(), (self.boot // 3, "STARTING"), (self.boot, "RUNNING"))
         return self._operation(call, made.id, self.boot)
 
     def _wanted(self, region: str, spec: Mapping[str, Any]) -> dict[str, int]:
         """The counters that a machine takes. Raises what is wrong with it."""
         platform, preset = spec["resources"]["platform"], spec["resources"].get("preset", "")
-        sold = PLATFORMS.get(platform)
+        sold = self.platforms.get(platform)
         if sold is None or region not in sold.regions or preset not in sold.presets:
             raise _bad("spec.resources", f"no {platform} {preset} in {region}")
         spot = "preemptible" in spec
@@ -247,9 +248,9 @@ class Compute:
         if cluster := spec.get("gpu_cluster", {}).get("id"):
             found = self._one("cluster", cluster)
             platform, preset = spec["resources"]["platform"], spec["resources"]["preset"]
-            if PLATFORMS[platform].presets[preset][2] != 8:
+            if self.platforms[platform].presets[preset][2] != 8:
                 raise _bad("spec.gpu_cluster", f"{preset} can't be in a GPU cluster")
-            if found.facts["spec"]["infiniband_fabric"] not in PLATFORMS[platform].fabrics:
+            if found.facts["spec"]["infiniband_fabric"] not in self.platforms[platform].fabrics:
                 raise _bad("spec.gpu_cluster", f"{platform} isn't in that fabric")
             if found.facts["region"] != region:
                 raise _bad("spec.gpu_cluster", "it is in another region")
@@ -305,19 +306,20 @@ class Compute:
 
     @answers("nebius.compute.v1.InstanceService.Update")
     def _update_vm(self, call: Call) -> Any:
-        """Of an instance's disks, which is all that may change here."""
-        given, spec = call.body["metadata"], call.body.get("spec", {})
+        """Of an instance's disks, which is all that may change here. What isn't in the request stays, unless the mask
+        names it."""
+        given, spec = call.body["metadata"], call.body["spec"]
         vm = self._one("vm", given["id"])
-        if fixed := sorted(spec.keys() - {"secondary_disks"}):
-            raise _bad(f"spec.{fixed[0]}", "it can't be changed")
+        for name, value in spec.items():
+            if name != "secondary_disks" and value != vm.facts["spec"].get(name):
+                raise _bad(f"spec.{name}", "it can't be changed")
         self._free(vm)
         version = vm.facts.get("version", 1)
         if int(given.get("resource_version", version)) != version:
             raise refusal("ABORTED", "it has changed meanwhile", "resource_conflict", resource_id=vm.id)
         if vm.state(self.now()) not in ("RUNNING", "STOPPED"):
             raise refusal("FAILED_PRECONDITION", f"it is {vm.state(self.now())}", "bad_resource_state")
-        reset = call.headers.get("x-resetmask", "").split(",")
-        if "secondary_disks" in spec or "spec.secondary_disks" in reset:
+        if "secondary_disks" in spec or "spec.secondary_disks" in _masked(call.headers.get("x-resetmask", "")):
             self._attach(vm, spec.get("secondary_disks", []))
         vm.facts["version"] = version + 1
         return self._operation(call, vm.id, self.attach)
@@ -370,7 +372,7 @@ class Compute:
             lag=self.script.lag,
             prefix="computedisk-e00",
             parent=parent,
-            region=PROJECTS[parent][1],
+            region=self.projects[parent][1],
             name=name,
             labels=labels,
             spec=spec,
@@ -407,8 +409,8 @@ class Compute:
             return repeated
         given, spec = call.body["metadata"], call.body["spec"]
         self._new_name("cluster", given)
-        region = PROJECTS[given["parent_id"]][1]
-        fabrics = {fabric for each in PLATFORMS.values() if region in each.regions for fabric in each.fabrics}
+        region = self.projects[given["parent_id"]][1]
+        fabrics = {fabric for each in self.platforms.values() if region in each.regions for fabric in each.fabrics}
         if spec["infiniband_fabric"] not in fabrics:
             raise _bad("spec.infiniband_fabric", f"{region} has no {spec['infiniband_fabric']}")
         made = self.books.add(
@@ -452,8 +454,8 @@ class Compute:
         for each in self.books.existing():
             if each.kind == "vm":
                 spec = each.facts["spec"]
-                kind = spec["resources"]["platform"], spec["resources"]["preset"]
-                total += price(*kind, spot="preemptible" in spec) if each.state(now) in RUNS else 0
+                sold, preset = self.platforms[spec["resources"]["platform"]], spec["resources"]["preset"]
+                total += price(sold, preset, spot="preemptible" in spec) if each.state(now) in RUNS else 0
                 static = spec["network_interfaces"][0].get("public_ip_address", {}).get("static")
                 total += ADDRESS_HOUR if static else 0
             elif each.kind == "disk":
@@ -464,6 +466,23 @@ class Compute:
 def _kind(call: Call) -> str:
     service = call.operation.name.split(".")[-2]
     return {"InstanceService": "vm", "DiskService": "disk", "GpuClusterService": "cluster"}[service]
+
+
+def _masked(mask: str) -> set[str]:
+    """The fields of a reset mask: `a,b.(c,d)`."""
+    found, outer, name = set[str](), [""], ""
+    for letter in f"{mask},":
+        if letter == "(":
+            outer.append(outer[-1] + name)
+            name = ""
+        elif letter in ",)":
+            found |= {outer[-1] + name} if name else set()
+            name = ""
+            if letter == ")":
+                outer.pop()
+        else:
+            name += letter
+    return found
 
 
 def _kind_of(spec: Mapping[str, Any]) -> str:

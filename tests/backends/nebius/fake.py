@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from chalicelib.domain.instants import HOUR, SECOND, Micros
 from tests.backends.fakes.books import Resource
-from tests.backends.fakes.schema import Api
+from tests.backends.fakes.schema import Api, Problem
 from tests.backends.fakes.script import Call, Script
 from tests.backends.fakes.server import Fake, Refusal, Request, Why, answers
 from tests.backends.nebius.compute import Compute, refusal
-from tests.backends.nebius.shop import DEFAULT_PAGE, PROJECTS, Shop
+from tests.backends.nebius.shop import DEFAULT_PAGE, PLATFORMS, PROJECTS, Shop
 
 ACCOUNT, KEY_ID = "serviceaccount-e00orchestrator", "publickey-e00first"
 EXCHANGE = "nebius.iam.v1.TokenExchangeService.Exchange"
@@ -36,11 +36,11 @@ MOST_PAGE = 1000
 def private_key() -> str:
     """The service account's, in PEM form."""
     form = serialization.PrivateFormat.PKCS8
-    return _key().private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    return rsa_key().private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
 @cache
-def _key() -> rsa.RSAPrivateKey:
+def rsa_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65537, 1024)  # small, because every test loads it
 
 
@@ -49,10 +49,11 @@ class Nebius(Compute, Shop, Fake):
 
     def __init__(self, now: Callable[[], Micros], script: Script | None = None) -> None:
         super().__init__(now, script)
+        self.projects, self.platforms = dict(PROJECTS), dict(PLATFORMS)
         self.boot, self.end = 30 * SECOND, 15 * SECOND
         self.short, self.stuck, self.parallel = set(), set(), 0
         self.keys, self.prices, self.advised = {}, {}, {}
-        self.public_keys = {KEY_ID: _key().public_key()}
+        self.public_keys = {KEY_ID: rsa_key().public_key()}
         self.denied: set[str] = set()  # services that the account has no right to
         self.tokens: dict[str, Micros] = {}  # and until when each is good
 
@@ -102,6 +103,10 @@ class Nebius(Compute, Shop, Fake):
         if why == "no-route":
             return refusal("UNIMPLEMENTED", message)
         return refusal("INVALID_ARGUMENT", message, "bad_request", violations=[{"message": message}])
+
+    def tolerates(self, problem: Problem) -> bool:
+        """Whoever changes something sends back what was read."""
+        return problem.kind == "read-only" and problem.where.startswith("body.metadata.")
 
     def _called(self, call: Call) -> Any:
         schema = self.api.schemas[call.operation.body["$ref"].rpartition("/")[2]] if call.operation.body else {}
@@ -164,7 +169,7 @@ class Nebius(Compute, Shop, Fake):
         given = call.body["metadata"]
         if call.body["spec"]["network_id"] != f"vpcnetwork-of-{given['parent_id']}":
             raise refusal("NOT_FOUND", "no such network", "resource_not_found")
-        return self._made(call, "group", "vpcsecuritygroup-e00", PROJECTS)
+        return self._made(call, "group", "vpcsecuritygroup-e00", self.projects)
 
     @answers("nebius.vpc.v1.SecurityRuleService.Create")
     def _create_rule(self, call: Call) -> Any:

@@ -151,7 +151,7 @@ class NebiusProvider(ScriptedProvider):
         platform, _, preset = offer.instance.name.partition(" ")
         disk = offer.instance.resources.disk.size_mib / 1024 * DISK_MONTH / HOURS
         assert disk >= LEAST_DISK * DISK_MONTH / HOURS
-        return price(platform, preset, spot=offer.instance.resources.spot) + disk
+        return price(PLATFORMS[platform], preset, spot=offer.instance.resources.spot) + disk
 
     def user_data(self, handles: Sequence[Handle]) -> str:
         return str(self.machine(handles).facts["spec"]["cloud_init_user_data"])

@@ -67,8 +67,7 @@ PLATFORMS: Mapping[str, Platform] = {
 }
 
 
-def price(platform: str, preset: str, *, spot: bool) -> float:
-    sold = PLATFORMS[platform]
+def price(sold: Platform, preset: str, *, spot: bool) -> float:
     cpus, _, gpus = sold.presets[preset]
     return round(sold.hour * (gpus or cpus) * (SPOT if spot else 1), 6)
 
@@ -92,6 +91,8 @@ class Shop:
 
     books: Books
     script: Script
+    projects: dict[str, tuple[str, str]]
+    platforms: dict[str, Platform]
     prices: dict[str, float]  # of platforms, where they have changed
     advised: dict[str, tuple[int, str, str]]  # by fabric: how many, how sure, and how fresh that is
 
@@ -106,7 +107,7 @@ class Shop:
     def _projects(self, call: Call) -> Any:
         found = [
             {"metadata": metadata(each, name, TENANT), "spec": {}, "status": {"region": region}}
-            for each, (name, region) in PROJECTS.items()
+            for each, (name, region) in self.projects.items()
             if call.body.get("parent_id") == TENANT
         ]
         return self.paged(call, found)
@@ -122,7 +123,7 @@ class Shop:
 
     @answers("nebius.compute.v1.PlatformService.List")
     def _platforms(self, call: Call) -> Any:
-        region = PROJECTS[call.body["parent_id"]][1]
+        region = self.projects[call.body["parent_id"]][1]
         found = [
             {
                 "metadata": metadata(f"computeplatform-{name}", name, call.body["parent_id"]),
@@ -134,15 +135,15 @@ class Shop:
                 },
                 "status": {"allowed_for_preemptibles": sold.spot},
             }
-            for name, sold in PLATFORMS.items()
+            for name, sold in self.platforms.items()
             if region in sold.regions
         ]
         return self.paged(call, found)
 
     def _preset(self, platform: str, preset: str) -> dict[str, Any]:
-        cpus, memory, gpus = PLATFORMS[platform].presets[preset]
+        cpus, memory, gpus = self.platforms[platform].presets[preset]
         resources = {"vcpu_count": cpus, "memory_gibibytes": memory, "gpu_count": gpus}
-        clusters = bool(PLATFORMS[platform].fabrics) and gpus == 8
+        clusters = bool(self.platforms[platform].fabrics) and gpus == 8
         return {"name": preset, "resources": resources, "allow_gpu_clustering": clusters}
 
     @answers("nebius.capacity.v1.ResourceAdviceService.List")
@@ -150,7 +151,7 @@ class Shop:
         return self.paged(call, list(self._advised()))
 
     def _advised(self) -> Iterator[dict[str, Any]]:
-        for name, sold in PLATFORMS.items():
+        for name, sold in self.platforms.items():
             for region in sold.regions:
                 for preset, (cpus, memory, gpus) in sold.presets.items():
                     for fabric in sold.fabrics if gpus == 8 else ("",):
@@ -176,7 +177,7 @@ class Shop:
                 "spec": {"region": region, "limit": str(self.script.limits[quota(region, sold.quota)])},
                 "status": {"usage": str(self.books.used(quota(region, sold.quota)))},
             }
-            for n, sold in enumerate(PLATFORMS.values())
+            for n, sold in enumerate(self.platforms.values())
             for region in sold.regions
             if quota(region, sold.quota) in self.script.limits
         ]
@@ -205,4 +206,4 @@ class Shop:
         platform, preset = spec["resources"]["platform"], spec["resources"]["preset"]
         if self.prices.get(platform) == 0:
             return None  # it isn't sold at a list price
-        return price(platform, preset, spot="preemptible" in spec)
+        return price(self.platforms[platform], preset, spot="preemptible" in spec)
