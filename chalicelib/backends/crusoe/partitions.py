@@ -61,6 +61,9 @@ class Partitions:
         """All partitions of the region, or of all of them, with their names."""
         found = list(self._listed())
         regions = self._regions.get("", self._located) if found else {}
+        if any(body["ib_network_id"] not in regions for body in found):  # a network that is newer than the look-up
+            self._regions.clear()
+            regions = self._regions.get("", self._located)
         for body in found:
             where = regions.get(str(body["ib_network_id"]), "")
             if region in ("", where):

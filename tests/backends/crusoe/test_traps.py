@@ -190,6 +190,17 @@ def test_a_machine_with_infiniband_has_a_partition_that_ends_with_it(
     assert not list(crusoe.books.existing("partition"))
 
 
+def test_a_network_that_is_new_is_found_where_it_is(
+    backend: CrusoeBackend, crusoe: Crusoe, clock: Clock, tmp_path: Path
+) -> None:
+    """However short ago the networks were listed."""
+    made = list(backend.create(request_for(offered(backend, H100))))
+    hidden = [Fault("listIBNetworks", lambda body: {"items": []})]
+    crusoe.script.faults += hidden
+    assert list(backend.list_owned(region=EAST)) and not hidden[0].times
+    assert made[0] in [each.handle for each in backend.list_owned(region=EAST)]
+
+
 def test_a_cluster_shares_a_partition(backend: CrusoeBackend, crusoe: Crusoe, clock: Clock) -> None:
     offer = offered(backend, H100)
     group = backend.create_group(group_request_for(offer))
