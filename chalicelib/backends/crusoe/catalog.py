@@ -21,7 +21,6 @@ from chalicelib.backends.kit.gpus import gpu
 from chalicelib.domain.gpu_names import WITH_ARM, squeeze
 from chalicelib.domain.offers import (
     Availability,
-    ClusterLimit,
     Disk,
     DiskTerms,
     InstanceType,
@@ -41,9 +40,6 @@ MOST_DISK = 5000  # GiB of a data disk
 WITH_DISK = "disk"  # the order of an offer with a data disk
 # Crusoe's images describe a machine's topology to NCCL in a file that /etc/nccl.conf names.
 INFINIBAND = Interconnect(name="InfiniBand", folders=("/etc/nccl.conf", "/etc/crusoe/nccl_topo"))
-ALONE = ClusterLimit(
-    most=1, why="the type has no InfiniBand", hint="choose one with `-ib` or `-roce` in its name: `instance_types`"
-)
 
 
 class CrusoeCatalog:
@@ -83,9 +79,9 @@ class CrusoeCatalog:
                 log.warning("crusoe can't offer %s: its price isn't known", name)
                 self._unpriced.add(name)
             return
-        fast, private = has_fabric(name), dict[str, Any]({LOCAL: True} if local else {})
-        network = {"interconnect": INFINIBAND} if fast else {"cluster": ALONE}
-        terms = OfferTerms(prices=self._prices.origin, **network, **private)
+        private: dict[str, Any] = {LOCAL: True} if local else {}
+        network = INFINIBAND if has_fabric(name) else None
+        terms = OfferTerms(prices=self._prices.origin, interconnect=network, **private)
         kind = InstanceType(name=name, resources=has)
         offer = Offer(backend="crusoe", instance=kind, region=region, price=round(price, 6), terms=terms)
         yield offer

@@ -14,7 +14,7 @@ from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_i
 from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
-from chalicelib.backends.crusoe.partitions import Partitions
+from chalicelib.backends.crusoe.partitions import NO_PARTITION, Partitions
 from chalicelib.backends.crusoe.quotas import shown
 from chalicelib.backends.kit.cache import SharedLookup
 from chalicelib.backends.kit.owners import owned
@@ -44,14 +44,14 @@ class CrusoeMachines:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         """Adopts by its name what an earlier call created; the oldest machine, should there be several. Raises NotYet
         while its data disk is being made."""
-        partition, disk = "", None
-        if request.placement_group is not None:
-            self._partitions.check(request.placement_group)
-            partition = request.placement_group.id
-        elif has_fabric(request.offer.instance.name):
-            made = self._partitions.made(request.name, request.offer, PARTITION)
-            yield made
-            partition = made.id
+        partition, disk, group = "", None, request.placement_group
+        if has_fabric(request.offer.instance.name):
+            if group is None or NO_PARTITION in group.data:
+                group = self._partitions.made(request.name, request.offer, PARTITION)
+                yield group
+            else:
+                self._partitions.check(group)
+            partition = group.id
         if gib := data_disk(request):
             made = self._disks.made(request.name, gib, request.offer.region, DISK)
             yield made

@@ -1,5 +1,6 @@
-"""Partitions of InfiniBand networks. The machines of one reach each other over it. A type with InfiniBand is created in
-a partition or not at all, so a machine outside of any group has one of its own, which ends with it.
+"""Partitions of InfiniBand networks: the placement groups of types that have InfiniBand. Such a machine is created in a
+partition or not at all, so outside of any group it has one of its own, which ends with it. Other machines of a cluster
+reach each other in the location's network, and need no group: its handle stands for nothing at Crusoe.
 
 A network has its own stock of each type, which may run out before the stock of machines does. A partition costs
 nothing, is there at once, and can't be deleted before its last machine is gone.
@@ -17,9 +18,10 @@ from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import Gone, InsufficientCapacity, Unfit
+from chalicelib.errors import Gone, InsufficientCapacity
 
 GROUP = "group"  # the kind of a placement group's handle
+NO_PARTITION = "none"  # in the data of the handle of a group that is nothing at Crusoe
 
 
 class Partitions:
@@ -29,9 +31,8 @@ class Partitions:
 
     def create_group(self, request: GroupRequest) -> Handle:
         if not has_fabric(request.offer.instance.name):
-            raise Unfit(
-                f"{request.offer.instance.name} has no InfiniBand, so it can't be in a cluster on Crusoe.",
-                hint="Use a type with `-ib` or `-roce` in its name.",
+            return Handle(
+                kind=GROUP, id=request.name, data={"region": request.offer.region, NO_PARTITION: "no InfiniBand"}
             )
         return self.made(request.name, request.offer, GROUP)
 
@@ -50,6 +51,8 @@ class Partitions:
 
     def delete(self, handle: Handle) -> None:
         """Raises InUse while a machine is in it."""
+        if NO_PARTITION in handle.data:
+            raise Gone(f"The machines of {handle.id} needed no group.")
         self.check(handle)
         self._client.call("DELETE", *PARTITIONS, handle.id)
 

@@ -216,14 +216,19 @@ def test_a_cluster_shares_a_partition(backend: CrusoeBackend, crusoe: Crusoe, cl
         backend.delete_group(group)
 
 
-def test_a_type_without_infiniband_is_in_no_cluster(backend: CrusoeBackend) -> None:
-    offer = offered(backend, L40S)
-    assert offer.most_nodes == 1
-    fast = offered(backend, H100)
-    assert fast.most_nodes > 1 and fast.terms.interconnect is not None and offer.terms.interconnect is None
+def test_machines_without_infiniband_are_a_cluster_without_a_partition(
+    backend: CrusoeBackend, crusoe: Crusoe, clock: Clock
+) -> None:
+    offer, fast = offered(backend, L40S), offered(backend, H100)
+    assert fast.terms.interconnect is not None and offer.terms.interconnect is None
     assert "/etc/nccl.conf" in fast.terms.interconnect.folders
-    with pytest.raises(Unfit, match="has no InfiniBand"):
-        backend.create_group(group_request_for(offer))
+    group = backend.create_group(group_request_for(offer))
+    assert [handle.kind for handle in running(backend, clock, inside(request_for(offer), group))] == ["vm"]
+    joins = running(backend, clock, inside(request_for(fast, "fast"), group))
+    assert [handle.kind for handle in joins] == ["partition", "vm"], "it has one of its own"
+    assert list(backend.list_owned_groups()) == []
+    with pytest.raises(Gone):
+        backend.delete_group(group)
 
 
 def test_the_network_may_be_full_although_there_are_machines(backend: CrusoeBackend, crusoe: Crusoe) -> None:
