@@ -13,13 +13,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.offers import Gpu
 from chalicelib.store import nouns
-from examples.all_reduce import bus_bandwidth
+from examples.clusters.all_reduce import bus_bandwidth
 from tests.api.rig import Rig
 from tests.api.test_nodes import cluster
 from tests.api.uploads import multipart, tar, upload
 from tests.world import nouns as b
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "clusters"
 
 
 def plan(rig: Rig, name: str) -> Any:
