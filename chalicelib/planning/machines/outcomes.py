@@ -226,14 +226,14 @@ class _InstanceOutcome(InstancePass):
 
     def call_failed(self, failed: NotDone) -> None:
         """Record the failure once, and retry later; after a call that came too soon, as soon as the provider allows it:
-        a long list may be read by several calls in a row."""
+        a long list may be read by several calls in a row. Nothing is wrong then, so the reason for an end stays."""
         if self.instance.status == InstanceStatus.terminated:
             return
-        if failed.message != self.instance.message:
+        early = failed.error == "Throttled"
+        if failed.message != self.instance.message and not (early and self._leaving):
             self._update(message=failed.message)
             self.draft.record(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
-        early = failed.error == "Throttled"
         if pause:
             self._postpone(self.now + round(max(pause, 1.0) * SECOND), early=early)
 
