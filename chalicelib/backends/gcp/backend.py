@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.gcp.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, NotSupported
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ class GcpBackend:
         """`endpoint`: of what stands in for Google."""
         from chalicelib.backends.gcp.catalog import GcpCatalog
         from chalicelib.backends.gcp.client import GcpClients
+        from chalicelib.backends.gcp.groups import GcpGroups
         from chalicelib.backends.gcp.machines import GcpMachines
         from chalicelib.backends.gcp.network import GcpNetworks
         from chalicelib.backends.gcp.places import GcpPlaces
         from chalicelib.backends.gcp.prices import GcpPrices
+        from chalicelib.backends.gcp.volumes import GcpVolumes
 
         for field in ("tpu", "extra_vpcs", "roce_vpcs"):
             if getattr(config, field):
@@ -52,6 +55,8 @@ class GcpBackend:
         self._machines = GcpMachines(self._clients, config, self._places, self._networks, now)
         priced = GcpPrices(self._clients, now, prices)
         self._catalog = GcpCatalog(self._clients, config, self._places, self._networks, priced, now)
+        self._groups = GcpGroups(self._clients)
+        self._volumes = GcpVolumes(self._clients, config, self._places, priced, now)
 
     def check(self) -> None:
         from chalicelib.backends.gcp.checking import check
@@ -75,6 +80,36 @@ class GcpBackend:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         return self._machines.list_owned(instance_id, region)
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        return self._groups.create(request)
+
+    def delete_group(self, handle: Handle) -> None:
+        self._groups.delete(handle)
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        return self._groups.list_owned()
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._volumes.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return self._volumes.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
+        return self._volumes.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._volumes.attach(handle, machine, read_only=read_only)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._volumes.detach(handle, machine)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._volumes.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._clients.close()

@@ -20,13 +20,14 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.images import UNDRIVEN
-from chalicelib.backends.gcp.launch import disk_type
+from chalicelib.backends.gcp.launch import HYPER, disk_type
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
 from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts
+from chalicelib.backends.gcp.reservations import WARNING, GcpReservation, GcpReservations
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ TYPES = f'name eq "({WITH_GPUS}|{WITHOUT}|{CARRIERS})"'
 T4 = "nvidia-tesla-t4"
 MOST_CPUS: Mapping[int, int] = {1: 24, 2: 48, 4: 96}  # of an N1 machine with so many T4s
 NOT_ON_DEMAND = ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g")  # these are sold as spot machines alone
+NO_VOLUMES = "its machines take Hyperdisks alone, and volumes are Persistent Disks"
 A100 = 40 * GIB  # MiB of the card that has no size in its name
 
 
@@ -77,6 +79,7 @@ class GcpCatalog:
     ) -> None:
         self._clients, self._config, self._places = clients, config, places
         self._networks, self._prices, self._now = networks, prices, now
+        self._reservations = GcpReservations(clients, now)
 
     def offers(self) -> Sequence[Offer]:
         """All offers. Raises if a part of them can't be listed, because an incomplete catalog would look like a
@@ -87,14 +90,23 @@ class GcpCatalog:
         limits = {str(each["metric"]): float(each.get("limit", 0)) for each in project.get("quotas", ())}
         subnets = self._networks.subnets()
         regions = {region.name: region for region in self._places.used() if region.name in subnets}
-        unpriced: set[str] = set()
+        types, unpriced = _sold(rows, {last(each["zone"]) for each in cards}), set[str]()
         found = [
             offer
-            for (region, _), sold in _sold(rows, {last(each["zone"]) for each in cards}).items()
+            for (region, _), sold in types.items()
             if region in regions
             for spot in (False, True)
+            if spot or sold.name not in NOT_ON_DEMAND
             for offer in self._offer(regions[region], limits, sold, unpriced, spot=spot)
         ]
+        for reserved in self._reservations.all():
+            region = region_of(reserved.zone)
+            known = types.get((region, f"{reserved.type}/{reserved.cards}")) or _only(types, region, reserved.type)
+            if known is not None and region in regions:
+                found += [
+                    _in_reservation(offer, reserved, self._now())
+                    for offer in self._offer(regions[region], {}, known, unpriced, spot=False)
+                ]
         if unpriced:
             log.warning("gcp can't offer %s: their prices aren't known", ", ".join(sorted(unpriced)))
         return found
@@ -103,7 +115,7 @@ class GcpCatalog:
         self, region: GcpRegion, limits: quotas.Limits, sold: _Sold, unpriced: set[str], *, spot: bool
     ) -> Iterator[Offer]:
         gpus = sold.gpus
-        if gpus is None or (sold.name in NOT_ON_DEMAND and not spot):
+        if gpus is None:
             return
         kind = disk_type(sold.name)
         machine = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
@@ -129,6 +141,7 @@ class GcpCatalog:
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
             prices=self._prices.source,
+            no_volumes=NO_VOLUMES if kind == HYPER else "",
             order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
             **private,
         )
@@ -142,6 +155,20 @@ class GcpCatalog:
             availability=quotas.availability(region.quotas, limits, *fits, spot=spot),
             availability_zones=tuple(sorted(sold.zones)),
         )
+
+
+def _only(types: Mapping[tuple[str, str], _Sold], region: str, name: str) -> _Sold | None:
+    """The type in the region, where all of it is part of the type."""
+    return next(
+        (each for (at, _), each in types.items() if (at, each.name) == (region, name) and not each.attached), None
+    )
+
+
+def _in_reservation(offer: Offer, reserved: GcpReservation, now: Micros) -> Offer:
+    terms = offer.terms.with_(reservation=reserved.name, ends_at=reserved.ends_at)
+    over = reserved.ends_at is not None and now >= reserved.ends_at - WARNING
+    availability = Availability.not_available if over else reserved.availability
+    return offer.with_(terms=terms, availability=availability, availability_zones=(reserved.zone,))
 
 
 def _sold(rows: Sequence[Body], with_t4: set[str]) -> Mapping[tuple[str, str], _Sold]:

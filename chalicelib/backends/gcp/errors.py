@@ -77,6 +77,8 @@ _ELSEWHERE = frozenset({"notFound", "RESOURCE_NOT_FOUND", "UNSUPPORTED_OPERATION
 
 def elsewhere(error: BackendError) -> bool:
     """Did the launch fail only for this zone?"""
+    if isinstance(error, Gone):  # the placement group is
+        return False
     lacks = error.provider_code in _ELSEWHERE or "does not exist in zone" in error.message
     return isinstance(error, InsufficientCapacity) or lacks
 
@@ -108,8 +110,8 @@ def failed(operation: Body, action: str, secrets: Sequence[str] = ()) -> Backend
 
 def refused_launch(error: BackendError, *, spot: bool) -> BackendError:
     """What a launch failed for. Google has no such operation for a spot machine that it takes back while it creates
-    it, and no such resource for a type that the zone lacks."""
-    if spot and error.provider_code == "UNSUPPORTED_OPERATION":
+    it, and no such resource for a type that the zone lacks. A full reservation is an invalid use of it."""
+    if (spot and error.provider_code == "UNSUPPORTED_OPERATION") or "not have available resources" in error.message:
         return _as(InsufficientCapacity, error)
     return _as(Unfit, error) if isinstance(error, Gone) else error
 

@@ -11,6 +11,11 @@ FACTS = BackendFacts(
     create_timeout=4 * MINUTE,  # a launch is tried in each zone of a region
     provisioning_timeout=15 * MINUTE,
     multinode=True,
+    reservations=True,
     notices="gce",
+    multi_attach=True,  # disks whose access mode says so
+    read_only_attach=True,
+    largest_volume=65_536,
+    volume_zones=True,
     gateways=True,
 )

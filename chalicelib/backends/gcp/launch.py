@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.gcp.places import RULE
+from chalicelib.backends.gcp.reservations import GcpReservation
 from chalicelib.backends.kit.owners import all_tags, labels
 from chalicelib.backends.kit.scripts import user_data
 from chalicelib.backends.kit.zones import zone_token
@@ -44,7 +45,7 @@ class GcpPlace:
     subnet: str
     network_tags: tuple[str, ...]
     image: BootImage
-    reservation: str = ""  # projects/…/reservations/…, or its name
+    reservation: GcpReservation | None = None
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
                     "diskType": f"{zone}/diskTypes/{disk_type(name)}",
                     "labels": marks,
                 },
-            }
+            },
+            *_local_disks(zone, place.reservation),
         ],
         "networkInterfaces": [_interface(place, public=settings.public_ips)],
-        "scheduling": _scheduling(request),
+        "scheduling": _scheduling(request, place.reservation),
         "metadata": {"items": [{"key": key, "value": value} for key, value in items.items()]},
         "reservationAffinity": _reservation(request, place),
     }
@@ -104,9 +106,9 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
                 "acceleratorCount": len(request.offer.instance.resources.gpus),
             }
         ]
-    if request.placement_group is not None:
-        region, policy = request.offer.region, request.placement_group.id
-        body["resourcePolicies"] = [f"projects/{settings.project}/regions/{region}/resourcePolicies/{policy}"]
+    if policy := _policy(request, place.reservation):
+        region = f"projects/{settings.project}/regions/{request.offer.region}"
+        body["resourcePolicies"] = [f"{region}/resourcePolicies/{policy}"]
     if settings.service_account:
         body["serviceAccounts"] = [{"email": settings.service_account, "scopes": [SCOPE]}]
     return body
@@ -117,8 +119,25 @@ def _interface(place: GcpPlace, *, public: bool) -> dict[str, Any]:
     return {"subnetwork": place.subnet, "nicType": "GVNIC", **({"accessConfigs": address} if public else {})}
 
 
-def _scheduling(request: CreateRequest) -> dict[str, Any]:
+def _local_disks(zone: str, reservation: GcpReservation | None) -> list[dict[str, Any]]:
+    """Those of the reservation: a machine without them doesn't match it."""
+    kind = {"initializeParams": {"diskType": f"{zone}/diskTypes/local-ssd"}}
+    interfaces = reservation.ssds if reservation else ()
+    return [{"type": "SCRATCH", "autoDelete": True, "interface": each, **kind} for each in interfaces]
+
+
+def _policy(request: CreateRequest, reservation: GcpReservation | None) -> str:
+    """The placement policy: the group's, unless the reservation has its own, or its capacity is dense already."""
+    if reservation is not None and (reservation.policy or reservation.is_bound):
+        return reservation.policy
+    return request.placement_group.id if request.placement_group else ""
+
+
+def _scheduling(request: CreateRequest, reservation: GcpReservation | None) -> dict[str, Any]:
     has = request.offer.instance.resources
+    if reservation is not None and reservation.is_bound:
+        model = {"provisioningModel": "RESERVATION_BOUND", "instanceTerminationAction": "DELETE"}
+        return {**model, "onHostMaintenance": "TERMINATE", "automaticRestart": False}
     if has.spot:
         model = {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}
         return {**model, "onHostMaintenance": "TERMINATE", "automaticRestart": False}
@@ -128,12 +147,12 @@ def _scheduling(request: CreateRequest) -> dict[str, Any]:
 
 
 def _reservation(request: CreateRequest, place: GcpPlace) -> dict[str, Any]:
-    if not place.reservation:
+    if place.reservation is None:
         return {"consumeReservationType": "NO_RESERVATION"}
     if request.offer.instance.resources.spot:
-        raise Unfit(f"A spot machine can't be in the reservation {place.reservation}.")
+        raise Unfit(f"A spot machine can't be in the reservation {place.reservation.name}.")
     return {
         "consumeReservationType": "SPECIFIC_RESERVATION",
         "key": "compute.googleapis.com/reservation-name",
-        "values": [place.reservation],
+        "values": [place.reservation.name],
     }

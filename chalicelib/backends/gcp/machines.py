@@ -19,6 +19,7 @@ from chalicelib.backends.gcp.launch import GcpPlace, GcpSettings, launch, reques
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.operations import History, history, settled
 from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
+from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -45,7 +46,7 @@ class GcpMachines:
         now: Callable[[], Micros],
     ) -> None:
         self._clients, self._places, self._networks, self._now = clients, places, networks, now
-        self._images = GcpImages(clients, now)
+        self._images, self._reservations = GcpImages(clients, now), GcpReservations(clients, now)
         self._settings = GcpSettings(config.project_id, config.public_ips, config.vm_service_account, config.tags)
 
     # --- create ------------------------------------------------------------------------------------------------------
@@ -107,9 +108,15 @@ class GcpMachines:
         zones = [zone for zone in allowed if region_of(zone) == region]
         if not zones:
             raise Unfit(f"{region} has no zone for {request.offer.instance.name} among {', '.join(allowed) or 'none'}.")
+        reserved = None
+        if request.reservation is not None:
+            reserved = self._reservations.named(request.reservation, request.offer.instance.name)
+            zones = [zone for zone in zones if zone == reserved.zone]
+            if not zones:
+                raise Unfit(f"The reservation {reserved.name} is in {reserved.zone}, not in {', '.join(allowed)}.")
         tags = tuple(self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports))
         image = self._images.usual()
-        return [GcpPlace(zone, subnet, tags, image) for zone in zones]
+        return [GcpPlace(zone, subnet, tags, image, reserved) for zone in zones]
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
@@ -154,10 +161,10 @@ class GcpMachines:
         if body and status in STARTING:
             return Machine("pending")
         if body and status in RUNNING:
-            reclaim_at = _maintained(body)
-            announced = reclaim_at is not None and reclaim_at - self._now() < ANNOUNCED
-            message = "Google maintains its host" if announced else ""
-            return _running(body, announced, reclaim_at if announced else None, message)
+            for at, early, message in _announced(body):
+                if at - self._now() < early:
+                    return _running(body, True, at, message)
+            return _running(body, False, None, "")
         past = history(self._clients, _zone_of([handle]), "instances", handle.id)
         if error := past.refused(INSERT):
             spot = bool(body) and body.get("scheduling", {}).get("provisioningModel") == "SPOT" if body else False
@@ -201,16 +208,16 @@ class GcpMachines:
         of = "labels.dstack-instance:*" if instance_id is None else f'labels.dstack-instance = "{instance_id}"'
         for kind, collection in (("vm", "instances"), ("disk", "disks")):
             for body in self._clients.pages(f"{collection}.aggregatedList", within=region, filter=of):
-                handle = _handle(kind, str(body["name"]), last(body["zone"]))
+                handle = handle_of(kind, str(body["name"]), last(body["zone"]))
                 if region in ("", handle.data["region"]) and not body.get("users"):
                     yield from owned(handle, body.get("labels", {}))
 
 
 def _vm(name: str, zone: str) -> Handle:
-    return _handle("vm", name, zone)
+    return handle_of("vm", name, zone)
 
 
-def _handle(kind: str, name: str, zone: str) -> Handle:
+def handle_of(kind: str, name: str, zone: str) -> Handle:
     return Handle(kind=kind, id=name, data={"region": region_of(zone), "zone": zone})
 
 
@@ -229,8 +236,11 @@ def _running(body: Body, interrupted: bool, reclaim_at: Micros | None, message: 
     return Machine("running", public or internal, internal, interrupted, reclaim_at, message)
 
 
-def _maintained(body: Body) -> Micros | None:
-    """When its host will be maintained, where that ends the machine."""
-    upcoming = body.get("resourceStatus", {}).get("upcomingMaintenance", {})
-    ends = body.get("scheduling", {}).get("onHostMaintenance") == "TERMINATE"
-    return instant(str(upcoming["windowStartTime"])) if ends and upcoming.get("windowStartTime") else None
+def _announced(body: Body) -> Iterator[tuple[Micros, Micros, str]]:
+    """When it will end, how long before that its job is told, and why."""
+    of, plan = body.get("resourceStatus", {}), body.get("scheduling", {})
+    if ends := of.get("scheduling", {}).get("terminationTimestamp"):
+        yield instant(str(ends)), WARNING, "its reservation ends"
+    maintained = of.get("upcomingMaintenance", {}).get("windowStartTime")
+    if maintained and plan.get("onHostMaintenance") == "TERMINATE":
+        yield instant(str(maintained)), ANNOUNCED, "Google maintains its host"

@@ -16,7 +16,7 @@ from chalicelib.domain.instants import Micros
 from tests.backends.fakes.schema import Api
 from tests.backends.fakes.script import Script
 from tests.backends.fakes.server import Fake, Refusal, Request, Why
-from tests.backends.gcp.disks import Disks
+from tests.backends.gcp.groups import Groups
 from tests.backends.gcp.operations import PROJECT, refusal
 
 TOKEN = "ya29.never-shown-0123456789"
@@ -37,7 +37,7 @@ def _api() -> Api:
     return Api(merged)
 
 
-class Google(Disks, Fake):
+class Google(Groups, Fake):
     api = _api()
 
     def __init__(self, now: Callable[[], Micros], script: Script | None = None) -> None:

@@ -171,7 +171,7 @@ class Instances(Places):
             )
         if model == "SPOT" and (maintained != "TERMINATE" or plan.get("automaticRestart", True)):
             raise invalid("scheduling", "Spot VMs can't restart automatically or migrate.")
-        if model != "SPOT" and "instanceTerminationAction" in plan:
+        if model not in ("SPOT", "RESERVATION_BOUND") and "instanceTerminationAction" in plan:
             raise invalid("scheduling.instanceTerminationAction", "Only for Spot VMs.")
         reserved = body.get("reservationAffinity", {}).get("consumeReservationType") == "SPECIFIC_RESERVATION"
         if model not in kind.markets and not reserved:
@@ -197,13 +197,54 @@ class Instances(Places):
                 raise invalid("guestAccelerators", f"[{kind.name}, {name} x {count}] features are not compatible.")
 
     def check_policy(self, policy: str, zone: str, kind: str) -> None:
+        """It must exist in the region, for a type that can be grouped, and its machines are in one zone."""
         found = re.fullmatch(rf"projects/{PROJECT}/regions/([^/]+)/resourcePolicies/([^/]+)", policy)
-        raise not_found(policy if found is None else f"regions/{found[1]}/resourcePolicies/{found[2]}")
+        made = next((each for each in self.books.existing("policy") if found and each.facts["name"] == found[2]), None)
+        if found is None or made is None or made.facts["region"] != found[1] or found[1] != region_of(zone):
+            raise not_found(policy.partition(f"projects/{PROJECT}/")[2])
+        if kind.partition("-")[0] not in GROUPABLE:
+            raise invalid("resourcePolicies[0]", f"Compact placement policies don't support {kind}.")
+        if any(zone != each.facts["zone"] for each in self.in_policy(found[2])):
+            raise invalid("resourcePolicies[0]", "All VMs of a compact placement policy must be in one zone.")
+
+    def in_policy(self, name: str) -> list[Resource]:
+        machines = self.books.existing("vm")
+        return [
+            each
+            for each in machines
+            if any(p.endswith(f"/{name}") for p in each.facts["body"].get("resourcePolicies", ()))
+        ]
+
+    def check_reservation(self, zone: str, body: Any) -> dict[str, Any] | None:
+        """Why the reservation that it names has no room for it."""
+        wanted = body.get("reservationAffinity", {})
+        if wanted.get("consumeReservationType") != "SPECIFIC_RESERVATION":
+            assert wanted.get("consumeReservationType") == "NO_RESERVATION", "it eats open reservations"
+            return None
+        (name,) = wanted["values"]
+        found = next((each for each in self.books.existing("reservation") if each.facts["name"] == name), None)
+        if found is None or found.facts["zone"] != zone or found.state(self.now()) != "READY":
+            raise not_found(f"zones/{zone}/reservations/{name}")
+        has = found.facts["body"]["specificReservation"]["instanceProperties"]
+        ssds = [each["interface"] for each in has.get("localSsds", ())]
+        given = [each["interface"] for each in body["disks"] if each.get("type") == "SCRATCH"]
+        if has["machineType"] != body["machineType"].rpartition("/")[2] or ssds != given:
+            raise invalid("reservationAffinity", f"The instance does not match the reservation {name}.")
+        if self.in_use(name) < int(found.facts["body"]["specificReservation"]["count"]):
+            return None
+        text = f"Specified reservations [{name}] do not have available resources for the request."
+        return {"code": "INVALID_USAGE", "message": text}
+
+    def in_use(self, name: str) -> int:
+        machines = self.books.existing("vm")
+        return sum(name in each.facts["body"]["reservationAffinity"].get("values", ()) for each in machines)
 
     # --- room --------------------------------------------------------------------------------------------------------
 
     def _refusal(self, zone: str, body: Any, kind: shop.Type) -> tuple[dict[str, Any] | None, int]:
         """Why the launch fails that was accepted, and the status that its operation shows."""
+        if full := self.check_reservation(zone, body):
+            return full, 400
         counts, region = self._counts(zone, body, kind), region_of(zone)
         for name, more in counts.items():
             metric, _, where = name.partition(" ")

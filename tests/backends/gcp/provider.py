@@ -135,6 +135,12 @@ class GcpProvider(ScriptedProvider):
     def reclaim(self, handles: Sequence[Handle]) -> None:
         self.fake.preempted(self.machine(handles))
 
+    def reserve(self, offer: Offer, machines: int, state: str = "active") -> str:
+        return self.fake.reserve((offer.availability_zones or ())[-1], offer.instance.name, machines, state)
+
+    def in_reservation(self, reservation: str) -> int:
+        return self.fake.in_use(reservation)
+
     def strangers(self, backend: Backend, offer: Offer) -> set[str]:
         before = self.existing()
         for name, labels in (

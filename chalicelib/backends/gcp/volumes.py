@@ -1,0 +1,230 @@
+"""Disks that outlive their machines. A disk and the machines that it is attached to are in one zone.
+
+The agent finds a disk by the name under which it is attached, which is its own. A disk has one name in its zone, so a
+repeated request finds it, and a machine's boot disk has another. Attaching is an operation, too: it is waited for at
+Google, a moment, so that a refusal is an error and not a silence.
+
+A new disk is a balanced Persistent Disk. Families that take Hyperdisks alone can't have it, and their offers say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.errors import Body, failed
+from chalicelib.backends.gcp.facts import FACTS
+from chalicelib.backends.gcp.launch import DISK, request_id
+from chalicelib.backends.gcp.machines import RUNNING, STARTING, handle_of
+from chalicelib.backends.gcp.operations import history, settled
+from chalicelib.backends.gcp.places import RULE, GcpPlaces, last
+from chalicelib.backends.gcp.prices import GcpPrices
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
+from chalicelib.backends.spi import OwnedVolume, VolumeRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import OFFERED
+from chalicelib.domain.volumes import Device, ProviderDisk
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Transient, Unfit
+
+log = logging.getLogger(__name__)
+
+STATES: Mapping[str, str] = {
+    "CREATING": "creating",
+    "READY": "available",
+    "RESTORING": "creating",
+    "DELETING": "deleting",
+}
+SMALLEST = 10  # GiB
+SHARED = ("READ_ONLY_MANY", "READ_WRITE_MANY")  # access modes of disks for several machines
+
+
+class GcpVolumes:
+    def __init__(
+        self,
+        clients: GcpClients,
+        config: GCPBackendConfig,
+        places: GcpPlaces,
+        prices: GcpPrices,
+        now: Callable[[], Micros],
+    ) -> None:
+        self._clients, self._config, self._places, self._now = clients, config, places, now
+        self._prices, self._rates = prices, LookupCache[float | None](now)
+
+    def create(self, request: VolumeRequest) -> Handle:
+        for body in self._clients.pages(
+            "disks.aggregatedList", within=request.region, filter=f'name = "{request.name}"'
+        ):
+            if body.get("labels", {}).get(REQUEST_TAG) != request.token:
+                raise AlreadyThere(f"{last(body['zone'])} has a disk {request.name} that isn't ours.")
+            return _handle(body)
+        zone = request.zone or self._zone(request.region)
+        self._clients.call(
+            "disks.insert",
+            zone=zone,
+            requestId=request_id(request.token, zone),
+            body={
+                "name": request.name,
+                "sizeGb": str(max(SMALLEST, request.size_gib)),
+                "type": f"zones/{zone}/diskTypes/{DISK}",
+                "labels": labels(all_tags(request, self._config.tags), RULE, "Google"),
+            },
+        )
+        return handle_of("volume", request.name, zone)
+
+    def _zone(self, region: str) -> str:
+        """The first one. Zones for accelerators alone come after the others."""
+        found = self._places.all().get(region)
+        if found is None or not found.zones:
+            raise Unfit(f"The project has no region {region}.")
+        return min(found.zones, key=lambda zone: (len(zone), zone))
+
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        found = self._places.all().get(region)
+        if found is None or (zone and zone not in found.zones):
+            raise Gone(f"The project has no zone {zone or region}.")
+        for each in [zone] if zone else found.zones:
+            try:
+                return self.describe(handle_of("volume", volume_id, each))
+            except Gone:
+                continue
+        raise Gone(f"{zone or region} has no disk {volume_id}.")
+
+    def describe(self, handle: Handle) -> ProviderDisk:
+        return self._disk(self._body(handle))
+
+    # --- attach and detach -------------------------------------------------------------------------------------------
+
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
+        body, zone = self._body(handle), _zone(handle)
+        vm = _vm(machine)
+        if vm.id in map(last, body.get("users", ())):
+            return
+        if vm.data.get("zone") != zone:
+            raise Unfit(f"Volume {handle.id} is in {zone}, and the machine {vm.id} is in {vm.data.get('zone')}.")
+        self._check_runs(vm, zone)
+        mode = "READ_ONLY" if read_only or body.get("accessMode") == "READ_ONLY_MANY" else "READ_WRITE"
+        wanted = {"source": f"projects/{self._clients.project}/zones/{zone}/disks/{handle.id}", "mode": mode}
+        attached: dict[str, Any] = {**wanted, "deviceName": handle.id, "autoDelete": False}
+        operation = self._clients.call("instances.attachDisk", zone=zone, instance=vm.id, body=attached)
+        if error := failed(settled(self._clients, zone, operation), "compute.instances.attachDisk"):
+            raise error
+
+    def _check_runs(self, vm: Handle, zone: str) -> None:
+        try:
+            status = str(self._clients.call("instances.get", zone=zone, instance=vm.id)["status"])
+        except Gone:
+            if history(self._clients, zone, "instances", vm.id).may_show_later(self._now(), FACTS.visibility_lag):
+                raise NotYet(f"Google doesn't show the machine {vm.id} yet.") from None
+            raise Unfit(f"There is no machine {vm.id}.") from None
+        if status in STARTING:
+            raise NotYet(f"The machine {vm.id} is still starting.")
+        if status not in RUNNING:
+            raise Unfit(f"The machine {vm.id} is {status}.")
+
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, vm, zone = self._body(handle), _vm(machine), _zone(handle)
+        if vm.id not in map(last, body.get("users", ())):
+            return
+        device = self._device(handle.id, vm.id, zone)
+        if device is not None:
+            self._clients.call(
+                "instances.detachDisk", zone=zone, instance=vm.id, deviceName=device.by_id[len(_BY_ID) :]
+            )
+
+    def _device(self, disk: str, machine: str, zone: str) -> Device | None:
+        """How a machine has the disk; None: it doesn't, or it is gone."""
+        try:
+            disks = self._clients.call("instances.get", zone=zone, instance=machine).get("disks", ())
+        except Gone:
+            return None
+        for each in disks:
+            if last(each.get("source", "")) == disk and each.get("deviceName"):
+                return Device(by_id=f"{_BY_ID}{each['deviceName']}", read_only=each.get("mode") == "READ_ONLY")
+        return None
+
+    # --- delete and list ---------------------------------------------------------------------------------------------
+
+    def delete(self, handle: Handle) -> None:
+        body = self._body(handle)
+        if users := sorted(map(last, body.get("users", ()))):
+            raise InUse(f"Volume {handle.id} is attached to {', '.join(users)}.")
+        if body["status"] != "DELETING":
+            self._clients.call("disks.delete", zone=_zone(handle), disk=handle.id)
+
+    def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
+        of = "labels.dstack-volume:*" if volume_id is None else f'labels.dstack-volume = "{volume_id}"'
+        for body in self._clients.pages("disks.aggregatedList", within=region, filter=of):
+            handle = _handle(body)
+            if region in ("", handle.data["region"]):
+                yield from owned_volume(handle, body.get("labels", {}))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _body(self, handle: Handle) -> Body:
+        zone = _zone(handle)
+        try:
+            return self._clients.call("disks.get", zone=zone, disk=handle.id)
+        except Gone:
+            past = history(self._clients, zone, "disks", handle.id)
+            if error := past.refused("compute.disks.insert"):
+                raise Gone(f"Volume {handle.id} wasn't created: {error.message}", refused=type(error)) from None
+            if past.may_show_later(self._now(), FACTS.visibility_lag):
+                raise Transient(f"Google doesn't show the disk {handle.id} yet.") from None
+            raise
+
+    def _disk(self, body: Body) -> ProviderDisk:
+        handle, zone = _handle(body), last(body["zone"])
+        users = sorted(map(last, body.get("users", ())))
+        devices = {user: self._device(handle.id, user, zone) for user in users}
+        state, mode = STATES.get(str(body["status"]), "failed"), body.get("accessMode", "")
+        marks = body.get("labels", {})
+        rate = self._rate(last(body.get("type", "")), handle.data["region"])
+        return ProviderDisk.model_validate(
+            {
+                "handle": handle,
+                "state": "in_use" if users and state == "available" else state,
+                "zone": zone,
+                "size_gib": int(body["sizeGb"]),
+                "price": None if rate is None else round(rate * int(body["sizeGb"]), 6),
+                "offered_to": tuple(marks[key] for key in sorted(marks) if key.startswith(OFFERED)),
+                "multi_attach": mode in SHARED,
+                "writable": mode != "READ_ONLY_MANY",
+                "attached_to": tuple((user, device) for user, device in devices.items() if device is not None),
+                "attaching_to": tuple(user for user, device in devices.items() if device is None),
+            }
+        )
+
+    def _rate(self, kind: str, region: str) -> float | None:
+        """Caches the price even if it is unknown, so that nothing waits for a volume's price again and again."""
+
+        def ask() -> float | None:
+            try:
+                return self._prices.disk(kind, region)
+            except BackendError as error:
+                log.warning("the price of disks of type %s in %s isn't known: %s", kind, region, error)
+                return None
+
+        return self._rates.get(f"{kind} {region}", ask)
+
+
+_BY_ID = "google-"
+
+
+def _handle(body: Body) -> Handle:
+    return handle_of("volume", str(body["name"]), last(body["zone"]))
+
+
+def _zone(handle: Handle) -> str:
+    return handle.data.get("zone") or f"{handle.data.get('region', 'none')}-a"
+
+
+def _vm(machine: Sequence[Handle]) -> Handle:
+    for handle in machine:
+        if handle.kind == "vm":
+            return handle
+    raise Unfit("The machine has no handle, so nothing can be attached to it.")
