@@ -46,6 +46,15 @@ def nothing_of_a_machine_stays(account: Account) -> None:
     assert not [each for each in account.fake.books.existing() if each.kind in ("vm", *PARTS)]
 
 
+def an_offer_costs_what_is_billed(account: Account) -> None:
+    for spot in (False, True):
+        offer = account.offer(spot=spot).sized(256)
+        handles = list(account.backend.create(request_for(offer)))
+        assert account.fake.billed() == pytest.approx(offer.price, rel=1e-3)
+        account.end(handles)
+        assert account.fake.billed() == 0.0
+
+
 def nothing_of_a_machine_stays_at_once(account: Account) -> None:
     """Each part goes with it, and not because somebody looks for it later."""
     handles = account.running()
