@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.azure.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
@@ -36,6 +36,7 @@ class AzureBackend:
         """`endpoint`: of what stands in for the provider."""
         from chalicelib.backends.azure.catalog import AzureCatalog
         from chalicelib.backends.azure.client import AzureClient
+        from chalicelib.backends.azure.groups import AzureGroups
         from chalicelib.backends.azure.machines import AzureMachines
         from chalicelib.backends.azure.network import AzureNetworks
         from chalicelib.backends.azure.prices import AzurePrices
@@ -43,6 +44,7 @@ class AzureBackend:
         self._config, self._client = config, client or AzureClient(config, now, endpoint=endpoint)
         self._networks = AzureNetworks(self._client, config, now)
         self._machines = AzureMachines(self._client, config, self._networks, now)
+        self._groups = AzureGroups(self._client, config, self._networks)
         self._catalog = AzureCatalog(self._client, config, AzurePrices(self._client, now, prices), now)
 
     def check(self) -> None:
@@ -67,6 +69,15 @@ class AzureBackend:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         return self._machines.list_owned(instance_id, region)
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        return self._groups.create(request)
+
+    def delete_group(self, handle: Handle) -> None:
+        self._groups.delete(handle)
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        return self._groups.list_owned()
 
     def close(self) -> None:
         self._client.close()

@@ -12,6 +12,7 @@ from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.fabric import interconnect
 from chalicelib.backends.azure.places import regions_of, zone_named
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
@@ -79,6 +80,7 @@ class AzureCatalog:
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour / LEAST_DISK, 9)),
             no_volumes="volumes in this cloud aren't built yet",
             cluster=of_clusters(limits, size, region, spot=spot),
+            interconnect=interconnect(size.name) if size.rdma else None,
             prices=source,
             **private,
         )

@@ -10,6 +10,8 @@ from chalicelib.backends.azure.places import Body
 
 ACTIONS = (
     *(f"Microsoft.Compute/virtualMachines/{each}" for each in ("read", "write", "delete")),
+    *(f"Microsoft.Compute/availabilitySets/{each}" for each in ("read", "write", "delete")),
+    *(f"Microsoft.Compute/proximityPlacementGroups/{each}" for each in ("read", "write", "delete")),
     *(f"Microsoft.Compute/disks/{each}" for each in ("read", "write", "delete")),
     *(f"Microsoft.Network/networkInterfaces/{each}" for each in ("read", "write", "delete", "join/action")),
     *(f"Microsoft.Network/publicIPAddresses/{each}" for each in ("read", "write", "delete", "join/action")),

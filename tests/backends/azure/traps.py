@@ -13,6 +13,7 @@ import pytest
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offers import Availability
 from chalicelib.errors import (
+    AlreadyThere,
     Gone,
     InsufficientCapacity,
     MissingPermission,
@@ -24,7 +25,7 @@ from chalicelib.errors import (
 )
 from tests.backends.azure.account import GPU, SMALL, Account
 from tests.backends.azure.fake.shop import SIZES, over, quota, stock
-from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.requests import group_request_for, inside, request_for
 from tests.backends.conformance.suite import is_gone
 from tests.backends.fakes.script import Answer, Cut, Fault
 
@@ -525,8 +526,67 @@ def rights_that_lack_are_named(account: Account) -> None:
     assert "virtualMachines/write" not in str(denied.value) and "/read" not in str(denied.value)
 
 
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def machines_with_infiniband_are_in_an_availability_set(account: Account) -> None:
+    """Between others it doesn't work. Zones and spot machines can't be there."""
+    offer = account.offer("Standard_ND96isr_H100_v5")
+    group = account.backend.create_group(group_request_for(offer))
+    assert "/availabilitySets/" in group.id and "zone" not in group.data
+    (made,) = account.backend.create(inside(request_for(offer), group))
+    body = account.provider.machine([made]).facts["body"]
+    assert body["properties"]["availabilitySet"] == {"id": group.id} and "zones" not in body
+    spot = account.offer("Standard_ND96isr_H100_v5", spot=True)
+    with pytest.raises(Unfit, match="no spot machines with InfiniBand"):
+        account.backend.create_group(group_request_for(spot, "two"))
+    with pytest.raises(Unfit, match="no spot machines with InfiniBand"):
+        list(account.backend.create(inside(request_for(spot, "two"), group)))
+
+
+def other_machines_are_close_together_in_one_zone(account: Account) -> None:
+    offer = account.offer(SMALL, spot=True)
+    group = account.backend.create_group(group_request_for(offer))
+    assert "/proximityPlacementGroups/" in group.id and group.data["zone"] == "westeurope-1"
+    (made,) = account.backend.create(inside(request_for(offer), group))
+    body = account.provider.machine([made]).facts["body"]
+    assert body["properties"]["proximityPlacementGroup"] == {"id": group.id} and body["zones"] == ["1"]
+
+
+def a_group_is_made_where_there_is_room(account: Account) -> None:
+    request = group_request_for(account.offer())
+    refusal = failing("OverconstrainedAllocationRequest")
+    account.fake.script.faults.append(Fault("ProximityPlacementGroups_create_or_update", refusal))
+    assert account.backend.create_group(request).data["zone"] == "westeurope-2"
+    assert account.backend.create_group(request).data["zone"] == "westeurope-2", "it is adopted"
+    account.fake.script.faults.append(Fault("ProximityPlacementGroups_create_or_update", refusal, times=3))
+    with pytest.raises(InsufficientCapacity, match="No zone has room for a group of Standard_D2s_v5"):
+        account.backend.create_group(group_request_for(account.offer(), "two"))
+
+
+def a_group_of_others_isnt_taken(account: Account) -> None:
+    request = group_request_for(account.offer())
+    group = account.backend.create_group(request)
+    (made,) = account.fake.books.existing("proximity")
+    made.facts["body"] = {**made.facts["body"], "tags": {"team": "web"}}
+    with pytest.raises(AlreadyThere):
+        account.backend.create_group(request)
+    made.facts["path"] = f"{group.id.rpartition('/')[0]}/theirs"
+    assert list(account.backend.list_owned_groups()) == []
+
+
+def jobs_are_told_of_infiniband(account: Account) -> None:
+    found = account.offer("Standard_ND96isr_H100_v5").terms.interconnect
+    assert found is not None and found.name == "InfiniBand" and found.folders == ("/opt/microsoft",)
+    assert found.env["NCCL_TOPO_FILE"] == "/opt/microsoft/ndv5-topo.xml" and found.env["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert account.offer("Standard_HB120rs_v3").terms.interconnect is not None
+    assert account.offer().terms.interconnect is None
+
+
 CHECKS: Sequence[Check] = [
     each
     for name, each in list(globals().items())
-    if callable(each) and getattr(each, "__module__", "") == __name__ and name not in ("failing",)
+    if callable(each)
+    and getattr(each, "__module__", "") == __name__
+    and name not in ("failing", "group_request_for", "inside")
 ]
