@@ -79,7 +79,7 @@ class CrusoeBackend:
             raise Unfit(
                 f"Crusoe has no location {', '.join(wrong)}.", hint=f"`regions` can have {', '.join(sorted(known))}."
             )
-        self._prices.check()
+        self._prices.known()
 
     def offers(self) -> Sequence[Offer]:
         return self._catalog.offers()

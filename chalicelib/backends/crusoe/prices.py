@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from chalicelib.backends.price_file import OfflinePrices
+from collections.abc import Sequence
+
+from chalicelib.backends.price_file import OfflinePrices, Priced
 from chalicelib.errors import Unfit
 
 HINT = "Name a file by DSTACK_CATALOG_FILE, or a catalogue by DSTACK_CATALOG_URL, where the control plane runs."
+SHOWN = 3  # types without a price that are named
 
 
 class CrusoePrices:
-    def __init__(self, file: OfflinePrices | None) -> None:
-        self._file = file
+    def __init__(self, given: OfflinePrices | None) -> None:
+        self._given = given
 
-    def of(self, name: str, region: str) -> float | None:
-        """Dollars an hour of a machine, or a month of a GiB on disks of that type; None: nobody says it."""
-        if self._file is None:
-            return None
-        rows = self._file.of("crusoe")
-        return rows.get((name, region), rows.get((name, ""), (None, None)))[0]
-
-    @property
-    def origin(self) -> str:
-        return self._file.origin if self._file else ""
-
-    def check(self) -> None:
+    def known(self) -> Priced:
         """Raises Unfit if there is none at all."""
-        if self._file is None:
+        if self._given is None:
             raise Unfit("Crusoe's API says no prices, and the control plane has none.", hint=HINT)
-        if not self._file.of("crusoe"):
-            raise Unfit(f"Crusoe's API says no prices, and {self._file.name} has none for it.", hint=HINT)
+        rows = self._given.of("crusoe")
+        if not rows:
+            raise Unfit(f"Crusoe's API says no prices, and {self._given.name} has none for it.", hint=HINT)
+        return rows
+
+    def of_disk(self, kind: str, region: str) -> float | None:
+        """Dollars a month for a GiB; None: nobody says it."""
+        return None if self._given is None else price_of(self._given.of("crusoe"), kind, region)
+
+    def origin(self, unpriced: Sequence[str]) -> str:
+        """Where they are from, and the types of which they say nothing."""
+        shown = ", ".join(unpriced[:SHOWN]) + (f" and {len(unpriced) - SHOWN} more" if len(unpriced) > SHOWN else "")
+        source = self._given.origin if self._given else ""
+        return f"{source}, without {shown}" if unpriced else source
+
+
+def price_of(known: Priced, name: str, region: str) -> float | None:
+    """Dollars an hour of a machine, or a month of a GiB on disks of that type; None: it isn't known."""
+    return known.get((name, region), known.get((name, ""), (None, None)))[0]

@@ -92,7 +92,7 @@ class CrusoeVolumes:
     def _disk(self, body: Body) -> ProviderDisk:
         holders, size = body["attached_to"], gib_of(body)
         making = not holders and self._disks.is_being_made(body)
-        month = self._prices.of(PERSISTENT, str(body["location"]))
+        month = self._prices.of_disk(PERSISTENT, str(body["location"]))
         name, offered = f"{SERIAL}{body['serial_number']}", _OFFER.search(str(body["name"]))
         return ProviderDisk(
             handle=handle_of(body, VOLUME),
