@@ -148,6 +148,7 @@ class Client:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             data = response.read()
+            response.close()  # else its finalizer does so, and Python ignores a Ctrl-C that comes during a finalizer
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
             if reused:  # it was idle and the server closed it

@@ -19,6 +19,9 @@ class Response(NamedTuple):
     def read(self) -> bytes:
         return self.data
 
+    def close(self) -> None:
+        """Nothing of it is open."""
+
 
 class Wire:
     """As much of an `http.client.HTTPConnection` as the command line uses."""

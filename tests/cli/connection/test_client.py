@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
 import socket
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -48,6 +52,38 @@ def test_one_connection_serves_many_requests(plane: Plane) -> None:
     first = speaker._connection
     speaker.in_project("runs/get", {})
     assert first is not None and speaker._connection is first
+
+
+def test_ctrl_c_is_heeded_wherever_a_request_is(plane: Plane) -> None:
+    """Python calls the handler of a signal when a function begins, and ignores what it raises in a finalizer."""
+    plane.answers["/runs/get"] = {"status": "running"}
+    speaker = client(plane)
+
+    def interrupted(at: int) -> tuple[bool, bool]:
+        """Whether the call of this number was reached, and whether the request ended there."""
+        calls = 0
+
+        def count(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+            if calls == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        speaker.in_project("runs/get", {"run_name": "a"})  # what is left of it ends in the next one
+        gc.disable()  # what other tests left behind may have finalizers, too
+        sys.setprofile(count)
+        try:
+            speaker.in_project("runs/get", {"run_name": "a"})
+        except KeyboardInterrupt:
+            return True, True
+        finally:
+            sys.setprofile(None)
+            gc.enable()
+        return calls >= at, False
+
+    heeded = list(itertools.takewhile(lambda seen: seen[0], map(interrupted, itertools.count(1))))
+    assert len(heeded) > 50 and all(ended for _, ended in heeded)
 
 
 def test_a_path_prefix_of_the_url_is_kept(plane: Plane) -> None:
