@@ -420,7 +420,7 @@ PLANTED: dict[str, Planted] = {
         seeds=120,
         known=3,
     ),
-    "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
+    "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE, known=4),
     "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_STAY),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120, known=17),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS, known=1),
@@ -444,7 +444,7 @@ PLANTED: dict[str, Planted] = {
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
     "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
-    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=2),
+    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=33),
     "frees a disk that it asked to detach": Planted(
         Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF, known=5
     ),
@@ -463,7 +463,7 @@ PLANTED: dict[str, Planted] = {
         Parts(kinds=_deciding("certificate", _certified)), gateways.NO_TRACE, seeds=120, known=17
     ),
     "asks the first door only": Planted(
-        Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_LET_GO, known=4, stories=always(gateways.Gateways)
+        Parts(kinds=_deciding("run", _first_door)), gateways.DOORS_LET_GO, known=10, stories=always(gateways.Gateways)
     ),
     "places jobs at gateways": Planted(Parts(reader=_Hospitable), gateways.NO_JOBS_THERE, seeds=120, known=46),
     "fills in the login anew": Planted(

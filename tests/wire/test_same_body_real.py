@@ -35,11 +35,9 @@ class Both:
 
 def played(cases: list[Case], folder: Path) -> dict[str, Both]:
     """Every case through both clients. One of each theme goes first and once more: what the clients build for it stays
-    for all the others. Those that are only a file and flags share a process with some others."""
+    for all the others, some of which share a process."""
     first = {case.name.rpartition("-")[0]: case for case in reversed(cases)}
-    plain = [case for case in cases if not (case.git or case.env or case.files)]
-    batches = [plain[start : start + BATCH] for start in range(0, len(plain), BATCH)]
-    batches += [[case] for case in cases if case not in plain]
+    batches = [cases[start : start + BATCH] for start in range(0, len(cases), BATCH)]
     done = {}
     with (
         Recorder() as recorder,
