@@ -14,13 +14,14 @@ import io
 import os
 import shutil
 import tarfile
-from typing import Any, BinaryIO, Dict, List, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, NamedTuple
 
 from ..kernel import namespaces
 from ..kernel.tasks import write_atomic
 from .accounts import TaskAccount
-from .docker_client import DockerClient
-from .docker_repositories import find_entry, owner_of, text_of
+
+if TYPE_CHECKING:
+    from .docker_client import DockerClient
 
 KEY, KNOWN_HOSTS, CONFIGURATION = "dstack_job", "dstack_known_hosts", "config"
 ALIAS = "dstack-nodes"  # the name of all nodes in the list of known hosts
@@ -103,6 +104,8 @@ def equip_container(
 ) -> str:
     """Write a tar stream with the client's files, for a container that hasn't started. Returns what prevents reaching
     the other nodes; then the stream is empty. `user`: the container's; `server`: that of the nodes' SSH servers."""
+    from .docker_repositories import find_entry, owner_of, text_of  # here, because plain processes do without Docker
+
     image = spec["image"]
     if not any(docker.holds(name, "%s/ssh" % place) for place in PLACES.split(":")):
         return UNREACHED + "image %s has no ssh client; install OpenSSH's in it" % image

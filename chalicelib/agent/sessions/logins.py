@@ -41,14 +41,13 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..kernel import interpreter, namespaces, networks, process_tree
 from ..kernel.task_runtime import TaskRuntime, micros
 from ..kernel.tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
 from ..runtimes import accounts
-from . import authorized, carrier_fetching, openssh
+from . import authorized, openssh
 from .login_connections import LoginConnection, LoginPort
 from .openssh import NoServer, OpenSsh
 from .protocol import CUT, SFTP
@@ -142,6 +141,8 @@ def _detach(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> No
                 os.close(held)
                 folder.notify_agent()  # which may now remove the task
     except Exception:
+        import traceback  # here, because it takes time
+
         traceback.print_exc()
     finally:
         os._exit(0)
@@ -172,9 +173,7 @@ def serve(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None
         server.close()
 
 
-def programs_for(
-    folder: TaskFolder, line: socket.socket, fetch: Callable[[str], str] = carrier_fetching.bring
-) -> OpenSsh:
+def programs_for(folder: TaskFolder, line: socket.socket) -> OpenSsh:
     """Raises NoServer."""
     place = os.path.join(folder.path, "ssh")
     if folder.launch().get("runtime") != "inside":
@@ -183,7 +182,9 @@ def programs_for(
     if not openssh.complete(carrier) and not openssh.installed():
         with contextlib.suppress(OSError):  # the supervisor was killed
             line.sendall(b"fetching")  # the job doesn't wait for it
-        carrier = fetch(folder.data)
+        from . import carrier_fetching  # here, because HTTP takes as long to import as all else that a supervisor needs
+
+        carrier = carrier_fetching.bring(folder.data)
     return OpenSsh(place, carrier if openssh.complete(carrier) else "", "image")
 
 

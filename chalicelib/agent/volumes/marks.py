@@ -10,7 +10,6 @@ It is one sector, which a disk writes entirely or not at all.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import NamedTuple
 
@@ -26,6 +25,8 @@ class Mark(NamedTuple):
 
     @property
     def sector(self) -> bytes:
+        import hashlib  # here, because it takes time, and few volumes are formatted
+
         text = BEGIN + ("%s\n%s\n" % (self.install, self.volume)).encode("utf-8")
         return (text + hashlib.sha256(text).hexdigest().encode("ascii")).ljust(SECTOR, b"\0")
 

@@ -35,6 +35,14 @@ print(*sys.modules)
 lazy.load_all()
 print(*sys.modules)
 """
+SUPERVISES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from chalicelib.agent.program import main, supervisor
+main.make_runtime(sys.argv[2], "", "", "agent")
+main.load_all()
+print(*sys.modules)
+"""
 
 
 def test_a_module_is_imported_when_something_in_it_is_used() -> None:
@@ -54,3 +62,14 @@ def test_a_start_imports_nothing_that_only_tasks_need_and_whoever_asks_for_it_ge
     start, then = (set(line.split()) for line in done.stdout.splitlines())
     assert not LEFT & start
     assert then >= LEFT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runtime", ["process", "inside"])
+def test_who_supervises_a_task_without_an_engine_does_without_http(runtime: str) -> None:
+    """It would be a quarter of the start of each task."""
+    command = [sys.executable, "-I", "-S", "-c", SUPERVISES, str(ROOT), runtime]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    imported = set(done.stdout.split())
+    assert imported >= {"chalicelib.agent.sessions.logins", f"chalicelib.agent.runtimes.{runtime}"}
+    assert not imported & {"hashlib", "http.client", "ssl"}
