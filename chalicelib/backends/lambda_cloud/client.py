@@ -74,7 +74,7 @@ class LambdaClient:
         return found
 
     def launch(self, body: Body, region: str, secrets: Sequence[str]) -> Sequence[str]:
-        """The ids of what it created."""
+        """The ids of what it created, if the answer has any."""
         answer = self._rest.call(
             "POST",
             "instance-operations",
@@ -86,7 +86,8 @@ class LambdaClient:
             buckets=[self._launches],
             deadline=LAUNCH,
         )
-        return [str(each) for each in answer["data"]["instance_ids"]]
+        made = answer["data"].get("instance_ids") if isinstance(answer["data"], Mapping) else None
+        return [str(each) for each in made or ()]
 
     def terminate(self, id: str) -> None:
         """Raises Gone if there is none, and NotYet if Lambda doesn't do it now."""

@@ -82,27 +82,25 @@ class LambdaInstances:
         self._keys.clear()
 
     def _launched(self, request: CreateRequest, body: Body) -> Sequence[str]:
-        name, region = request.offer.instance.name, request.offer.region
+        name, region, may_exist = request.offer.instance.name, request.offer.region, True
         try:
             ids = self._client.launch(body, region, secrets_of(request))
         except Throttled:  # nothing was launched, so what is known of instances still holds
+            may_exist = False
             raise
         except InsufficientCapacity as error:
             self._catalog.forget()
             raise InsufficientCapacity(f"Lambda has no {name} left in {region}: {error.message}") from None
-        except BackendError as error:  # it may have been launched, although the answer was lost
-            self._forget_lists()
-            if isinstance(error, Unfit):  # perhaps somebody has deleted the key
-                self._keys.clear()
+        except Unfit:  # perhaps somebody has deleted the key
+            self._keys.clear()
             raise
-        self._forget_lists()
+        finally:
+            if may_exist:  # although the answer was lost
+                self._lists.clear()
+                self._before_launch.clear()
         if not ids:
             raise Transient(f"Lambda's answer to the launch of {request.name} names no instance.")
         return ids
-
-    def _forget_lists(self) -> None:
-        self._lists.clear()
-        self._before_launch.clear()
 
     # --- describe -----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ DISK, STEP = 100, 50  # GB: the smallest, and from one size to the next
 MOST_GPUS = 8
 CPUS, MEMORY = 4, 16  # a GPU, and in GB, of the smallest size
 SIZES = (1, 2, 4)  # as multiples of that
-MEMORIES = {2, 4, 6, 8, 10, *range(16, 257, 16), 512}  # GB
+MEMORIES = {*range(16, 257, 16), 512}  # GB
 DEARER = 1.1  # as a multiple of the offer's price: from there on it is another offer
 LOCATION = "location"  # in an offer's own data: its id
 

@@ -51,7 +51,7 @@ class TensorDockClient:
     def instance(self, id: str) -> Body:
         """Raises Gone if there is none."""
         answer = self._rest.call("GET", "instances", id, deadline=READ)
-        return _flat(answer["data"] if isinstance(answer.get("data"), Mapping) else answer)
+        return _flat(answer.get("data", answer))
 
     def create(self, body: Body, region: str, secrets: Sequence[str]) -> str:
         """The id of what it created."""
@@ -85,9 +85,10 @@ def _listed(answer: Any, name: str) -> Sequence[Body]:
 
 def _flat(item: Body) -> Body:
     """An instance with its attributes beside its id, and with each name spelled in one way."""
-    inner = item.get("attributes")
-    found = {**item, **(inner if isinstance(inner, Mapping) else {})}
-    if "id" not in found or "status" not in found:
+    inner = item.get("attributes") if isinstance(item, Mapping) else None
+    found = {**item, **inner} if isinstance(inner, Mapping) else item
+    if not isinstance(found, Mapping) or "id" not in found or "status" not in found:
         raise Transient("TensorDock's answer about an instance lacks its id or status.")
-    address = found.get("ipAddress") or found.get("ip_address") or ""
-    return {"id": str(found["id"]), "name": found.get("name") or "", "status": found["status"].lower(), "ip": address}
+    address = found.get("ipAddress") or found.get("ip_address")
+    parts = {"id": found["id"], "name": found.get("name"), "status": str(found["status"]).lower(), "ip": address}
+    return {part: str(value or "") for part, value in parts.items()}

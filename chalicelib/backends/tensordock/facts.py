@@ -1,7 +1,6 @@
 """What TensorDock can do, by its API v2.
 
-It has no token for a repeated creation and no tags: an instance's name says whose it is, and a repeated call finds the
-first call's instance by it.
+It has no token for a repeated creation and no tags: the name of an instance says whose it is.
 """
 
 from chalicelib.backends.kit.dated_names import STEP

@@ -208,7 +208,7 @@ def test_an_advice_of_lambda_is_passed_on(fake: LambdaApi, backend: LambdaBacken
         list(backend.create(request(backend)))
 
 
-@pytest.mark.parametrize("body", [{}, {"data": {"instance_ids": []}}, [], "accepted"])
+@pytest.mark.parametrize("body", [{}, {"data": {}}, {"data": []}, {"data": {"instance_ids": []}}, [], "accepted"])
 def test_an_answer_that_names_no_instance_proves_nothing(
     fake: LambdaApi, clock: Clock, backend: LambdaBackend, body: Any
 ) -> None:

@@ -188,7 +188,8 @@ def test_the_older_spelling_of_addresses_is_read(fake: TensorDock, clock: Clock,
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"data": {}}, {"data": {"instances": None}}, {"data": [{"id": "x"}]}, [], {"error": "try again"}]
+    "body",
+    [{}, {"data": {}}, {"data": {"instances": None}}, {"data": [{"id": "x"}]}, {"data": ["x"]}, [], {"error": "again"}],
 )
 def test_an_answer_without_a_list_proves_nothing(
     fake: TensorDock, clock: Clock, backend: TensorDockBackend, body: Any
