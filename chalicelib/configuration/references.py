@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 
+OPENING = "${{"
 EACH = "*"  # in a pattern: every entry of a list or mapping
 AS_TEXT = "`$${{` is the text `${{`"
 MOST_LISTED = 8
@@ -75,7 +76,7 @@ def misplaced(spec: AnySpec) -> list[Problem]:
     """A problem for every reference of a spec that would never be filled in."""
     places, found, references_read = _places(spec), list[Problem](), 0
     for path, text in _texts(spec):
-        references_read += text.count("${{")
+        references_read += text.count(OPENING)
         if references_read > MOST_REFERENCES:
             most, hint = f"there are more than {MOST_REFERENCES} `${{{{` up to here", "move them into a file of `files`"
             return [*found, Problem(most, path=".".join(path), hint=hint, code="too-large")]
@@ -208,14 +209,25 @@ def _at(places: Places, path: Path) -> tuple[Allowed, ...]:
 def _texts(spec: AnySpec) -> Iterator[tuple[Path, str]]:
     """The texts that users wrote, with their paths, except names, which have rules of their own."""
     for part in ("configuration", "profile"):
-        for path, text in _below(getattr(spec, part, None), (part,)):
-            if path != ("configuration", "name"):
-                yield path, text
+        written = getattr(spec, part, None)
+        if _mentions(written):
+            yield from (each for each in _below(written, (part,)) if each[0] != ("configuration", "name"))
+
+
+def _mentions(value: Any) -> bool:
+    """Is there any such text? Most have none, which is found out far sooner without their paths."""
+    if isinstance(value, str):
+        return OPENING in value
+    if isinstance(value, BaseModel):
+        return any(map(_mentions, value.__dict__.values()))
+    if isinstance(value, Mapping):
+        return any(map(_mentions, value)) or any(map(_mentions, value.values()))
+    return isinstance(value, tuple | list) and any(map(_mentions, value))
 
 
 def _below(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, str):
-        if "${{" in value:
+        if OPENING in value:
             yield path, value
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
