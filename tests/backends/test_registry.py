@@ -45,7 +45,17 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Each is named as its module, but for one.
 BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"]} - {"pyyaml"} | {"yaml"}
-NOT_PROVIDERS = {"accounts", "configs", "keyed", "kit", "price_file", "registry", "simulated", "spi"}
+NOT_PROVIDERS = {
+    "accounts",
+    "configs",
+    "keyed",
+    "kit",
+    "price_file",
+    "published_prices",
+    "registry",
+    "simulated",
+    "spi",
+}
 MODELS = {"config", "specs"}
 TABLE = {
     "nimbus": Row(

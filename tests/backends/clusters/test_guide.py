@@ -8,7 +8,7 @@ from pathlib import Path
 from chalicelib.backends.registry import built, facts_of
 from chalicelib.configuration.parse import parse
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "clusters.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "clusters.md").read_text()
 
 
 def test_each_backend_has_its_row_or_is_named_as_one_without() -> None:

@@ -1,0 +1,1 @@
+"""The guide to clusters, which every cloud has a row in."""
