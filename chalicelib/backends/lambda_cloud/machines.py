@@ -120,8 +120,11 @@ class LambdaInstances:
                 return described(known[handle.id])
         check_settled(handles, self._now(), FACTS.visibility_lag, "Lambda")
         for handle in handles:  # a list may lack some
-            with suppress(Gone):
-                return described(self._client.instance(handle.id))
+            try:
+                body = self._client.instance(handle.id)
+            except Gone:
+                continue
+            return described(body)
         names = " or ".join(handle.id for handle in handles) or "of this machine"
         raise Gone(f"There is no instance {names}.")
 

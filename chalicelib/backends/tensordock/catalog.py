@@ -1,7 +1,6 @@
 """What TensorDock sells: for each location and GPU, machines with one or several, in sizes that are chosen here.
 
-GPUs, CPUs, memory and disk have prices of their own, which depend on the location. A location may have lost what it had
-when the catalog was read, or cost more by now; so locations are looked up once more before a creation.
+Each part has a price of its own there. What a location has, and its prices, are looked up once more before a creation.
 """
 
 from __future__ import annotations

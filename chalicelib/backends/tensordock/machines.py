@@ -80,9 +80,11 @@ class TensorDockInstances:
                 return described(known[handle.id], self._address(known[handle.id]))
         check_settled(handles, self._now(), LAG, "TensorDock")
         for handle in handles:  # a list may lack some
-            with suppress(Gone):
+            try:
                 body = self._client.instance(handle.id)
-                return described(body, body["ip"])
+            except Gone:
+                continue
+            return described(body, body["ip"])
         names = " or ".join(handle.id for handle in handles) or "of this machine"
         raise Gone(f"There is no instance {names}.")
 

@@ -1,5 +1,4 @@
-"""What an instance's status means: a machine, or why there is none (any more). Statuses come in any case of letters,
-and `running` only says that it was created: it is built as long as it has no address."""
+"""What an instance's status means. `running` only says that it was created: it is built until it has an address."""
 
 from __future__ import annotations
 

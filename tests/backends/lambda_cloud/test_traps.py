@@ -338,6 +338,26 @@ def test_a_list_that_lacks_an_instance_ends_nothing(fake: LambdaApi, clock: Cloc
     assert fake.calls_of("terminateInstance")
 
 
+def test_one_that_a_list_lacks_has_its_own_reason_to_be_gone(
+    fake: LambdaApi, clock: Clock, backend: LambdaBackend
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(fake.boot / SECOND)
+    next(fake.books.existing("vm")).goes(clock.at, (0, "preempted"))
+    fake.script.faults.append(Fault("listInstances", lambda _: {"data": []}))
+    with pytest.raises(Gone, match="was taken back") as found:
+        backend.describe(made)
+    assert found.value.refused is InsufficientCapacity
+
+
+def test_a_new_one_is_described_at_once(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
+    """Though the list was read a moment before."""
+    first = list(backend.create(request(backend)))
+    assert backend.describe(first).state == "pending"
+    second = list(backend.create(request(backend, "two")))
+    assert backend.describe(second).state == "pending"
+
+
 def test_one_that_is_unhealthy_is_judged_by_its_agent(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
     made = list(backend.create(request(backend)))
     clock.passes(fake.boot / SECOND)

@@ -126,6 +126,24 @@ def test_what_was_offered_and_is_gone_costs_no_call(fake: TensorDock, clock: Clo
     assert not fake.calls_of("createInstance")
 
 
+def test_fewer_gpus_than_were_offered_cost_no_call(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
+    two = next(each for each in offers(backend) if len(each.instance.resources.gpus) == 2)
+    clock.passes(61)
+    fake.script.limits[stock(US, RTX)] = 1
+    with pytest.raises(InsufficientCapacity):
+        list(backend.create(request_for(two)))
+    assert not fake.calls_of("createInstance")
+
+
+def test_the_largest_disk_is_the_locations(fake: TensorDock, backend: TensorDockBackend) -> None:
+    one = request(backend)
+    assert one.offer.most_disk == PLACES[US].cards[RTX].disk == 2000
+    with pytest.raises(InsufficientCapacity):
+        list(backend.create(replace(one, disk_mib=2000 * 1024 + 1)))
+    assert not fake.calls_of("createInstance")
+    assert list(backend.create(replace(one, disk_mib=2000 * 1024)))
+
+
 def test_what_is_gone_a_moment_later_is_the_next_offers_turn(fake: TensorDock, backend: TensorDockBackend) -> None:
     one = request(backend)
     fake.hidden.add(RTX)
@@ -321,6 +339,26 @@ def test_a_list_that_lacks_an_instance_ends_nothing(fake: TensorDock, clock: Clo
     clock.passes(5)
     backend.terminate(made[0])
     assert fake.calls_of("deleteInstance")
+
+
+def test_one_that_a_list_lacks_has_its_own_reason_to_be_gone(
+    fake: TensorDock, clock: Clock, backend: TensorDockBackend
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(90)
+    next(fake.books.existing("vm")).goes(clock.at, (0, "StoppedDisassociated"))
+    fake.script.faults.append(Fault("listInstances", lambda _: {"data": {"instances": []}}))
+    with pytest.raises(Gone, match="its host has taken them back") as found:
+        backend.describe(made)
+    assert found.value.refused is InsufficientCapacity
+
+
+def test_a_new_one_is_described_at_once(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
+    """Though the list was read a moment before."""
+    first = list(backend.create(request(backend)))
+    assert backend.describe(first).state == "pending"
+    second = list(backend.create(request(backend, "two")))
+    assert backend.describe(second).state == "pending"
 
 
 # --- what is requested and checked ------------------------------------------------------------------------------------
