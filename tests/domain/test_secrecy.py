@@ -27,6 +27,8 @@ NOT_SECRET = {  # what is named like a secret and isn't one
     "KubernetesContext.image_pull_secrets": "names of secrets that the cluster has",
     "KubernetesToleration.key": "the name of a taint",
     "KubernetesNodeRequirement.key": "the name of a label",
+    "KubernetesPodTerm.topology_key": "the name of a label",
+    "KubernetesTopology.key": "the name of a label",
     "RunSpec.ssh_key_pub": "a public key",
     "TGIChatModel.eos_token": "a word of a model's language",
 }
