@@ -14,6 +14,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tests.harness.loops import MIB, LoopDisk, run
 
 pytestmark = loops.needed
 
+ROOT = Path(__file__).parents[3]
 TOUCHES = ("open", "os.mkdir", "os.rmdir", "os.rename", "os.remove", "os.chmod", "subprocess.Popen", "fcntl.flock")
 
 
@@ -92,15 +94,21 @@ class DiskTask:
         run("e2fsck", "-fn", self.disk.path)
 
 
-@pytest.fixture
-def disk_task(tmp_path: Path) -> Iterator[DiskTask]:
-    with loops.disk(tmp_path / "disk", 4 * MIB) as disk:
+@contextmanager
+def made(folder: Path) -> Iterator[DiskTask]:
+    with loops.disk(folder / "disk", 4 * MIB) as disk:
         path = f"/dstack-test-{uuid.uuid4().hex[:12]}/data"
         entry = {"kind": "disk", "volume": str(uuid.uuid4()), "path": path, "device": disk.identity}
         entry.update(format=True, install="ours")
-        folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
-        folder.create({})
-        yield DiskTask(disk, folder, entry, Holds())
+        task = TaskFolder(str(folder / "agent"), str(uuid.uuid4()))
+        task.create({})
+        yield DiskTask(disk, task, entry, Holds())
+
+
+@pytest.fixture
+def disk_task(tmp_path: Path) -> Iterator[DiskTask]:
+    with made(tmp_path) as one:
+        yield one
 
 
 def in_child(act: Callable[[Callable[[bytes], object]], object], prepare: Callable[[], object]) -> tuple[int, bytes]:
@@ -137,19 +145,27 @@ def killed_at(touch: int) -> None:
     sys.addaudithook(on_event)
 
 
-def test_killed_at_each_touch_of_the_machine(disk_task: DiskTask) -> None:
+def kill_at_each_touch(folder: str) -> None:
     touch, status = 0, -signal.SIGKILL
-    while status == -signal.SIGKILL:
-        disk_task.disk.write(0, bytes(4 * MIB))
-        status, output = in_child(disk_task.go, lambda touch=touch: killed_at(touch))
-        if status == -signal.SIGKILL:
-            again, _ = in_child(lambda _, output=output: disk_task.go_again(bool(output)), lambda: None)
-            assert again == 0, f"killed at touch {touch}"
-        else:
-            assert status == 0
-        disk_task.clean()
-        touch += 1
+    with made(Path(folder)) as disk_task:
+        while status == -signal.SIGKILL:
+            disk_task.disk.write(0, bytes(4 * MIB))
+            status, output = in_child(disk_task.go, lambda touch=touch: killed_at(touch))
+            if status == -signal.SIGKILL:
+                again, _ = in_child(lambda _, output=output: disk_task.go_again(bool(output)), lambda: None)
+                assert again == 0, f"killed at touch {touch}"
+            else:
+                assert status == 0
+            disk_task.clean()
+            touch += 1
     assert touch > 50, "it was killed on the whole way"
+
+
+def test_killed_at_each_touch_of_the_machine(tmp_path: Path) -> None:
+    """In a process that is small: it is copied hundreds of times, and one that has collected all tests is large."""
+    code = f"import sys; from {__name__} import kill_at_each_touch; kill_at_each_touch(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("millis", range(1, 40, 3))
