@@ -328,8 +328,13 @@ def _opened(login: HostLogin, over: Any) -> Any:
             transport.get_security_options().key_types = _algorithms(login.pinned)
         try:
             transport.start_client(timeout=CONNECT_TIMEOUT)
-        except paramiko.ssh_exception.IncompatiblePeer:
-            raise _changed(login, "none of that type") from None
+        except paramiko.ssh_exception.IncompatiblePeer as error:
+            if login.pinned and "host key" in str(error):
+                raise _changed(login, "none of that type") from None
+            raise Unfit(
+                f"{login}: its SSH server accepts no algorithm that this server has ({_message(error)}). Allow those "
+                "that OpenSSH has by default, or at least one of them, in its sshd_config"
+            ) from None
         shown = _line(transport.get_remote_server_key())
         if login.pinned and shown != login.pinned:
             raise _changed(login, fingerprint(shown))

@@ -120,6 +120,33 @@ def test_the_words_of_another_service_arent_repeated() -> None:
     assert "internal" not in str(refused.value)
 
 
+def greeting_with(key_exchange: str) -> bytes:
+    """What an SSH server says first: its version, and the algorithms that it accepts."""
+    ciphers, macs = ["aes128-ctr"] * 2, ["hmac-sha2-256"] * 2
+    lists = [key_exchange, "ssh-ed25519", *ciphers, *macs, "none", "none", "", ""]
+    payload = b"\x14" + bytes(16) + b"".join(len(each).to_bytes(4, "big") + each.encode() for each in lists) + bytes(5)
+    padding = 4 + -(len(payload) + 9) % 8
+    length = 1 + len(payload) + padding
+    return b"SSH-2.0-strict\r\n" + length.to_bytes(4, "big") + bytes([padding]) + payload + bytes(padding)
+
+
+@pytest.mark.parametrize("pinned", ["", ANOTHER_KEY], ids=["new", "known"])
+def test_a_host_with_other_algorithms_is_told_what_to_allow(pinned: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(greeting_with("of-our-own@example.com"))
+                while accepted.recv(1000):
+                    continue
+
+        threading.Thread(target=greet, daemon=True).start()
+        login = HostLogin("127.0.0.1", listener.getsockname()[1], "me", KEY, pinned=pinned)
+        with pytest.raises(Unfit, match=r"no acceptable kex algorithm.*sshd_config"), SshLogins().connect(login):
+            pass
+
+
 def test_calls_wait_for_whoever_takes_them() -> None:
     taken: list[paramiko.Channel] = []
     with bad_host(answer_in_both_streams) as (login, made), SshLogins().connect(login) as connection:
