@@ -19,6 +19,7 @@ from chalicelib.agent.kernel import namespaces
 from chalicelib.agent.program import build
 from chalicelib.domain import container_script
 from tests.agent.server import PATIENCE, Plane, Server
+from tests.agent.ssh_client import KEX
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
@@ -161,6 +162,7 @@ class Provider:
         named = {
             "IdentityFile": key, "IdentitiesOnly": "yes", "UserKnownHostsFile": known, "BatchMode": "yes",
             "StrictHostKeyChecking": "yes", "Port": ssh["port"], "User": ssh["username"], "ConnectTimeout": "60",
+            "KexAlgorithms": KEX,
         }  # fmt: skip
         options = [
             "-F",

@@ -118,6 +118,7 @@ def sshd(repository: Path) -> Iterator[Sshd]:
     config = (
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
         f"PasswordAuthentication no\nUsePAM no\nPidFile none\nPermitRootLogin prohibit-password\n"
+        "KexAlgorithms curve25519-sha256\n"
     )
     (folder / "config").write_text(config)
     daemon = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "config")], stderr=subprocess.DEVNULL)

@@ -26,6 +26,7 @@ AuthorizedKeysFile {home}/.ssh/authorized_keys
 StrictModes no
 PermitRootLogin prohibit-password
 PidFile none
+KexAlgorithms curve25519-sha256
 """
 
 
