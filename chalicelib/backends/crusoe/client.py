@@ -25,7 +25,7 @@ from chalicelib.domain.specs.credentials import AccessKeyCreds
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission
 
 BASE = "https://api.cloud.crusoe.ai/v1"
-RATE, BURST = 5.0, 100  # calls a second and at once; Crusoe publishes no limits
+RATE, BURST = 5.0, 300  # calls a second and at once; Crusoe publishes no limits, and its lists have many pages
 VMS, DISKS = ("compute", "vms", "instances"), ("storage", "disks")
 PARTITIONS, NETWORKS = ("networking", "ib-partitions"), ("networking", "ib-networks")
 
