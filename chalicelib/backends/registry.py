@@ -98,6 +98,7 @@ _ROWS: dict[str, Row] = {
     "lium": Row(_KEY, volume=f"{_HERE}.lium.specs:LiumVolumeConfiguration"),
     "nebius": Row(
         f"{_HERE}.nebius.config:NebiusBackendConfig",
+        volume=f"{_HERE}.nebius.specs:NebiusVolumeConfiguration",
         backend=f"{_HERE}.nebius.backend:NebiusBackend",
         extra="nebius",
         sdk=("nebius", "grpc", "google"),

@@ -21,7 +21,11 @@ from tests.wire.differences import DIFFERENCES, PAGE, page
 
 TWICE = 2
 FILLED_IN = {"SSHKey.public", "SSHKey.private", "ssh_key"}  # by the client, not by a person
-NOT_SENT = {"PresetConfiguration", "CrusoeVolumeConfiguration"}  # the genuine client knows none
+NOT_SENT = {
+    "PresetConfiguration",
+    "CrusoeVolumeConfiguration",
+    "NebiusVolumeConfiguration",
+}  # the genuine client knows none
 REFUSED = {"DevEnvironmentConfiguration.entrypoint"}  # by both, though it is a field of every run
 _HOSTS = {f"GatewayConfiguration.{name}" for name in ("fleet", "http_port", "https_port")}
 _GIVEN = {f"GivenGatewayCertificate.{field}" for field in ("type", "certificate", "key")}

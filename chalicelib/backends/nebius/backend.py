@@ -11,10 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.nebius.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
+from chalicelib.backends.spi import (
+    CreateRequest,
+    GroupRequest,
+    Machine,
+    Owned,
+    OwnedGroup,
+    OwnedVolume,
+    VolumeRequest,
+)
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
 
 if TYPE_CHECKING:
@@ -41,6 +50,7 @@ class NebiusBackend:
         from chalicelib.backends.nebius.machines import NebiusMachines
         from chalicelib.backends.nebius.network import NebiusNetworks
         from chalicelib.backends.nebius.places import Places
+        from chalicelib.backends.nebius.volumes import NebiusVolumes
         from chalicelib.backends.nebius.wire import GrpcWire
 
         self._client = client or NebiusClient(config.creds, now, GrpcWire(endpoint))
@@ -48,6 +58,7 @@ class NebiusBackend:
         networks = NebiusNetworks(self._client, self._places, config.tags, now)
         self._machines = NebiusMachines(self._client, config, self._places, networks, now)
         self._catalog = NebiusCatalog(self._client, self._places, config.fabrics)
+        self._volumes = NebiusVolumes(self._client, config, self._places, now)
         self._groups = NebiusGroups(self._client, config, self._places, self._catalog)
 
     def check(self) -> None:
@@ -81,6 +92,27 @@ class NebiusBackend:
 
     def list_owned_groups(self) -> Iterator[OwnedGroup]:
         return self._groups.list_owned()
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._volumes.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return self._volumes.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
+        return self._volumes.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._volumes.attach(handle, machine, read_only=read_only)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._volumes.detach(handle, machine)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._volumes.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._client.close()

@@ -18,6 +18,7 @@ from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.launch import DISK, LARGEST_DISK, PREEMPTIBLE
 from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.nebius.prices import create, hourly
 from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
 from chalicelib.errors import MissingPermission, Transient
 
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 GIB = 1024
 LEAST_DISK = 100  # GiB
 GRACE = "gpu-gb"  # platforms of ARM machines that are sold as whole racks
-_CREATE = "type.googleapis.com/nebius.compute.v1.Create{}Request"
 _CARD = re.compile(r"gpu-([a-z0-9]+)")
 _CARDS = {"rtx6000": "RTX PRO 6000"}  # whose platform has another name
 _SURE = ("AVAILABILITY_LEVEL_HIGH", "AVAILABILITY_LEVEL_MEDIUM", "AVAILABILITY_LEVEL_LOW")
@@ -120,26 +120,8 @@ class NebiusCatalog:
 
     def _prices(self, region: str, project: str, offers: Sequence[Offer]) -> dict[str, float]:
         """Dollars an hour, by the name of what is priced."""
-        specs = [_machine(project, offer) for offer in offers]
-        specs.append(_create("Disk", project, DISK, {"type": DISK, "size_gibibytes": str(LEAST_DISK)}))
-        answer = self._client.call(
-            "billing.v1.CalculatorService",
-            "EstimateBatch",
-            {
-                "resource_specs": [{"spec": spec} for spec in specs],
-                "currency": "usd",
-                "filter_aggregation_unit": {"filter_aggregation_unit_values": ["FILTER_AGGREGATION_UNIT_HOUR"]},
-            },
-            region=region,
-        )
-        if str(answer.get("currency", "usd")).lower() != "usd":
-            raise Transient(f"Nebius's calculator answers in {answer['currency']}, and was asked for dollars.")
-        return {
-            str(each.get("metadata", {}).get("name", "")): float(cost)
-            for each in answer.get("resource_costs", ())
-            if "hour" in str(each.get("aggregation_unit", {}).get("unit", "hour")).lower()
-            and (cost := each.get("general", {}).get("total", {}).get("cost"))
-        }
+        disk = create("Disk", project, DISK, {"type": DISK, "size_gibibytes": str(LEAST_DISK)})
+        return hourly(self._client, region, [*(_machine(project, offer) for offer in offers), disk])
 
 
 def _has_room(row: Body, market: str) -> bool:
@@ -213,10 +195,4 @@ def _machine(project: str, offer: Offer) -> Body:
     """Without a disk, which is priced by itself."""
     platform, _, preset = offer.instance.name.partition(" ")
     market = PREEMPTIBLE if offer.instance.resources.spot else {}
-    return _create(
-        "Instance", project, _named(offer), {"resources": {"platform": platform, "preset": preset}, **market}
-    )
-
-
-def _create(kind: str, project: str, name: str, spec: Body) -> Body:
-    return {"@type": _CREATE.format(kind), "metadata": {"parent_id": project, "name": name}, "spec": spec}
+    return create("Instance", project, _named(offer), {"resources": {"platform": platform, "preset": preset}, **market})

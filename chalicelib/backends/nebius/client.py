@@ -98,30 +98,11 @@ class NebiusClient:
         return pages(page)
 
     def started(
-        self,
-        service: str,
-        method: str,
-        body: Body,
-        *,
-        region: str = "",
-        what: str = "",
-        key: str = "",
-        reset: str = "",
-        meanings: Mapping[str | int, Kind] | None = None,
-        secrets: Sequence[str] = (),
+        self, service: str, method: str, body: Body, *, region: str = "", what: str = "", key: str = "", **more: Any
     ) -> dict[str, Any]:
-        """The operation that the call begins. Raises why it has failed already."""
-        operation = self.call(
-            service,
-            method,
-            body,
-            region=region,
-            what=what,
-            key=key or str(uuid.uuid4()),
-            reset=reset,
-            meanings=meanings,
-            secrets=secrets,
-        )
+        """The operation that the call begins. Raises why it has failed already. `more`: as for `call`."""
+        key = key or str(uuid.uuid4())
+        operation = self.call(service, method, body, region=region, what=what, key=key, **more)
         if failed := of_operation(operation.get("status", {}), action(service, method, what), region):
             raise failed
         return operation

@@ -16,14 +16,14 @@ from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.nebius.catalog import NebiusCatalog
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.errors import OF_CREATION
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import NO_GROUP
+from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import AlreadyThere, Gone, NotYet, Transient, Unfit
+from chalicelib.errors import Gone, NotYet, Unfit
 
 CLUSTERS = "compute.v1.GpuClusterService"
 
@@ -38,42 +38,23 @@ class NebiusGroups:
         region = request.offer.region
         if "fabrics" not in request.offer.backend_data:
             return Handle(kind="group", id=request.name, data={"region": region, NO_GROUP: "no InfiniBand"})
-        existing = self._existing(request)
-        return _handle(existing or self._created(request), region)
-
-    def _existing(self, request: GroupRequest) -> str:
-        region = request.offer.region
-        named = {"parent_id": self._places.project(region), "name": request.name}
-        try:
-            found = self._client.call(CLUSTERS, "GetByName", named, region=region, what=request.name)
-        except Gone:
-            return ""
-        if dict(request.tags).items() - found["metadata"].get("labels", {}).items() - _called(request):
-            raise AlreadyThere(f"{region} has a GPU cluster {request.name} that isn't ours.")
-        return str(found["metadata"]["id"])
-
-    def _created(self, request: GroupRequest) -> str:
-        region = request.offer.region
-        labels = labels_of({**(self._config.tags or {}), **dict(request.tags)})
-        body = {
-            "metadata": {"parent_id": self._places.project(region), "name": request.name, "labels": labels},
-            "spec": {"infiniband_fabric": self._fabric(request.offer)},
-        }
-        try:
-            operation = self._client.started(
-                CLUSTERS,
-                "Create",
-                body,
-                region=region,
-                what=request.name,
-                key=idempotency_key(request.token, "group"),
-                meanings=OF_CREATION,
-            )
-        except AlreadyThere:
-            if existing := self._existing(request):
-                return existing
-            raise Transient(f"{region} has a GPU cluster {request.name}, and doesn't show it yet.") from None
-        return str(operation["resource_id"])
+        tags = dict(request.tags)
+        ours = labels_of(tags).items()
+        identity = created_once(
+            self._client,
+            CLUSTERS,
+            "GPU cluster",
+            {
+                "parent_id": self._places.project(region),
+                "name": request.name,
+                "labels": labels_of({**(self._config.tags or {}), **tags}),
+            },
+            lambda: {"infiniband_fabric": self._fabric(request.offer)},
+            lambda labels: ours <= labels.items(),
+            region=region,
+            key=idempotency_key(request.token, "group"),
+        )
+        return _handle(identity, region)
 
     def _fabric(self, offer: Offer) -> str:
         """The one with the most room now."""
@@ -109,12 +90,6 @@ class NebiusGroups:
             metadata: Mapping[str, Any] = body["metadata"]
             handle = _handle(str(metadata["id"]), region)
             yield from owned_group(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
-
-
-def _called(request: GroupRequest) -> set[tuple[str, str]]:
-    """The tags that aren't labels."""
-    tags = dict(request.tags)
-    return tags.items() - labels_of(tags).items()
 
 
 def _handle(identity: str, region: str) -> Handle:

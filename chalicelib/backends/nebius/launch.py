@@ -27,16 +27,15 @@ NO_GROUP = "none"  # in the data of a placement group's handle: there is no GPU 
 PREEMPTIBLE: Mapping[str, Any] = {"preemptible": {"on_preemption": "STOP"}, "follows_spot_price": {}}
 
 
-def launch(
-    request: CreateRequest, project: str, subnet: str, groups: Sequence[str], tags: Mapping[str, str] | None
-) -> dict[str, Any]:
-    """The body of a call to create it."""
+def specification(
+    request: CreateRequest, subnet: str, groups: Sequence[str], tags: Mapping[str, str] | None
+) -> Mapping[str, Any]:
+    """Of the machine. `tags`: the account's own."""
     script = user_data(request, MOST_USER_DATA, "Nebius")
     platform, _, preset = request.offer.instance.name.partition(" ")
-    labels = labels_of(all_tags(request, tags))
     spec: dict[str, Any] = {
         "resources": {"platform": platform, "preset": preset},
-        "boot_disk": {"attach_mode": "READ_WRITE", "managed_disk": _disk(request, labels)},
+        "boot_disk": {"attach_mode": "READ_WRITE", "managed_disk": _disk(request, tags)},
         "network_interfaces": [
             {
                 "name": "eth0",
@@ -54,13 +53,13 @@ def launch(
         spec |= PREEMPTIBLE
     if request.placement_group is not None and NO_GROUP not in request.placement_group.data:
         spec["gpu_cluster"] = {"id": request.placement_group.id}
-    return {"metadata": {"parent_id": project, "name": request.name, "labels": labels}, "spec": spec}
+    return spec
 
 
-def _disk(request: CreateRequest, labels: Mapping[str, str]) -> dict[str, Any]:
+def _disk(request: CreateRequest, tags: Mapping[str, str] | None) -> dict[str, Any]:
     size = max(-(-request.disk_mib // 1024), LEAST_DISK)
     return {
         "name": request.name,
-        "labels": labels,
+        "labels": labels_of(all_tags(request, tags)),
         "spec": {"type": DISK, "size_gibibytes": str(size), "source_image_family": {"image_family": IMAGE}},
     }

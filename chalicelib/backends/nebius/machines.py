@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned
 from chalicelib.backends.kit.regions import everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.errors import OF_CREATION, of_operation
-from chalicelib.backends.nebius.facts import FACTS
-from chalicelib.backends.nebius.launch import launch
+from chalicelib.backends.nebius.errors import OF_CREATION
+from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.launch import specification
+from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.network import NebiusNetworks
+from chalicelib.backends.nebius.operations import History, Operations, failure
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros, from_iso
+from chalicelib.domain.instants import Micros
 from chalicelib.errors import (
-    AlreadyThere,
     BackendError,
     Gone,
     NotYet,
-    Transient,
     Unfit,
 )
 
-INSTANCES, DISKS, OPERATIONS = "compute.v1.InstanceService", "compute.v1.DiskService", "common.v1.OperationService"
+INSTANCES, DISKS = "compute.v1.InstanceService", "compute.v1.DiskService"
 STARTING = ("CREATING", "STARTING", "UPDATING")
 AT_ONCE = 12  # operations looked up at the same time
 
@@ -51,7 +51,7 @@ class NebiusMachines:
         now: Callable[[], Micros],
     ) -> None:
         self._client, self._config, self._places, self._networks = client, config, places, networks
-        self._now = now
+        self._operations = Operations(client, now)
 
     # --- create ------------------------------------------------------------------------------------------------------
 
@@ -59,48 +59,36 @@ class NebiusMachines:
         region = request.offer.region
         if request.reservation is not None:
             raise Unfit("Capacity block groups of Nebius can't be used yet.", hint="Leave out `reservation`.")
-        existing = self._existing(request)
-        yield _handle("vm", existing or self._created(request), region)
-
-    def _existing(self, request: CreateRequest) -> str:
-        """The id of what an earlier call made; empty if there is nothing."""
-        region = request.offer.region
-        named = {"parent_id": self._places.project(region), "name": request.name}
-        try:
-            found = self._client.call(INSTANCES, "GetByName", named, region=region, what=request.name)
-        except Gone:
-            return ""
-        if found["metadata"].get("labels", {}).get(REQUEST_TAG) != request.token:
-            raise AlreadyThere(f"{region} has a machine {request.name} that isn't ours.")
-        return str(found["metadata"]["id"])
-
-    def _created(self, request: CreateRequest) -> str:
-        region, install = request.offer.region, dict(request.tags)["dstack-install"]
-        groups = self._networks.groups(region, install, request.open_ports)
-        subnet = self._places.subnet(region).id
-        body = launch(request, self._places.project(region), subnet, groups, self._config.tags)
         in_group = request.placement_group is not None  # a group that isn't there is Gone
         meanings = {code: kind for code, kind in OF_CREATION.items() if not (in_group and "FOUND" in str(code).upper())}
         try:
-            operation = self._client.started(
+            identity = created_once(
+                self._client,
                 INSTANCES,
-                "Create",
-                body,
+                "machine",
+                {
+                    "parent_id": self._places.project(region),
+                    "name": request.name,
+                    "labels": labels_of(all_tags(request, self._config.tags)),
+                },
+                lambda: self._specification(request),
+                lambda labels: labels.get(REQUEST_TAG) == request.token,
                 region=region,
-                what=request.offer.instance.name,
                 key=idempotency_key(request.token, "instance"),
+                what=request.offer.instance.name,
                 meanings=meanings,
                 secrets=secrets_of(request),
             )
-        except AlreadyThere:
-            if existing := self._existing(request):
-                return existing
-            raise Transient(f"{region} has a machine {request.name}, and doesn't show it yet.") from None
         except Unfit:
             self._places.forget()  # the subnet or a group may be another by now
             self._networks.forget()
             raise
-        return str(operation["resource_id"])
+        yield _handle("vm", identity, region)
+
+    def _specification(self, request: CreateRequest) -> Body:
+        region, install = request.offer.region, dict(request.tags)["dstack-install"]
+        groups = self._networks.groups(region, install, request.open_ports)
+        return specification(request, self._places.subnet(region).id, groups, self._config.tags)
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
@@ -115,15 +103,19 @@ class NebiusMachines:
         found = self._client.call(INSTANCES, "BatchGet", {"instance_ids": ids})["items"] if ids else {}
         bodies = {each: found.get(each, {}).get("instance", {}) for each in ids}
         unclear = [each for each in ids if _state(bodies[each]) not in ("RUNNING", "DELETING")]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            histories = dict(zip(unclear, pool.map(self._history, unclear), strict=True))
+        histories = dict(zip(unclear, self._histories(unclear), strict=True))
         return outcomes(machines, lambda handles: self._machine(handles, bodies, histories))
+
+    def _histories(self, ids: Sequence[str]) -> Sequence[History | BackendError]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = pool.map(lambda each: outcomes([Handle(kind="vm", id=each)], self._operations.of), ids)
+            return [one for (one,) in found]
 
     def _machine(
         self,
         handles: Sequence[Handle],
         bodies: Mapping[str, Body],
-        histories: Mapping[str, Sequence[Body] | BackendError],
+        histories: Mapping[str, History | BackendError],
     ) -> Machine:
         vm = next((handle for handle in handles if handle.kind == "vm"), None)
         if vm is None:
@@ -137,33 +129,17 @@ class NebiusMachines:
         history = histories.get(vm.id, ())
         if isinstance(history, BackendError):
             raise history
-        failed = _failed(history, vm)
+        failed = failure(history, vm)
         if failed is not None:
             raise Gone(f"{vm.id} was never there: {failed.message}", refused=type(failed))
         if state in STARTING:
             return Machine("pending")
         if not body:
-            self._check_settled(vm, history)
+            self._operations.check_settled(vm, history)
             raise Gone(f"Nebius doesn't know {vm.id}.")
         if state in ("STOPPING", "STOPPED") and "preemptible" in body["spec"]:
             raise Gone(f"Nebius has taken the preemptible machine {vm.id} back: it is {state}.")
         raise Gone(f"{vm.id} is {state}.")
-
-    def _history(self, vm_id: str) -> Sequence[Body] | BackendError:
-        """The operations of a machine, the first first."""
-        try:
-            listed = list(self._client.listed(OPERATIONS, {"resource_id": vm_id}, items="operations"))
-        except Gone:
-            return ()
-        except BackendError as error:
-            return error
-        return sorted(listed, key=lambda each: from_iso(each["created_at"]))
-
-    def _check_settled(self, handle: Handle, history: Sequence[Body]) -> None:
-        """Raises Transient if it may be there although it doesn't show."""
-        begun = from_iso(history[0]["created_at"]) if history else 0
-        if history and ("status" not in history[0] or self._now() - begun < FACTS.visibility_lag):
-            raise Transient(f"Nebius doesn't show {handle.id} yet.")
 
     # --- terminate ---------------------------------------------------------------------------------------------------
 
@@ -175,11 +151,7 @@ class NebiusMachines:
         try:
             body = self._client.call(service, "Get", {"id": handle.id}, region=region, what=handle.id)
         except Gone:
-            history = self._history(handle.id)
-            if isinstance(history, BackendError):
-                raise history from None
-            if not history or _failed(history, handle) is None:
-                self._check_settled(handle, history)
+            self._operations.check_gone(handle)
             raise
         except Unfit as error:  # an id that Nebius could never have given
             raise Gone(f"Nebius has no {handle.id}.") from error
@@ -230,10 +202,3 @@ def _interface(body: Body) -> Body:
 def _address(interface: Body, which: str) -> str:
     """It comes with the length of its prefix."""
     return str(interface.get(which, {}).get("address", "")).partition("/")[0]
-
-
-def _failed(history: Sequence[Body], handle: Handle) -> BackendError | None:
-    """Why its creation failed; None if it didn't, or hasn't yet."""
-    if not history:
-        return None
-    return of_operation(history[0].get("status", {}), f"creating {handle.id}", handle.data.get("region", ""))

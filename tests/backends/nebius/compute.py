@@ -332,14 +332,16 @@ class Compute:
             disk = self._one("disk", identity)
             if disk.facts["parent"] != vm.facts["parent"]:
                 raise _bad("spec.secondary_disks", "it is in another project")
-            others = _users(disk) - {vm.id}
-            if others and (each["attach_mode"] == "READ_WRITE" or disk.facts["writer"]):
+            others = (_users(disk) - {vm.id}) & {each.id for each in self.books.existing("vm")}
+            if others and (each["attach_mode"] == "READ_WRITE" or disk.facts["writer"] in others):
                 raise refusal("FAILED_PRECONDITION", f"the disk is attached to {min(others)}", "bad_resource_state")
             if disk.state(self.now()) != "READY":
                 raise refusal("FAILED_PRECONDITION", "the disk isn't ready", "bad_resource_state")
         for disk in self.books.existing("disk"):
             if disk.facts["manager"] != vm.id:
                 mode = disks.get(disk.id, {}).get("attach_mode")
+                if mode and vm.id not in _users(disk):
+                    disk.facts["since"][vm.id] = self.now() + self.attach
                 self._let_go(disk, vm.id)
                 if mode == "READ_WRITE":
                     disk.facts["writer"] = vm.id
@@ -379,10 +381,12 @@ class Compute:
             manager=manager,
             writer=manager,
             readers=[],
+            since={},
         )
 
     def _shown_disk(self, disk: Resource) -> dict[str, Any]:
-        vms = {each.id for each in self.books.existing("vm")}
+        now, since = self.now(), disk.facts["since"]
+        vms = {each.id for each in self.books.existing("vm") if since.get(each.id, 0) <= now}
         writer = disk.facts["writer"] if disk.facts["writer"] in vms else ""
         status = {
             "state": disk.state(self.now()),

@@ -13,7 +13,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Transient
 from tests.backends.clock import Clock
-from tests.backends.conformance.requests import group_request_for, inside, request_for
+from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.nebius.fake import Nebius
@@ -153,6 +153,18 @@ def a_cluster_goes_with_its_last_machine(account: Account) -> None:
     with pytest.raises(Gone):
         for _ in range(3):
             account.backend.delete_group(owned.handle)
+    account.nothing_is_left()
+
+
+def a_deleted_disk_is_gone(account: Account) -> None:
+    """It is billed with or without machines."""
+    made = account.backend.create_volume(volume_request("eu-north1"))
+    account.clock.passes(60)
+    assert account.fake.billed() > 0 and [each.handle for each in account.backend.list_owned_volumes()] == [made]
+    with pytest.raises(Gone):
+        for _ in range(3):
+            account.backend.delete_volume(made)
+            account.clock.passes(60)
     account.nothing_is_left()
 
 
@@ -328,6 +340,8 @@ TRAPS: Sequence[tuple[Callable[[Account], None], type[NebiusClient]]] = [
     (a_machine_costs_what_its_offer_says, BuysOnDemand),
     (a_machine_costs_what_its_offer_says, KeepsAddresses),
     (a_machine_costs_what_its_offer_says, BuysLargerDisks),
+    (a_deleted_disk_is_gone, DeletesNothing),
+    (a_deleted_disk_is_gone, ListsNoDisks),
     (a_cluster_goes_with_its_last_machine, ListsNoClusters),
     (a_cluster_goes_with_its_last_machine, DeletesNothing),
 ]

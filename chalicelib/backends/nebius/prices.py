@@ -1,0 +1,40 @@
+"""What Nebius's calculator says that something costs, at the prices of the account's own contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.nebius.client import NebiusClient
+from chalicelib.errors import Transient
+
+HOURS = 730  # of a month
+Body = Mapping[str, Any]
+
+
+def create(kind: str, project: str, name: str, spec: Body) -> Body:
+    """A request for something to be created, as the calculator takes it."""
+    what = f"type.googleapis.com/nebius.compute.v1.Create{kind}Request"
+    return {"@type": what, "metadata": {"parent_id": project, "name": name}, "spec": spec}
+
+
+def hourly(client: NebiusClient, region: str, wanted: Sequence[Body]) -> dict[str, float]:
+    """Dollars an hour for each, by its name. What the calculator has no price of is missing."""
+    answer = client.call(
+        "billing.v1.CalculatorService",
+        "EstimateBatch",
+        {
+            "resource_specs": [{"spec": each} for each in wanted],
+            "currency": "usd",
+            "filter_aggregation_unit": {"filter_aggregation_unit_values": ["FILTER_AGGREGATION_UNIT_HOUR"]},
+        },
+        region=region,
+    )
+    if str(answer.get("currency", "usd")).lower() != "usd":
+        raise Transient(f"Nebius's calculator answers in {answer['currency']}, and was asked for dollars.")
+    return {
+        str(each.get("metadata", {}).get("name", "")): float(cost)
+        for each in answer.get("resource_costs", ())
+        if "hour" in str(each.get("aggregation_unit", {}).get("unit", "hour")).lower()
+        and (cost := each.get("general", {}).get("total", {}).get("cost"))
+    }

@@ -1,0 +1,250 @@
+"""Volumes: network disks. A disk and its machine are in one project, so in one region; there are no zones.
+
+What is attached to a machine is a list in its specification, which is replaced as a whole: the machine's version makes
+sure that nobody else has changed it meanwhile. A disk has a device id of our choice there, by which the agent finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
+from chalicelib.backends.nebius.config import NebiusBackendConfig
+from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.launch import DISK
+from chalicelib.backends.nebius.machines import DISKS, INSTANCES, STARTING
+from chalicelib.backends.nebius.named import created_once
+from chalicelib.backends.nebius.operations import Operations
+from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.nebius.prices import HOURS, create, hourly
+from chalicelib.backends.spi import OwnedVolume, VolumeRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import OFFERED
+from chalicelib.domain.volumes import Device, ProviderDisk
+from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
+
+log = logging.getLogger(__name__)
+
+STATES: Mapping[str, str] = {
+    "CREATING": "creating",
+    "READY": "available",
+    "UPDATING": "available",
+    "DELETING": "deleting",
+}
+_LIST = "spec.secondary_disks"
+_CHANGED: Mapping[str | int, type[BackendError]] = {"resource_conflict": NotYet}  # by somebody else, since it was read
+
+Body = Mapping[str, Any]
+
+
+class NebiusVolumes:
+    def __init__(
+        self, client: NebiusClient, config: NebiusBackendConfig, places: Places, now: Callable[[], Micros]
+    ) -> None:
+        self._client, self._config, self._places = client, config, places
+        self._operations, self._prices = Operations(client, now), LookupCache[float | None](now)
+
+    def create(self, request: VolumeRequest) -> Handle:
+        tags = all_tags(request, self._config.tags)
+        identity = created_once(
+            self._client,
+            DISKS,
+            "disk",
+            {
+                "parent_id": self._places.project(request.region),
+                "name": request.name,
+                "labels": labels_of(tags),
+            },
+            lambda: {"type": DISK, "size_gibibytes": str(request.size_gib)},
+            lambda labels: labels.get(REQUEST_TAG) == request.token,
+            region=request.region,
+            key=idempotency_key(request.token, "volume"),
+        )
+        return _handle(identity, request.region)
+
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        project = self._places.projects().get(region)
+        if project is None or zone:
+            raise Gone(f"The account has no {f'zone {zone} in ' if zone else 'region '}{region}.")
+        body = self._body(_handle(volume_id, region))
+        if body["metadata"]["parent_id"] != project:
+            raise Gone(f"Disk {volume_id} isn't in the project {project} of {region}.")
+        if machine := body["status"].get("managed_by"):
+            raise Gone(f"Disk {volume_id} belongs to the machine {machine}, and is deleted with it.")
+        return self._disk(body, region)
+
+    def describe(self, handle: Handle) -> ProviderDisk:
+        return self._disk(self._body(handle), _region(handle))
+
+    # --- attach and detach -------------------------------------------------------------------------------------------
+
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
+        body, vm = self._body(handle), _vm(machine)
+        status = body["status"]
+        if vm.id in _users(status):
+            return
+        host = self._host(vm)
+        if host["metadata"]["parent_id"] != body["metadata"]["parent_id"]:
+            raise Unfit(f"Disk {handle.id} and the machine {vm.id} are in different projects.")
+        if status["state"] == "CREATING":
+            raise NotYet(f"Disk {handle.id} is still being created.")
+        others = sorted(_users(status))
+        if others and not (read_only and not status.get("read_write_attachment")):
+            raise InUse(f"Disk {handle.id} is attached to {', '.join(others)}.")
+        attached = {
+            "attach_mode": "READ_ONLY" if read_only else "READ_WRITE",
+            "existing_disk": {"id": handle.id},
+            "device_id": device_id(handle.id),
+        }
+        listed = [each for each in _listed(host) if _disk_of(each) != handle.id]
+        self._replace(host, [*listed, attached], vm)
+
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._body(handle)
+        vm = _vm(machine)
+        try:
+            host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
+        except (Gone, Unfit):  # so is what was attached to it
+            return
+        left = [each for each in _listed(host) if _disk_of(each) != handle.id]
+        if len(left) < len(_listed(host)) and host["status"]["state"] != "DELETING":
+            self._replace(host, left, vm)
+
+    def _host(self, vm: Handle) -> Body:
+        try:
+            host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
+        except (Gone, Unfit) as error:
+            raise Unfit(f"There is no machine {vm.id}.") from error
+        state = host["status"]["state"]
+        if state in STARTING:
+            raise NotYet(f"The machine {vm.id} is still starting.")
+        if state != "RUNNING":
+            raise Unfit(f"The machine {vm.id} is {state}.")
+        return host
+
+    def _replace(self, host: Body, disks: Sequence[Body], vm: Handle) -> None:
+        """The specification as it was read, with these disks. What isn't in a request stays as it is, so a list that
+        is empty has to be named."""
+        self._client.started(
+            INSTANCES,
+            "Update",
+            {"metadata": host["metadata"], "spec": {**host["spec"], "secondary_disks": disks}},
+            region=_region(vm),
+            what=vm.id,
+            reset="" if disks else _LIST,
+            meanings=_CHANGED,
+        )
+
+    # --- delete and list ---------------------------------------------------------------------------------------------
+
+    def delete(self, handle: Handle) -> None:
+        body = self._body(handle)
+        if users := sorted(_users(body["status"])):
+            raise InUse(f"Disk {handle.id} is attached to {', '.join(users)}.")
+        if body["status"]["state"] != "DELETING":
+            with contextlib.suppress(NotYet):  # another operation is under way, such as its creation
+                self._client.started(DISKS, "Delete", {"id": handle.id}, region=_region(handle), what=handle.id)
+
+    def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        regions = (region,) if region else tuple(self._places.projects())
+        for found in everywhere(regions, lambda each: list(self._owned(each))):
+            yield from (one for one in found if volume_id in (None, one.volume_id))
+
+    def _owned(self, region: str) -> Iterator[OwnedVolume]:
+        for body in self._client.listed(DISKS, {"parent_id": self._places.project(region)}, region=region):
+            metadata = body["metadata"]
+            handle = _handle(str(metadata["id"]), region)
+            yield from owned_volume(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _body(self, handle: Handle) -> Body:
+        try:
+            return self._client.call(DISKS, "Get", {"id": handle.id}, region=_region(handle), what=handle.id)
+        except Gone:
+            self._operations.check_gone(handle)
+            raise
+        except Unfit as error:  # an id that Nebius could never have given
+            raise Gone(f"Nebius has no disk {handle.id}.") from error
+
+    def _disk(self, body: Body, region: str) -> ProviderDisk:
+        identity, status = str(body["metadata"]["id"]), body["status"]
+        gib = int(status["size_bytes"]) >> 30
+        readers = frozenset(status.get("read_only_attachments", ()))
+        device = Device(by_id=f"virtio-{device_id(identity)}")
+        users = sorted(_users(status))
+        state = STATES.get(status["state"], "failed")
+        return ProviderDisk.model_validate(
+            {
+                "handle": _handle(identity, region),
+                "state": "in_use" if users and state == "available" else state,
+                "size_gib": gib,
+                "price": self._price(region, str(body["metadata"]["parent_id"]), str(body["spec"]["type"]), gib),
+                "offered_to": tuple(body["metadata"].get("labels", {}).get(OFFERED, "").split()),
+                "attached_to": tuple((each, device.with_(read_only=each in readers)) for each in users),
+                "attaching_to": () if users else tuple(self._awaiting(identity, body, region)),
+            }
+        )
+
+    def _awaiting(self, identity: str, body: Body, region: str) -> Iterator[str]:
+        """The machines whose specification has the disk, which doesn't show it yet."""
+        if body["status"]["state"] != "READY":
+            return
+        for host in self._client.listed(INSTANCES, {"parent_id": body["metadata"]["parent_id"]}, region=region):
+            if identity in map(_disk_of, _listed(host)) and host["status"]["state"] != "DELETING":
+                yield str(host["metadata"]["id"])
+
+    def _price(self, region: str, project: str, kind: str, gib: int) -> float | None:
+        """A month's. Cached even if it is unknown, so that nothing waits for it again and again."""
+
+        def ask() -> float | None:
+            try:
+                spec = create("Disk", project, kind, {"type": kind, "size_gibibytes": str(gib)})
+                hour = hourly(self._client, region, [spec]).get(kind)
+            except BackendError as error:
+                log.warning("the price of a disk %s in %s isn't known: %s", kind, region, error)
+                return None
+            return None if hour is None else round(hour * HOURS, 6)
+
+        return self._prices.get(f"{region} {kind} {gib}", ask)
+
+
+def device_id(disk: str) -> str:
+    """Twenty characters at most."""
+    return f"d{hashlib.sha256(disk.encode()).hexdigest()[:19]}"
+
+
+def _users(status: Body) -> set[str]:
+    return {each for each in (status.get("read_write_attachment"), *status.get("read_only_attachments", ())) if each}
+
+
+def _listed(host: Body) -> Sequence[Body]:
+    found: Sequence[Body] = host["spec"].get("secondary_disks", ())
+    return found
+
+
+def _disk_of(attached: Body) -> str:
+    return str(attached.get("existing_disk", {}).get("id", ""))
+
+
+def _vm(machine: Sequence[Handle]) -> Handle:
+    for handle in machine:
+        if handle.kind == "vm":
+            return handle
+    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+
+
+def _region(handle: Handle) -> str:
+    return handle.data.get("region", "")
+
+
+def _handle(identity: str, region: str) -> Handle:
+    return Handle(kind="volume", id=identity, data={"region": region})
