@@ -90,5 +90,5 @@ def _flat(item: Body) -> Body:
     if not isinstance(found, Mapping) or "id" not in found or "status" not in found:
         raise Transient("TensorDock's answer about an instance lacks its id or status.")
     address = found.get("ipAddress") or found.get("ip_address")
-    parts = {"id": found["id"], "name": found.get("name"), "status": str(found["status"]).lower(), "ip": address}
-    return {part: str(value or "") for part, value in parts.items()}
+    values = found["id"], found.get("name"), str(found["status"]).lower(), address
+    return {part: str(value or "") for part, value in zip(("id", "name", "status", "ip"), values, strict=True)}
