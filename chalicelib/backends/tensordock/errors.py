@@ -32,10 +32,8 @@ def failure_of(status: int, data: Any) -> ProviderFailure | None:
         status = inner
     elif 200 <= status < 300 and not body.get("error") and not body.get("errors"):
         return None if isinstance(data, Mapping) else ProviderFailure("", "its answer has no data", status)
-    failure = replace(described(data, status), code="")
-    if status in (400, 402, 409, 422):
-        if _POOR.search(failure.text):
-            return replace(failure, code=NO_CREDIT)
-        if _SCARCE.search(failure.text):
-            return replace(failure, code=NO_CAPACITY)
+    failure = described(data, status)
+    said = f"{failure.code} {failure.text}".strip()
+    if status in (400, 402, 409, 422) and (_POOR.search(said) or _SCARCE.search(said)):
+        return replace(failure, code=NO_CREDIT if _POOR.search(said) else NO_CAPACITY, text=said)
     return failure

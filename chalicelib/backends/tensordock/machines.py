@@ -28,6 +28,7 @@ class TensorDockInstances:
     def __init__(self, client: TensorDockClient, now: Callable[[], Micros], catalog: TensorDockCatalog) -> None:
         self._client, self._now, self._catalog = client, now, catalog
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
+        self._ends = LookupCache[None](now, LISTS_LAST)  # asked for since the list, perhaps
         self._addresses: dict[str, str] = {}  # lists may lack them
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ class TensorDockInstances:
         if body is not None and body["status"] == ENDING:
             return
         try:
-            self._client.delete(handle.id)
+            self._ends.get(handle.id, lambda: self._client.delete(handle.id))
         except Gone:
             raise Transient(f"TensorDock doesn't show {handle.id} yet, or no longer.") from None
 

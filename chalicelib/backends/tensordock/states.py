@@ -8,7 +8,6 @@ from chalicelib.errors import Gone, InsufficientCapacity
 
 ENDING, ENDED = "deleting", ("deleted", "terminated")
 TAKEN, FAILED = "stoppeddisassociated", "error"
-STOPPED = ("stopping", "stopped")
 UP = ("running", "online")
 
 
@@ -19,7 +18,7 @@ def described(body: Body, address: str) -> Machine:
         raise Gone(f"{name} has lost its GPUs: its host has taken them back.", refused=InsufficientCapacity)
     if status == FAILED:
         raise Gone(f"{name} has failed on its host.", refused=InsufficientCapacity)
-    if status in STOPPED:
+    if status in ("stopping", "stopped"):
         raise Gone(f"{name} was stopped: the account has no balance left, or somebody has stopped it.")
     if status == ENDING or status in ENDED:
         raise Gone(f"{name} is {status}: somebody has deleted it.")

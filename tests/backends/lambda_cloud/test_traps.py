@@ -380,6 +380,54 @@ def test_one_that_is_taken_back_is_gone_and_then_ended(fake: LambdaApi, clock: C
     assert not list(fake.books.existing("vm"))
 
 
+def test_one_that_ends_before_it_ran_lacked_capacity(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
+    """So the next offer is tried."""
+    made = list(backend.create(request(backend)))
+    next(fake.books.existing("vm")).goes(clock.at, (0, "terminating"))
+    clock.passes(30)
+    with pytest.raises(Gone, match="has ended before it ran") as found:
+        backend.describe(made)
+    assert found.value.refused is InsufficientCapacity
+
+
+def test_one_without_an_address_isnt_there_yet(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(fake.boot / SECOND)
+
+    def bare(body: Any) -> Any:
+        hidden = ("ip", "private_ip", "actions")
+        return {"data": [{name: value for name, value in each.items() if name not in hidden} for each in body["data"]]}
+
+    fake.script.faults.append(Fault("listInstances", bare))
+    assert backend.describe(made).state == "pending"
+    clock.passes(10)
+    machine = backend.describe(made)
+    assert (machine.state, machine.hostname, machine.internal_ip) == ("running", "198.51.100.2", "10.19.60.2")
+    clock.passes(10)
+    fake.script.faults.append(Fault("listInstances", bare))
+    backend.terminate(made[0])
+    assert fake.calls_of("terminateInstance"), "what isn't said to be refused is tried"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [({"reason_code": "vm-is-too-old"}, "vm-is-too-old"), ({}, "Lambda doesn't say why")],
+)
+def test_why_one_cant_be_ended_is_shown(
+    fake: LambdaApi, clock: Clock, backend: LambdaBackend, said: dict[str, str], shown: str
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(30)
+
+    def refusing(body: Any) -> Any:
+        actions = {"terminate": {"available": False, **said}}
+        return {"data": [{**each, "actions": actions} for each in body["data"]]}
+
+    fake.script.faults.append(Fault("listInstances", refusing))
+    with pytest.raises(NotYet, match=shown):
+        backend.terminate(made[0])
+
+
 def test_an_account_that_becomes_inactive_has_lost_nothing(
     fake: LambdaApi, clock: Clock, backend: LambdaBackend
 ) -> None:

@@ -252,6 +252,9 @@ def test_an_error_with_the_status_200_proves_nothing(
         (400, "The hostnode does not have enough resources available", InsufficientCapacity),
         (409, "external port 20001 is already in use", InsufficientCapacity),
         (404, "Location not found", InsufficientCapacity),
+        (422, "no gpus of this kind available", InsufficientCapacity),
+        (402, "Your balance is too low", QuotaExceeded),
+        (400, "unavailable", InsufficientCapacity),
         (400, "vcpu_count must be even", Unfit),
         (422, "cloud_init: unknown field", Unfit),
         (500, "No available nodes", Transient),
@@ -289,6 +292,30 @@ def test_what_is_no_machine_any_more_is_gone_and_then_deleted(
     if status != "Deleting":
         end_all(backend, clock.passes, made)
         assert fake.billed() == 0.0 and not list(fake.books.existing("vm"))
+
+
+def test_an_end_is_asked_for_once_where_the_list_is_older(
+    fake: TensorDock, clock: Clock, backend: TensorDockBackend
+) -> None:
+    """And the instance may have gone within that time."""
+    fake.end = SECOND
+    one = request(backend)
+    made = list(backend.create(one))
+    clock.passes(90)
+    list(backend.list_owned(one.instance_id))
+    backend.terminate(made[0])
+    clock.passes(2)
+    backend.terminate(made[0])
+    assert len(fake.calls_of("deleteInstance")) == 1
+    clock.passes(2)
+    with pytest.raises(Gone):
+        backend.terminate(made[0])
+
+
+def test_a_server_error_of_any_form_proves_nothing(fake: TensorDock, backend: TensorDockBackend) -> None:
+    fake.script.faults.append(Fault("createInstance", Answer(500, {"message": "try again"})))
+    with pytest.raises(Transient, match="try again"):
+        list(backend.create(request(backend)))
 
 
 def test_running_is_said_long_before_it_is_so(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
