@@ -17,7 +17,7 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from tests.backends.fakes.transport import serving
 
-CLOUDS = ("aws", "azure", "crusoe", "lambda")  # that have a file here
+CLOUDS = ("aws", "azure", "crusoe", "lambda", "nebius")  # that have a file here
 
 PRICES = "prices.csv"
 
