@@ -19,7 +19,17 @@ from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.launch import DISK, LARGEST_DISK, PREEMPTIBLE
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
-from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import (
+    Availability,
+    Disk,
+    DiskTerms,
+    Gpu,
+    InstanceType,
+    Interconnect,
+    Offer,
+    OfferTerms,
+    Resources,
+)
 from chalicelib.errors import MissingPermission, Transient
 
 log = logging.getLogger(__name__)
@@ -27,6 +37,10 @@ log = logging.getLogger(__name__)
 GIB = 1024
 LEAST_DISK = 100  # GiB
 GRACE = "gpu-gb"  # platforms of ARM machines that are sold as whole racks
+INFINIBAND = Interconnect(  # a card for each of the eight GPUs
+    name="InfiniBand",
+    env={"NCCL_IB_HCA": "mlx5", "UCX_NET_DEVICES": ",".join(f"mlx5_{card}:1" for card in range(8))},
+)
 _CARD = re.compile(r"gpu-([a-z0-9]+)")
 _CARDS = {"rtx6000": "RTX PRO 6000"}  # whose platform has another name
 _SURE = ("AVAILABILITY_LEVEL_HIGH", "AVAILABILITY_LEVEL_MEDIUM", "AVAILABILITY_LEVEL_LOW")
@@ -151,7 +165,9 @@ def _sold(region: str, platform: Body, hints: _Hints) -> Iterator[Offer]:
                 cpu_arch="x86",
             )
             found = hints.advice.get((region, name, str(preset["name"])))
-            private = {"fabrics": list(found.fabrics) if found else []} if preset.get("allow_gpu_clustering") else {}
+            private: dict[str, Any] = {}
+            if preset.get("allow_gpu_clustering"):
+                private = {"fabrics": list(found.fabrics) if found else [], "interconnect": INFINIBAND}
             yield Offer(
                 backend="nebius",
                 instance=InstanceType(name=f"{name} {preset['name']}", resources=resources),

@@ -417,6 +417,17 @@ def test_offers_are_what_is_sold_and_can_be_used() -> None:
     assert (spot.price - 100 * disk.gib_hour) == pytest.approx((usual.price - 100 * disk.gib_hour) * SPOT, rel=1e-3)
 
 
+def test_those_that_can_be_in_a_cluster_say_what_its_network_needs() -> None:
+    with_network = {each.instance.name: each.terms.interconnect for each in all_offers() if each.terms.interconnect}
+    assert with_network.keys() == {EIGHT, EIGHT.replace("h100", "h200")}
+    network = with_network[EIGHT]
+    assert network is not None and network.name == "InfiniBand"
+    assert network.env == {
+        "NCCL_IB_HCA": "mlx5",
+        "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1",
+    }
+
+
 def test_what_has_no_price_isnt_offered(backend: NebiusBackend, fake: Nebius, caplog: pytest.LogCaptureFixture) -> None:
     fake.prices["gpu-h100-sxm"] = 0
     assert not [each for each in backend.offers() if "h100" in each.instance.name]
