@@ -61,7 +61,11 @@ _ROWS: dict[str, Row] = {
         sdk=("boto3", "botocore"),
         permissions=f"{_HERE}.aws.permissions:PERMISSIONS",
     ),
-    "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig", backend=f"{_HERE}.azure.backend:AzureBackend"),
+    "azure": Row(
+        f"{_HERE}.azure.config:AzureBackendConfig",
+        volume=f"{_HERE}.azure.specs:AzureVolumeConfiguration",
+        backend=f"{_HERE}.azure.backend:AzureBackend",
+    ),
     "cloudrift": Row(_KEY),
     "crusoe": Row(
         f"{_HERE}.crusoe.config:CrusoeBackendConfig",

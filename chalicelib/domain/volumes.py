@@ -40,6 +40,7 @@ class Device(Value):
 
     serial: str = ""  # of the block device (NVMe, SCSI, virtio), as the kernel shows it
     by_id: str = ""  # name under /dev/disk/by-id
+    link: str = ""  # path under /dev/disk, of links that tell where a disk is on its controller
     backing_file: str = ""  # of a loop device, in the simulated cloud
     folder: str = ""  # instead of a disk, in the simulated cloud where the kernel refuses loop devices
     read_only: bool = False  # attached so that nothing on the machine can write it

@@ -23,6 +23,7 @@ TWICE = 2
 FILLED_IN = {"SSHKey.public", "SSHKey.private", "ssh_key"}  # by the client, not by a person
 NOT_SENT = {
     "PresetConfiguration",
+    "AzureVolumeConfiguration",
     "CrusoeVolumeConfiguration",
     "NebiusVolumeConfiguration",
 }  # the genuine client knows none

@@ -1,7 +1,7 @@
 """The search for a volume's disk among the machine's block devices: by its identity, never by its place in a list.
 
-Serial numbers, sizes and partitions are read from /sys; udev's links in /dev/disk/by-id are used if the server names
-one. Two disks with the same identity are an error, because either could be the wrong one.
+Serial numbers, sizes and partitions are read from /sys; udev's links in /dev/disk are used if the server names one.
+Two disks with the same identity are an error, because either could be the wrong one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .signatures import UnusableDisk
 
 SECTOR = 512  # the kernel's unit of sizes, whatever the disk's own sectors are
 SERIALS = ("serial", "device/serial", "device/vpd_pg80")  # virtio; NVMe and others; SCSI
-IDENTITIES = ("serial", "by_id", "backing_file")
+IDENTITIES = ("serial", "by_id", "link", "backing_file")
 VPD_HEAD = 4  # bytes before the serial in a VPD page
 
 
@@ -31,7 +31,7 @@ class BlockDevice:
 
 
 def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
-    """The disk with this identity (`serial`, `by_id` or `backing_file`); None if there is none. Raises UnusableDisk."""
+    """The disk with this identity (one of `IDENTITIES`, or several); None if there is none. Raises UnusableDisk."""
     identity = {name: identity[name] for name in IDENTITIES if identity.get(name)}
     if not identity:
         raise UnusableDisk("the server didn't say how to recognise its disk")
@@ -52,7 +52,9 @@ def _is(root: str, place: str, name: str, identity: Dict[str, str]) -> bool:
         return False
     if "backing_file" in identity and _line(place, "loop/backing_file") != identity["backing_file"]:
         return False
-    return "by_id" not in identity or _linked(root, identity["by_id"]) == name.replace("!", "/")
+    if "link" in identity and _linked(root, identity["link"]) != name.replace("!", "/"):
+        return False
+    return "by_id" not in identity or _linked(root, _plain(identity["by_id"]), "by-id") == name.replace("!", "/")
 
 
 def _serials(place: str) -> List[str]:
@@ -67,11 +69,17 @@ def _serials(place: str) -> List[str]:
     return found
 
 
-def _linked(root: str, name: str) -> str:
-    """The device that a link in /dev/disk/by-id leads to."""
-    if "/" in name or name in (".", ".."):
+def _linked(root: str, path: str, folder: str = "") -> str:
+    """The device that a link in /dev/disk, or in a folder of it, leads to."""
+    if not all(part not in ("", ".", "..") for part in path.split("/")):
+        raise UnusableDisk("%r isn't the name of a disk" % path)
+    return os.path.relpath(os.path.realpath(os.path.join(root, "dev/disk", folder, path)), os.path.join(root, "dev"))
+
+
+def _plain(name: str) -> str:
+    if "/" in name:
         raise UnusableDisk("%r isn't the name of a disk" % name)
-    return os.path.relpath(os.path.realpath(os.path.join(root, "dev/disk/by-id", name)), os.path.join(root, "dev"))
+    return name
 
 
 def _read(place: str) -> Optional[BlockDevice]:

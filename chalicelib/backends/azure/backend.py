@@ -10,10 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.azure.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
+from chalicelib.backends.spi import (
+    CreateRequest,
+    GroupRequest,
+    Machine,
+    Owned,
+    OwnedGroup,
+    OwnedVolume,
+    VolumeRequest,
+)
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
 
 if TYPE_CHECKING:
@@ -40,12 +49,15 @@ class AzureBackend:
         from chalicelib.backends.azure.machines import AzureMachines
         from chalicelib.backends.azure.network import AzureNetworks
         from chalicelib.backends.azure.prices import AzurePrices
+        from chalicelib.backends.azure.volumes import AzureVolumes
 
         self._config, self._client = config, client or AzureClient(config, now, endpoint=endpoint)
         self._networks = AzureNetworks(self._client, config, now)
         self._machines = AzureMachines(self._client, config, self._networks, now)
         self._groups = AzureGroups(self._client, config, self._networks)
-        self._catalog = AzureCatalog(self._client, config, AzurePrices(self._client, now, prices), now)
+        priced = AzurePrices(self._client, now, prices)
+        self._catalog = AzureCatalog(self._client, config, priced, now)
+        self._volumes = AzureVolumes(self._client, config, self._networks, priced, now)
 
     def check(self) -> None:
         from chalicelib.backends.azure.checking import check
@@ -78,6 +90,27 @@ class AzureBackend:
 
     def list_owned_groups(self) -> Iterator[OwnedGroup]:
         return self._groups.list_owned()
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._volumes.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        return self._volumes.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> ProviderDisk:
+        return self._volumes.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._volumes.attach(handle, machine)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._volumes.detach(handle, machine)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._volumes.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._client.close()

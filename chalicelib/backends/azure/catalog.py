@@ -78,7 +78,6 @@ class AzureCatalog:
         )
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour / LEAST_DISK, 9)),
-            no_volumes="volumes in this cloud aren't built yet",
             cluster=of_clusters(limits, size, region, spot=spot),
             interconnect=interconnect(size.name) if size.rdma else None,
             prices=source,

@@ -19,5 +19,8 @@ FACTS = BackendFacts(
     describes=1000,  # from three lists
     spot_notice=False,
     notices="scheduled-events",
+    unique_volumes=True,
+    largest_volume=32_767,
+    volume_zones=True,
     gateways=True,
 )

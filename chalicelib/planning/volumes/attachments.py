@@ -354,4 +354,6 @@ def _untouched(attachment: Attachment) -> bool:
 
 
 def _device_name(device: Device | None) -> str:
-    return "" if device is None else device.serial or device.by_id or device.backing_file or device.folder
+    return (
+        "" if device is None else device.serial or device.by_id or device.link or device.backing_file or device.folder
+    )

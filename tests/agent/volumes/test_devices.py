@@ -70,6 +70,18 @@ def test_by_link_and_by_file(machine: Machine) -> None:
     assert machine.find(by_id="google-data", serial="x") is None, "all that is known of it must agree"
 
 
+def test_by_a_link_that_tells_its_place(machine: Machine) -> None:
+    machine.disk("sdc", "8:32")
+    place = machine.root / "dev" / "disk" / "azure" / "scsi1"
+    place.mkdir(parents=True)
+    (place / "lun0").symlink_to("../../../sdc")
+    assert getattr(machine.find(link="azure/scsi1/lun0"), "path", "") == "/dev/sdc"
+    assert machine.find(link="azure/scsi1/lun1") is None
+    for wrong in ("../sdc", "azure/../by-id/x", "/sdc", "a//b"):
+        with pytest.raises(UnusableDisk, match="isn't the name of a disk"):
+            machine.find(link=wrong)
+
+
 @pytest.mark.parametrize("name", ["../sda", "..", "a/b"])
 def test_a_link_is_a_plain_name(machine: Machine, name: str) -> None:
     machine.disk("sda", "8:0")

@@ -28,7 +28,7 @@ class Mistake:
     file: str
     old: str
     new: str
-    check: str  # of `traps.py`
+    check: str  # of `traps`
 
     @property
     def module(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backends.azure import traps
 from tests.backends.azure.account import Account
 from tests.backends.azure.mistakes import Mistake, made, mistakes
+from tests.backends.azure.traps import CHECKS
 
 MISTAKES = mistakes()
 
@@ -20,7 +20,7 @@ def test_the_mistake_is_noticed(mistake: Mistake) -> None:
     with made(mistake) as (backend, client):
         account = Account(backend, client)
         try:
-            getattr(traps, mistake.check)(account)
+            CHECKS[mistake.check](account)
         except (NameError, ImportError, SyntaxError):
             raise
         except (Exception, pytest.fail.Exception):

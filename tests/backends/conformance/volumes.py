@@ -176,7 +176,7 @@ class VolumeConformance(Suite):
         assert disk.state == "in_use"
         [(where, device)] = disk.attached_to
         assert where in {handle.id for handle in machine}
-        assert device is not None and (device.serial or device.by_id or device.backing_file)
+        assert device is not None and (device.serial or device.by_id or device.link or device.backing_file)
 
     @needs("volumes", "machines")
     def test_it_may_be_attached_twice_to_one_machine(self, site: Site) -> None:

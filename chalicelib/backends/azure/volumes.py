@@ -1,0 +1,236 @@
+"""Managed disks that outlive their machines. A disk and the machines that it is attached to are in one zone.
+
+A disk's name is its token: creating it again finds the first. Its id is its whole address in Azure, so that a disk in
+any resource group can be registered. A new one is a Premium SSD, which nobody can export over the network.
+
+The agent finds a disk by its place on the machine's controller, of which the image has links: nothing else that Azure
+says of a disk shows on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.facts import FACTS
+from chalicelib.backends.azure.network import AzureNetworks
+from chalicelib.backends.azure.places import (
+    TAGS,
+    TYPES,
+    VM,
+    Body,
+    group_of,
+    name_of,
+    number_of,
+    properties,
+    region_in,
+    region_named,
+    region_of,
+    tags_of,
+    zone_named,
+    zone_of,
+)
+from chalicelib.backends.azure.prices import AzurePrices
+from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
+from chalicelib.backends.kit.visibility import is_fresh
+from chalicelib.backends.spi import OwnedVolume, VolumeRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import OFFERED
+from chalicelib.domain.volumes import Device, ProviderDisk
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Transient, Unfit
+
+VOLUME = "volume"
+SKU, STEPS = "Premium_LRS", "P"  # what is created, and how the price list calls it
+STATES: Mapping[str, str] = {"creating": "creating", "updating": "creating", "deleting": "deleting", "failed": "failed"}
+
+
+class AzureVolumes:
+    def __init__(
+        self,
+        client: AzureClient,
+        config: AzureBackendConfig,
+        networks: AzureNetworks,
+        prices: AzurePrices,
+        now: Callable[[], Micros],
+    ) -> None:
+        self._client, self._ids, self._now = client, client.ids, now
+        self._config, self._networks, self._prices = config, networks, prices
+
+    def create(self, request: VolumeRequest) -> Handle:
+        path = self._ids.of(VOLUME, request.name)
+        found = self._find(path)
+        if found is not None:
+            if tags_of(found).get(REQUEST_TAG) != request.token:
+                raise AlreadyThere(f"Azure has another disk {request.name}.")
+            return _handle(found, path)
+        self._networks.ensure_resource_group()
+        zone = request.zone or self._first_zone(request.region)
+        body = {
+            "location": request.region,
+            "sku": {"name": SKU},
+            "tags": labels(all_tags(request, self._config.tags), TAGS, "Azure"),
+            "properties": {
+                "creationData": {"createOption": "Empty"},
+                "diskSizeGB": request.size_gib,
+                "networkAccessPolicy": "DenyAll",
+                "publicNetworkAccess": "Disabled",
+            },
+            **({"zones": [number_of(zone)]} if zone else {}),
+        }
+        made: Body = self._client.call("PUT", path, body=body, region=request.region)
+        return _handle(made, path)
+
+    def _first_zone(self, region: str) -> str:
+        """Empty: the region has none."""
+        for each in self._client.listed(f"/subscriptions/{self._ids.subscription}/locations"):
+            if region_named(str(each["name"])) == region:
+                numbers = sorted(str(zone["logicalZone"]) for zone in each.get("availabilityZoneMappings") or ())
+                return zone_named(region, numbers[0]) if numbers else ""
+        raise Unfit(f"The subscription has no region {region}.")
+
+    def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
+        disk = self.describe(Handle(kind=VOLUME, id=volume_id, data={"region": region}))
+        found = disk.handle.data
+        if found["region"] != region or (zone and found.get("zone") != zone):
+            raise Gone(f"Volume {volume_id} isn't in {zone or region}: it is in {found.get('zone', found['region'])}.")
+        return disk
+
+    def describe(self, handle: Handle) -> ProviderDisk:
+        path = self._ids.at(VOLUME, handle.id)
+        body = self._body(handle)
+        state = str(properties(body).get("provisioningState", "")).lower()
+        holder, gib = self._holder(body), int(properties(body).get("diskSizeGB") or 1)
+        device = self._device(path, holder) if holder else None
+        premium = str((body.get("sku") or {}).get("name", SKU)) == SKU
+        return ProviderDisk.model_validate(
+            {
+                "handle": _handle(body, path),
+                "state": STATES.get(state) or ("in_use" if holder else "available"),
+                "zone": zone_of(body),
+                "size_gib": gib,
+                "price": self._prices.of_disk(region_of(body), STEPS, gib) if premium else None,
+                "offered_to": tuple(tags_of(body).get(OFFERED, "").split()),
+                "attached_to": ((holder, device),) if holder and device else (),
+                "attaching_to": (holder,) if holder and not device else (),
+            }
+        )
+
+    # --- attach and detach -------------------------------------------------------------------------------------------
+
+    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, vm = self._body(handle), _vm(machine)
+        path, host = self._ids.at(VOLUME, handle.id), self._ids.at(VM, vm.id)
+        if holder := self._holder(body):
+            if holder == host:
+                return
+            raise InUse(f"Volume {name_of(path)} is attached to {name_of(holder)}.")
+        self._check_runs(vm, host)
+        if zone_of(body) != vm.data.get("zone", ""):
+            where = vm.data.get("zone") or "no zone"
+            raise Unfit(f"Volume {name_of(path)} is in {zone_of(body) or 'no zone'}, and the machine is in {where}.")
+        wanted = {"diskId": path, "caching": "None", "deleteOption": "Detach"}
+        try:
+            self._change(host, vm, {"dataDisksToAttach": [wanted]})
+        except BackendError as error:
+            if "maximum number of data disks" in error.message:
+                raise Unfit(f"The machine {name_of(host)} has no room for another volume.") from error
+            raise
+
+    def _check_runs(self, vm: Handle, host: str) -> None:
+        found = self._find(host)
+        if found is None:
+            if is_fresh(vm, self._now(), FACTS.visibility_lag):
+                raise NotYet(f"Azure doesn't show the machine {name_of(host)} yet.")
+            raise Unfit(f"There is no machine {name_of(host)}.")
+        state = str(properties(found).get("provisioningState", "")).lower()
+        if state == "creating":
+            raise NotYet(f"The machine {name_of(host)} is still starting.")
+        if state in ("deleting", "failed"):
+            raise Unfit(f"The machine {name_of(host)} is {state}.")
+
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, vm = self._body(handle), _vm(machine)
+        host = self._ids.at(VM, vm.id)
+        if self._holder(body) != host:
+            return
+        try:
+            self._change(host, vm, {"dataDisksToDetach": [{"diskId": self._ids.at(VOLUME, handle.id)}]})
+        except Gone:  # the machine is, and lets go of it
+            return
+
+    def _change(self, host: str, vm: Handle, body: Mapping[str, object]) -> None:
+        meanings: Mapping[str | int, type[BackendError]] = {
+            "OperationNotAllowed": NotYet,
+            "AttachDiskWhileBeingDetached": NotYet,
+            409: NotYet,
+        }
+        path = f"{host}/attachDetachDataDisks"
+        self._client.call("POST", path, body=body, region=region_in(vm), meanings=meanings)
+
+    # --- delete and list ---------------------------------------------------------------------------------------------
+
+    def delete(self, handle: Handle) -> None:
+        body = self._body(handle)
+        if holder := self._holder(body):
+            raise InUse(f"Volume {name_of(handle.id)} is attached to {name_of(holder)}.")
+        if str(properties(body).get("provisioningState", "")).lower() != "deleting":
+            path = self._ids.at(VOLUME, handle.id)
+            self._client.call("DELETE", path, region=region_in(handle), meanings={"OperationNotAllowed": InUse})
+
+    def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
+        provider, of_type = TYPES[VOLUME]
+        try:
+            for body in self._client.listed(f"{self._ids.in_group()}/providers/{provider}/{of_type}"):
+                name = str(body["name"]).lower()
+                if region and region_of(body) != region:
+                    continue
+                for each in owned_volume(_handle(body, self._ids.of(VOLUME, name)), tags_of(body), name):
+                    if volume_id in (None, each.volume_id):
+                        yield each
+        except Gone as error:
+            if error.provider_code != "ResourceGroupNotFound":
+                raise Transient(f"Azure doesn't list disks: {error.message}") from error
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _body(self, handle: Handle) -> Body:
+        body = self._find(self._ids.at(VOLUME, handle.id))
+        if body is None:
+            raise Gone(f"There is no disk {name_of(handle.id)}.")
+        return body
+
+    def _holder(self, body: Body) -> str:
+        """The id of the machine that has it, as in that machine's handle; empty if none has."""
+        held = str(body.get("managedBy") or "")
+        if held and group_of(held) == self._ids.group.lower():
+            return self._ids.of(VM, name_of(held))
+        return held
+
+    def _device(self, disk: str, holder: str) -> Device | None:
+        """None: the machine doesn't have it yet, or is gone."""
+        storage = properties(self._find(holder) or {}).get("storageProfile") or {}
+        for each in storage.get("dataDisks") or ():
+            if str((each.get("managedDisk") or {}).get("id", "")).lower() == disk.lower():
+                return Device(link=f"azure/scsi1/lun{each['lun']}")
+        return None
+
+    def _find(self, path: str) -> Body | None:
+        try:
+            found: Body = self._client.call("GET", path)
+        except Gone:
+            return None
+        return found
+
+
+def _vm(machine: Sequence[Handle]) -> Handle:
+    for handle in machine:
+        if handle.kind == VM:
+            return handle
+    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+
+
+def _handle(body: Body, path: str) -> Handle:
+    zone = zone_of(body)
+    return Handle(kind=VOLUME, id=path, data={"region": region_of(body), **({"zone": zone} if zone else {})})
