@@ -1,0 +1,71 @@
+"""A service whose replicas are pods of Runpod: the backend calls an API on loopback, and each pod is a container of an
+engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.backends.runpod.fake import KEY
+from tests.e2e.containers.cloud import ENGINE, SOLD
+from tests.e2e.containers.test_containers_real import BRIDGE, IMAGE, apply, nothing_left, resources
+from tests.e2e.containers.under_load import NAME, Site
+from tests.e2e.hosts.network import Namespace
+from tests.harness.carriers import architecture, carrier
+from tests.harness.debian import NotHere
+from tests.harness.docker import DockerEngine, bring
+from tests.harness.images import applets_image
+from tests.harness.server import Server
+from tests.runtime.live import wait_for
+
+pytestmark = pytest.mark.slow
+
+FLEET = "type: fleet\nname: pods\nnodes: 0..4\nbackends: [runpod]\n"
+
+
+@pytest.fixture
+def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if architecture() != "x86":
+        pytest.skip("Runpod's CPUs are x86")
+    try:
+        carrier()
+    except NotHere as problem:
+        pytest.skip(str(problem))
+    bring(docker_engine, applets_image())
+    place = Namespace(docker_engine.folder.name)
+    one = Server(
+        tmp_path_factory.mktemp("runpod") / "home",
+        env={ENGINE: docker_engine.socket, "DSTACK_SERVER_HOST": BRIDGE, "no_proxy": f"{BRIDGE},127.0.0.1"},
+        network=place.path,
+        opener=place.opener(),
+        program="tests.e2e.containers.runpod",
+    )
+    backend = {"type": "runpod", "creds": {"type": "api_key", "api_key": KEY}}
+    (one.home / "server").mkdir(parents=True)
+    config = {"projects": [{"name": "main", "backends": [backend]}]}
+    (one.home / "server" / "config.yml").write_text(json.dumps(config))
+    try:
+        one.start()
+        apply(one, "pods", FLEET)
+        yield one
+    finally:
+        one.close()
+        for found in docker_engine.api.labelled(SOLD):
+            docker_engine.api.remove(found["Id"])
+
+
+def test_a_service_is_replaced_pod_by_pod_without_a_failed_request(server: Server, docker_engine: DockerEngine) -> None:
+    site = Site(server, image=IMAGE, resources=resources(), backends=["runpod"])
+    site.apply("1", 2)
+    site.replicas("1", 2)
+    assert len(docker_engine.api.labelled(SOLD)) == 2
+    with site.constant_requests():
+        site.apply("2", 2)
+        site.replicas("2", 2)
+    assert {status for status, _ in site.answers} == {200}
+    assert {version for _, version in site.answers} == {"1", "2"}
+    server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
+    assert wait_for(server, NAME, "done", "failed", "terminated")["status"] == "terminated"
+    nothing_left(server, docker_engine)
