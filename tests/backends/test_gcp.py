@@ -17,14 +17,14 @@ from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import Suite
 from tests.backends.fakes.script import Fault
 from tests.backends.gcp.fake import Google
-from tests.backends.gcp.provider import FakeClients, GcpProvider, config
+from tests.backends.gcp.provider import GcpProvider, clients_of, config
 from tests.backends.planted.suite import EACH_CASE_ONCE, PlantedFaults
 
 
 @cache
 def usual_offers() -> Sequence[Offer]:
     fake = Google(Clock().now)
-    return GcpBackend(config(), FakeClients(fake), fake.now).offers()
+    return GcpBackend(config(), clients_of(fake), fake.now).offers()
 
 
 class OnGoogle(Suite):
@@ -38,7 +38,7 @@ class OnGoogle(Suite):
 
     @pytest.fixture
     def backend(self, fake: Google, clock: Clock) -> Backend:
-        return GcpBackend(config(), FakeClients(fake), clock.now)
+        return GcpBackend(config(), clients_of(fake), clock.now)
 
     @pytest.fixture
     def provider(self, fake: Google) -> Provider:
@@ -48,7 +48,7 @@ class OnGoogle(Suite):
     def broken(self, clock: Clock) -> Backend:
         fake = Google(clock.now)
         fake.script.faults.append(Fault("*", GcpProvider.errors["Transient"], times=1_000))
-        return GcpBackend(config(), FakeClients(fake), clock.now)
+        return GcpBackend(config(), clients_of(fake), clock.now)
 
     @pytest.fixture
     def offers(self) -> Sequence[Offer]:

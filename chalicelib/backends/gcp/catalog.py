@@ -23,7 +23,7 @@ from chalicelib.backends.gcp.images import UNDRIVEN
 from chalicelib.backends.gcp.launch import HYPER, disk_type
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
-from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts
+from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts, PriceList
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservation, GcpReservations
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.domain.instants import Micros
@@ -90,6 +90,7 @@ class GcpCatalog:
         limits = {str(each["metric"]): float(each.get("limit", 0)) for each in project.get("quotas", ())}
         subnets = self._networks.subnets()
         regions = {region.name: region for region in self._places.used() if region.name in subnets}
+        prices = self._prices.listed()
         types, unpriced = _sold(rows, {last(each["zone"]) for each in cards}), set[str]()
         found = [
             offer
@@ -97,7 +98,7 @@ class GcpCatalog:
             if region in regions
             for spot in (False, True)
             if spot or sold.name not in NOT_ON_DEMAND
-            for offer in self._offer(regions[region], limits, sold, unpriced, spot=spot)
+            for offer in self._offer(regions[region], limits, prices, sold, unpriced, spot=spot)
         ]
         for reserved in self._reservations.all():
             region = region_of(reserved.zone)
@@ -105,24 +106,28 @@ class GcpCatalog:
             if known is not None and region in regions:
                 found += [
                     _in_reservation(offer, reserved, self._now())
-                    for offer in self._offer(regions[region], {}, known, unpriced, spot=False)
+                    for offer in self._offer(regions[region], {}, prices, known, unpriced, spot=False)
                 ]
         if unpriced:
             log.warning("gcp can't offer %s: their prices aren't known", ", ".join(sorted(unpriced)))
         return found
 
     def _offer(
-        self, region: GcpRegion, limits: quotas.Limits, sold: _Sold, unpriced: set[str], *, spot: bool
+        self,
+        region: GcpRegion,
+        limits: quotas.Limits,
+        prices: PriceList,
+        sold: _Sold,
+        unpriced: set[str],
+        *,
+        spot: bool,
     ) -> Iterator[Offer]:
         gpus = sold.gpus
         if gpus is None:
             return
         kind = disk_type(sold.name)
         machine = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
-        hour, month = (
-            self._prices.machine(machine, region.name, spot=spot),
-            self._prices.disk(kind, region.name),
-        )
+        hour, month = prices.machine(machine, region.name, spot=spot), prices.disk(kind, region.name)
         if hour is None or month is None:
             if not spot:
                 unpriced.add(f"{sold.name} in {region.name}")
@@ -140,7 +145,7 @@ class GcpCatalog:
         private: dict[str, Any] = {"accelerator": sold.accelerator} if sold.attached else {}
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
-            prices=self._prices.source,
+            prices=prices.source,
             no_volumes=NO_VOLUMES if kind == HYPER else "",
             order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
             **private,

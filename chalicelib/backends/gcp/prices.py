@@ -16,7 +16,7 @@ from typing import Any
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.price_file import OfflinePrices
+from chalicelib.backends.price_file import OfflinePrices, Priced
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.errors import MissingPermission
 
@@ -63,20 +63,22 @@ class MachineParts:
     ssds: int = 0
 
 
-class GcpPrices:
-    def __init__(self, clients: GcpClients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
-        self._clients, self._offline = clients, offline
-        self._known = LookupCache[Parts](now, DAY, keeps=bool)
+@dataclass(frozen=True)
+class PriceList:
+    """Prices as they are known at one time: those of parts, or, without them, of machines, from the operator's file."""
+
+    parts: Parts
+    filed: Priced
+    source: str = ""  # where prices are from, if not from Google
 
     def machine(self, machine: MachineParts, region: str, *, spot: bool) -> float | None:
         """An hour of it, without disk and address; None: it isn't sold so, or a part has no price."""
-        parts = self._parts()
-        if not parts:
-            found = self._filed().get((machine.type, region), (None, None))
+        if not self.parts:
+            found = self.filed.get((machine.type, region), (None, None))
             return found[1] if spot else found[0]
         total = 0.0
         for names, amount in _bill(machine):
-            prices = [price for name in names if (price := parts.get((name, region, spot))) is not None]
+            prices = [price for name in names if (price := self.parts.get((name, region, spot))) is not None]
             if not prices:
                 return None
             total += max(prices) * amount
@@ -84,26 +86,23 @@ class GcpPrices:
 
     def disk(self, kind: str, region: str) -> float | None:
         """Of a GiB for a month."""
-        if parts := self._parts():
-            return parts.get((DISKS[kind], region, False))
-        return self._filed().get((kind, region), (None, None))[0]
+        if self.parts:
+            return self.parts.get((DISKS[kind], region, False)) if kind in DISKS else None
+        return self.filed.get((kind, region), (None, None))[0]
 
-    @property
-    def source(self) -> str:
-        """Where prices are from, if not from Google."""
-        return "" if self._parts() or self._offline is None else self._offline.origin
 
-    def _filed(self) -> Mapping[tuple[str, str], tuple[float | None, float | None]]:
-        return self._offline.of("gcp") if self._offline else {}
+class GcpPrices:
+    def __init__(self, clients: GcpClients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+        self._clients, self._offline = clients, offline
+        self._known = LookupCache[Parts](now, DAY, keeps=bool)
 
-    def _parts(self) -> Parts:
-        """Empty: they are in the file."""
+    def listed(self) -> PriceList:
         try:
-            return self._known.get("", lambda: dict(self._listed()))
+            return PriceList(self._known.get("", lambda: dict(self._listed())), {})
         except MissingPermission:
             if self._offline is None:
                 raise
-            return {}
+            return PriceList({}, self._offline.of("gcp"), self._offline.origin)
 
     def _listed(self) -> Iterator[tuple[Part, float]]:
         dearest: dict[Part, float] = {}

@@ -204,7 +204,7 @@ class GcpVolumes:
 
         def ask() -> float | None:
             try:
-                return self._prices.disk(kind, region)
+                return self._prices.listed().disk(kind, region)
             except BackendError as error:
                 log.warning("the price of disks of type %s in %s isn't known: %s", kind, region, error)
                 return None

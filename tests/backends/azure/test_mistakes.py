@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.backends.azure.account import Account
-from tests.backends.azure.mistakes import Mistake, made, mistakes
 from tests.backends.azure.traps import CHECKS
+from tests.backends.mistakes import Mistake, made, mistakes
 
-MISTAKES = mistakes()
+MISTAKES = mistakes("chalicelib.backends.azure", Path(__file__).with_name("mistakes.toml"))
 
 
 def test_there_is_a_mistake_for_most_checks() -> None:
@@ -17,8 +19,8 @@ def test_there_is_a_mistake_for_most_checks() -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 def test_the_mistake_is_noticed(mistake: Mistake) -> None:
-    with made(mistake) as (backend, client):
-        account = Account(backend, client)
+    with made(mistake) as module:
+        account = Account(module("backend").AzureBackend, module("client").AzureClient)
         try:
             CHECKS[mistake.check](account)
         except (NameError, ImportError, SyntaxError):

@@ -237,7 +237,11 @@ class Instances(Places):
 
     def in_use(self, name: str) -> int:
         machines = self.books.existing("vm")
-        return sum(name in each.facts["body"]["reservationAffinity"].get("values", ()) for each in machines)
+        wanted = [each.facts["body"]["reservationAffinity"] for each in machines]
+        return sum(
+            name in each.get("values", ()) and each["consumeReservationType"] == "SPECIFIC_RESERVATION"
+            for each in wanted
+        )
 
     # --- room --------------------------------------------------------------------------------------------------------
 

@@ -43,12 +43,11 @@ class _Line(InProcess):
 _LINES: dict[str, tuple[Any, _Line]] = {}  # the library's clients, which outlive tests
 
 
-class FakeClients(GcpClients):
+class Led:
     """The library's own clients, on a session that has the fake at its end."""
 
-    def __init__(self, fake: Google, project: str = PROJECT) -> None:
-        super().__init__(None, project, now=fake.now, login=_login, send=sender(fake))
-        self.fake = fake
+    fake: Google
+    _new_client: Any
 
     def _client(self, service: str) -> Any:
         if service not in _LINES:
@@ -58,6 +57,12 @@ class FakeClients(GcpClients):
         client, line = _LINES[service]
         line.leads_to(self.fake)
         return client
+
+
+def clients_of(fake: Google, project: str = PROJECT, base: type[GcpClients] = GcpClients) -> GcpClients:
+    kind: Any = type("LedClients", (Led, base), {"fake": fake})
+    made: GcpClients = kind(None, project, now=fake.now, login=_login, send=sender(fake))
+    return made
 
 
 def _login() -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from chalicelib.backends.gcp.backend import GcpBackend
 from chalicelib.backends.gcp.images import FAMILY, PROJECT
 from chalicelib.backends.gcp.permissions import needed
 from chalicelib.configuration.parse import parse
@@ -25,7 +24,7 @@ def test_its_configurations_are_accepted(site: Site) -> None:
     site.fake.nats |= {"us-central1", "europe-west4"}
     for text in (KEY, DEFAULT, FEDERATED):
         config: Any = parse_backend(text)
-        GcpBackend(config, site.clients(), site.clock.now).check()
+        site.new(config).check()
 
 
 def test_its_role_is_the_smallest_that_does() -> None:

@@ -22,7 +22,7 @@ from chalicelib.domain.offers import Offer
 from tests.backends.fakes.books import Resource
 from tests.backends.gcp.fake import PROJECT, Google
 from tests.backends.gcp.instances import EXHAUSTED
-from tests.backends.gcp.provider import KEY, FakeClients, GcpProvider
+from tests.backends.gcp.provider import KEY, GcpProvider, clients_of
 from tests.scenarios.stages import MAIN, Virtual
 from tests.usecases.cluster import FACTS as AGENT_FACTS
 from tests.usecases.cluster import Agent
@@ -57,7 +57,7 @@ class FakeBackend(GcpBackend):
 
     def __init__(self, config: Any, prices: object = None) -> None:
         (fake,) = self.accounts
-        super().__init__(config, FakeClients(fake), fake.now)
+        super().__init__(config, clients_of(fake), fake.now)
 
     def offers(self) -> Sequence[Offer]:
         return [offer.with_(backend="google-fake") for offer in super().offers()]

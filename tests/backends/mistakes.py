@@ -10,33 +10,31 @@ import importlib.abc
 import importlib.util
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-PACKAGE = "chalicelib.backends.azure"
-KEPT = {PACKAGE, f"{PACKAGE}.config"}
-FOLDER = Path(__file__).parents[3] / "chalicelib" / "backends" / "azure"
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Mistake:
+    package: str  # chalicelib.backends.…
     file: str
     old: str
     new: str
-    check: str  # of `traps`
+    check: str  # the function that notices it
 
     @property
     def module(self) -> str:
-        return f"{PACKAGE}.{self.file}"
+        return f"{self.package}.{self.file}"
 
     @property
     def source(self) -> str:
-        text = (FOLDER / f"{self.file}.py").read_text(encoding="utf-8")
+        text = (ROOT / f"{self.module.replace('.', '/')}.py").read_text(encoding="utf-8")
         if text.count(self.old) != 1:
             raise ValueError(
                 f"{self.file} has this {text.count(self.old)} times, and should have it once: {self.old!r}"
@@ -47,9 +45,9 @@ class Mistake:
         return f"{self.file}: {self.old.strip().splitlines()[0][:60]}"
 
 
-def mistakes() -> list[Mistake]:
-    with Path(__file__).with_suffix(".toml").open("rb") as table:
-        return [Mistake(**row) for row in tomllib.load(table)["mistake"]]
+def mistakes(package: str, table: Path) -> list[Mistake]:
+    with table.open("rb") as file:
+        return [Mistake(package, **row) for row in tomllib.load(file)["mistake"]]
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -66,22 +64,27 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @contextmanager
-def made(mistake: Mistake) -> Iterator[tuple[Any, Any]]:
-    """The classes of backend and client."""
-    usual = {name: each for name, each in sys.modules.items() if name.startswith(f"{PACKAGE}.") and name not in KEPT}
+def made(mistake: Mistake) -> Iterator[Callable[[str], ModuleType]]:
+    """How to import a module of the package."""
+    inside, kept = f"{mistake.package}.", f"{mistake.package}.config"
+
+    def anew() -> dict[str, ModuleType]:
+        return {name: each for name, each in sys.modules.items() if name.startswith(inside) and name != kept}
+
+    usual = anew()
     finder = _Changed(mistake)
+    package = sys.modules[mistake.package]
     for name in usual:
         del sys.modules[name]
+        delattr(package, name.removeprefix(inside))
     sys.meta_path.insert(0, finder)
     try:
-        backend = importlib.import_module(f"{PACKAGE}.backend").AzureBackend
-        importlib.import_module(f"{PACKAGE}.checking")
-        yield backend, importlib.import_module(f"{PACKAGE}.client").AzureClient
+        importlib.import_module(f"{inside}checking")
+        yield lambda name: importlib.import_module(inside + name)
     finally:
         sys.meta_path.remove(finder)
-        for name in [each for each in sys.modules if each.startswith(f"{PACKAGE}.") and each not in KEPT]:
+        for name in anew():
             del sys.modules[name]
         sys.modules.update(usual)
-        package = sys.modules[PACKAGE]
         for name, each in usual.items():
-            setattr(package, name.removeprefix(f"{PACKAGE}."), each)
+            setattr(package, name.removeprefix(inside), each)
