@@ -6,6 +6,9 @@ template, which costs nothing and bears the name of its owner; the call that fin
 the settings of all, of which each pod takes those of its rank. A template is there as long as its node: a pod without
 one is needed by nobody.
 
+Whoever is about to create a cluster first writes that down in a template, too, whose name no other one can have: the
+*claim*. So two calls at the same time create one, whatever the lists show by then.
+
 A node's handle has the gang and the rank in its id, because its pod doesn't exist when it is yielded. Pods of a
 cluster can't be deleted, only the cluster can, with all of them. So one that isn't needed any more is stopped, and the
 last that is to end takes the cluster with it.
@@ -31,16 +34,29 @@ from chalicelib.backends.spi import CreateRequest, GangMember, Owned
 from chalicelib.domain import container_script
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.errors import Bug, Gone, InsufficientCapacity, NotYet, Transient, Unfit
+from chalicelib.domain.owner import OwnedKind
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Bug,
+    Gone,
+    InsufficientCapacity,
+    NotYet,
+    Transient,
+    Unfit,
+)
 
-NODE, CLUSTER = "vm", "cluster"  # kinds of handles
+NODE, CLUSTER, CLAIM = "vm", "cluster", "claim"  # kinds of handles
+CLAIMED_FOR = FACTS.create_timeout + FACTS.visibility_lag  # then its call has ended, and what it created shows
 # Variables that we set in templates, and some in pods.
 GANG = "DSTACK_GANG"  # token of the gang, number of nodes; in a template also: rank, time of its creation
+CLAIMED = "DSTACK_CLAIM"  # in a claim: the gang's token, whose call creates the cluster, since when, data center
 MOUNTS = "DSTACK_MOUNTS"  # in a template: the volume of the node
 CARDS = "DSTACK_CARDS"  # in a template: data center, number and name of its GPUs
 OWN = "DSTACK_OWN"  # in a pod: the names of the variables that each node has for itself
 INTERFACE = {"NCCL_SOCKET_IFNAME": "ens1"}  # between the pods; the other one leads outside
 STOP = {"action": "stop"}
+TEMPLATE = "image", "args", "disk", "ports", "startSsh", "startJupyter"  # that of a node has these as its pod
 OVER = {"EXITED", "ERROR", "TERMINATED"}  # statuses of a pod that nothing runs in
 # Runpod numbers the pods of a cluster in NODE_RANK.
 TAKE_OWN = (
@@ -123,20 +139,23 @@ class RunpodClusters:
                 "Runpod's clusters can't pull an image with a login: use a public image, or a task of one node."
             )
         same = pods.pod(request, "")
-        names = "name", "image", "args", "disk", "ports", "startSsh", "startJupyter"
         at = stamp(datetime.fromtimestamp(self._now() // SECOND, UTC))
         gang = f"{member.token} {member.nodes} {member.rank} {at}"
         has = request.offer.instance
         cards = f"{request.offer.region} {len(has.resources.gpus)} {has.name}"
         marked = {**same["env"], GANG: gang, MOUNTS: orjson.dumps(same.get("mounts")).decode(), CARDS: cards}
-        return {**{name: same[name] for name in names}, "env": marked, "public": False, "serverless": False}
+        return {
+            **{name: same[name] for name in ("name", *TEMPLATE)},
+            "env": marked,
+            "public": False,
+            "serverless": False,
+        }
 
     def _cluster(self, templates: Sequence[Body]) -> Body | None:
-        """The first, should there be two. It bears the name of the node whose request created it, which looks for it as
-        long as that request may have an effect."""
+        """It bears the name of the node whose request created it, which looks for it as long as that request may have
+        an effect."""
         names = {body["name"] for body in templates}
-        found = [body for body in self.clusters() if body["name"] in names]
-        return min(found, key=lambda body: (str(body["createdAt"]), str(body["id"])), default=None)
+        return next((body for body in self.clusters() if body["name"] in names), None)
 
     def _create_cluster(self, request: CreateRequest, templates: Sequence[Body]) -> None:
         """Unless there is one. Raises InsufficientCapacity if its pods don't fit at once."""
@@ -165,18 +184,40 @@ class RunpodClusters:
             "startJupyter": False,
             **pods.mounts_of(container),
         }
+        claim = self._claimed(request, templates)
         try:
-            made = self._client.call(
+            self._client.call(
                 "POST", "clusters", body=body, region=offer.region, secrets=[*secrets_of(request), *_secrets(templates)]
             )
-        except InsufficientCapacity as error:
+        except Transient:
+            raise  # it may exist
+        except BackendError as error:
+            self._delete_template(claim)
+            if not isinstance(error, InsufficientCapacity):
+                raise
             self._forget_offers()
             raise InsufficientCapacity(
                 f"Runpod has no cluster of {len(templates)} pods with {offer.instance.name} left: {error.message}"
             ) from None
-        first = self._cluster(templates)
-        if first is not None and first["id"] != made["id"]:  # another process was faster
-            self._client.call("DELETE", "clusters", str(made["id"]))
+
+    def _claimed(self, request: CreateRequest, templates: Sequence[Body]) -> str:
+        """The id of the claim. Raises NotYet if another call has it, or has had it so shortly before that the cluster
+        may exist and not show yet."""
+        first, now = templates[0], self._now()
+        name, at = _claim_name(first["name"]), stamp(datetime.fromtimestamp(now // SECOND, UTC))
+        same = {**{each: first[each] for each in TEMPLATE if each in first}, "public": False, "serverless": False}
+        env = {CLAIMED: f"{_member(request).token} {request.name} {at} {request.offer.region}"}
+        try:
+            return str(self._client.call("POST", "templates", body={**same, "name": name, "env": env})["id"])
+        except AlreadyThere:
+            held = next((each for each in self.templates() if each["name"] == name), None)
+        if held is None:
+            raise NotYet("Another call creates the cluster.")
+        _, holder, since, _ = held["env"][CLAIMED].split()
+        patience = FACTS.visibility_lag if holder == request.name else CLAIMED_FOR
+        if not is_fresh(Handle(kind=CLAIM, id=str(held["id"]), data={CREATED: since}), now, patience):
+            self._delete_template(str(held["id"]))
+        raise NotYet(f"The call for {holder} creates the cluster.")
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -184,11 +225,14 @@ class RunpodClusters:
         """Its template first: without it no other node waits for this one, even if its pod can't be stopped. A pod that
         has been stopped is left to the cluster's end."""
         own = next((body for body in all_pods if "cluster" in body and id_of(body) == handle.id), None)
-        templates = {node.id: body for body in self.templates() if (node := node_of(body)) is not None}
+        listed = list(self.templates())
+        templates = {node.id: body for body in listed if (node := node_of(body)) is not None}
         template = templates.pop(handle.id, None)
         if template is not None:
-            with suppress(Gone):  # a list may still show it
-                self._client.call("DELETE", "templates", str(template["id"]))
+            gang = handle.id.partition("/")[0]
+            for claim in [body for body in listed if _claimed_by(body) == gang]:  # by now the cluster shows
+                self._delete_template(str(claim["id"]))
+            self._delete_template(str(template["id"]))
         if own is not None and own["status"] != "TERMINATED":
             cluster = str(own["cluster"]["id"])
             if not any(_is_needed(body, cluster, templates.keys()) for body in all_pods):
@@ -210,6 +254,13 @@ class RunpodClusters:
             raise NotYet(f"Other nodes still run in the cluster {handle.id}, which ends with the last of them.")
         self._client.call("DELETE", "clusters", handle.id)
 
+    def terminate_claim(self, handle: Handle) -> None:
+        self._client.call("DELETE", "templates", handle.id)
+
+    def _delete_template(self, template: str) -> None:
+        with suppress(Gone):  # a list may still show it
+            self._client.call("DELETE", "templates", template)
+
     def _delete_cluster(self, cluster: str) -> None:
         with suppress(Gone):  # its pods follow
             self._client.call("DELETE", "clusters", cluster)
@@ -221,6 +272,8 @@ class RunpodClusters:
             node = node_of(body)
             if node is not None and region in ("", pods.bought(body).region):
                 yield from owned(_handle(body), {}, body["name"])
+            elif _claimed_by(body) and region in ("", body["env"][CLAIMED].split()[3]):
+                yield from owned(Handle(kind=CLAIM, id=str(body["id"])), {}, _claim_name(body["name"], back=True))
         for body in clusters:
             if not body.get("dataCenterId") or region in ("", body["dataCenterId"]):
                 yield from owned(Handle(kind=CLUSTER, id=str(body["id"])), {}, body["name"])
@@ -231,6 +284,16 @@ def _handle(template: Body) -> Handle:
     if node is None:
         raise Transient(f"Runpod's template {template['id']} isn't what was written.")
     return Handle(kind=NODE, id=node.id, data={CREATED: node.made_at})
+
+
+def _claim_name(node: str, *, back: bool = False) -> str:
+    """The name of the claim, from that of the first node's template, which says whose it is; `back`: the other way."""
+    return f"{OwnedKind.instance[0] if back else CLAIM[0]}{node[1:]}"
+
+
+def _claimed_by(template: Body) -> str:
+    """The token of the gang whose claim it is; empty: it is none."""
+    return str((template.get("env") or {}).get(CLAIMED, "")).partition(" ")[0]
 
 
 def _member(request: CreateRequest) -> GangMember:

@@ -20,7 +20,7 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh,
 from chalicelib.backends.runpod import pods, spot
 from chalicelib.backends.runpod.catalog import COMMUNITY
 from chalicelib.backends.runpod.client import Body, Client, Line
-from chalicelib.backends.runpod.clusters import CLUSTER, Made, RunpodClusters, id_of, is_node, node_of
+from chalicelib.backends.runpod.clusters import CLAIM, CLUSTER, Made, RunpodClusters, id_of, is_node, node_of
 from chalicelib.backends.runpod.facts import FACTS, LISTS_LAST
 from chalicelib.backends.runpod.states import LookUps, described, other_than_bought
 from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned
@@ -215,6 +215,9 @@ class RunpodPods:
     def terminate(self, handle: Handle) -> None:
         if handle.kind == LOGIN:
             self._client.call("DELETE", "registries", handle.id, meanings={400: NotYet, 409: NotYet})
+            return
+        if handle.kind == CLAIM:
+            self._clusters.terminate_claim(handle)
             return
         if is_node(handle) or handle.kind == CLUSTER:
             every = self._lists.get("every pod", lambda: list(self._listed()))

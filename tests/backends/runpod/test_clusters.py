@@ -22,7 +22,7 @@ from chalicelib.errors import AlreadyThere, ContainerFailed, Gone, InsufficientC
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import BOOT_TOKEN, member_for, volume_request
 from tests.backends.conformance.suite import end_all
-from tests.backends.fakes.script import Answer, Cut, Fault
+from tests.backends.fakes.script import Answer, Call, Cut, Fault
 from tests.backends.fakes.transport import sender
 from tests.backends.runpod.fake import H100, KEY, Runpod, stock
 from tests.backends.runpod.provider import CONFIG
@@ -91,7 +91,7 @@ def test_one_call_creates_it_and_few_are_made(backend: RunpodBackend, fake: Runp
     assert call.body["compute"] == {"gpuTypeId": H100, "gpuCountPerPod": 8, "podCount": 8}
     clock.passes(60)
     found = backend.describe_several(made)
-    assert [getattr(each, "internal_ip", each) for each in found] == [f"10.65.9.{rank + 2}" for rank in range(8)]
+    assert [getattr(each, "internal_ip", each) for each in found] == [f"10.65.10.{rank + 2}" for rank in range(8)]
 
 
 def test_each_pod_starts_with_the_settings_of_its_rank(backend: RunpodBackend, fake: Runpod) -> None:
@@ -178,7 +178,7 @@ def test_one_whose_answer_is_lost_is_adopted_node_by_node(
     with pytest.raises(Transient):
         created(backend, wanted)
     made = [list(backend.create(each)) for each in reversed(wanted)]
-    assert existing(fake) == {"cluster": 1, "template": 3, "vm": 3}
+    assert existing(fake) == {"cluster": 1, "template": 4, "vm": 3}, "the fourth is the claim"
     clock.passes(60)
     assert len({backend.describe(handles).internal_ip for handles in made}) == 3
 
@@ -195,13 +195,44 @@ def test_one_whose_creation_is_only_seen_later_belongs_to_the_request_that_may_s
     assert [each.handle.kind for each in backend.list_owned(wanted[-1].instance_id)] == ["vm", "cluster"]
 
 
-def test_of_two_that_were_created_at_the_same_time_one_is_deleted(backend: RunpodBackend, fake: Runpod) -> None:
-    """By two processes, which don't know of each other."""
+def test_of_two_calls_at_the_same_time_one_creates_it(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
+    """In two processes, which don't know of each other; and whatever the lists show by then."""
+    *others, last = members(backend)
+    for each in others:
+        list(backend.create(each))
+    other = RunpodBackend(CONFIG, Client(KEY, clock.now, send=sender(fake), burst=10_000), clock.now)
+    fake.place = 0
+
+    def meanwhile(call: Call) -> bool:
+        with pytest.raises(NotYet, match="creates the cluster"):
+            list(other.create(others[0]))
+        return False
+
+    fake.script.faults.append(Fault("createCluster", Cut, fits=meanwhile))
+    list(backend.create(last))
+    fake.script.faults = [Fault("listClusters", lambda body: {"clusters": []})]  # it shows it late
+    with pytest.raises(NotYet, match="creates the cluster"):
+        list(other.create(others[0]))
+    list(other.create(others[0]))
+    assert len(fake.calls_of("createCluster")) == 1 and existing(fake)["cluster"] == 1
+
+
+def test_a_claim_whose_call_was_cut_off_is_given_up_in_time(backend: RunpodBackend, fake: Runpod, clock: Clock) -> None:
     wanted = members(backend)
-    created(backend, wanted)
-    fake.script.faults.append(Fault("listClusters", lambda body: {"clusters": []}))
+    fake.script.faults.append(Fault("createCluster", Cut, times=1))
+    with pytest.raises(Transient):
+        created(backend, wanted)
+    with pytest.raises(NotYet):
+        list(backend.create(wanted[-1]))  # whose call it was: the cluster may only not show yet
+    clock.passes(14)
+    for _ in range(2):
+        with pytest.raises(NotYet):
+            list(backend.create(wanted[0]))
+    clock.passes(190)
+    with pytest.raises(NotYet):
+        list(backend.create(wanted[0]))
     list(backend.create(wanted[0]))
-    assert len(fake.calls_of("createCluster")) == 2 and existing(fake)["cluster"] == 1
+    assert existing(fake)["cluster"] == 1
 
 
 def test_a_node_that_ends_first_leaves_the_others_alone_and_the_last_takes_the_cluster_with_it(
@@ -287,7 +318,7 @@ def test_one_that_nobody_knows_is_swept(backend: RunpodBackend, fake: Runpod, cl
     created(backend, members(backend))
     clock.passes(60)
     found = [each.handle for each in backend.list_owned()]
-    assert sorted(each.kind for each in found) == ["cluster", "vm", "vm", "vm"]
+    assert sorted(each.kind for each in found) == ["claim", "cluster", "vm", "vm", "vm"]
     end_all(backend, clock.passes, found)
     assert existing(fake) == {} and fake.billed() == 0.0
     assert {each.handle.kind for each in backend.list_owned(region="EU-SE-1")} == set()
