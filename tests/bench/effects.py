@@ -16,7 +16,7 @@ from chalicelib.configuration.server_spec import config_model
 from chalicelib.domain.offers import Offer
 from chalicelib.runtime.accounts import providers
 from tests.bench.measure import over, process_cpu_ms, report
-from tests.e2e.clouds.cloud import CLOUDS, Cloud, cloud_of
+from tests.e2e.clouds.cloud import CLOUDS, Cloud, cloud_of, price_file
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def bought(cloud: Cloud) -> list[float]:
 
 def offer(cloud: Cloud, url: str, folder: Path) -> Offer:
     """One that the journey there buys."""
-    model = config_model(cloud.config["type"])
+    model = config_model(cloud.type)
     assert model is not None
-    backend = providers(cloud.price_file(folder), {cloud.config["type"]: url}).make(model.model_validate(cloud.config))
+    backend = providers(price_file(folder, cloud), {cloud.type: url}).make(model.model_validate(cloud.config))
     types = cloud.fleet["instance_types"]
     return next(each for each in backend.offers() if each.instance.name in types and not each.instance.resources.spot)
 

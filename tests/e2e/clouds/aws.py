@@ -9,6 +9,7 @@ from typing import ClassVar
 from botocore.awsrequest import AWSPreparedRequest, HeadersDict
 
 from chalicelib.backends.aws.catalog import ADDRESS
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from tests.backends.aws.account import Account, Fault, Script
 from tests.backends.aws.lines import KEY, SECRET
@@ -21,21 +22,12 @@ from tests.e2e.clouds.cloud import Cloud, now
 
 DENIED = {"RunInstances": "ec2:RunInstances", "DescribeVolumes": "ec2:DescribeVolumes"}
 
-METADATA = """
-import http.server, os
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_PUT(self):
-        self.say(200, b"token")
-    def do_GET(self):
-        notice = "/run/spot-notice"
-        there = os.path.exists(notice) and self.headers["X-aws-ec2-metadata-token"] == "token"
-        self.say(200, open(notice, "rb").read()) if there else self.say(404, b"")
-    def say(self, status, body):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
+NOTICES = """
+def answer(method, path, headers, notice):
+    if method == "PUT":
+        return 200, "token"
+    there = notice and headers["X-aws-ec2-metadata-token"] == "token"
+    return (200, notice) if there else (404, "")
 """
 
 
@@ -57,7 +49,7 @@ class Journey(Cloud):
         "regions": ["us-east-1"],
     }
     fleet: ClassVar = {"instance_types": ["m7i.large"]}
-    running, metadata = "running", METADATA
+    running, notices = "running", NOTICES
 
     def __init__(self) -> None:
         self.fake = Account(now, Script(lag=0, boot=SECOND, end=SECOND))
@@ -69,6 +61,10 @@ class Journey(Cloud):
     def machines(self) -> Sequence[tuple[str, str | None]]:
         found = self.fake.machines
         return [(each.id, found.state(each)) for each in found.all.values()]
+
+    def boot_script(self, machine: str) -> str:
+        script: str = self.provider.user_data([Handle(kind="vm", id=machine)])
+        return script
 
     def billed(self) -> float:
         places, disks = self.fake.places, self.fake.disks

@@ -15,11 +15,27 @@ from typing import Any, ClassVar
 
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
+from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import serving
 
-CLOUDS = ("aws", "azure", "crusoe", "lambda", "nebius")  # that have a file here
+CLOUDS = ("aws", "azure", "crusoe", "gcp", "lambda", "nebius", "tensordock")  # that have a file here
 
 PRICES = "prices.csv"
+# A cloud's service of this kind on a machine, as a program. /run/spot-notice has the notice, once there is one.
+METADATA = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        there = os.path.exists("/run/spot-notice")
+        notice = open("/run/spot-notice").read() if there else ""
+        status, text = answer(self.command, self.path, self.headers, notice)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+    do_PUT = do_GET
+http.server.HTTPServer(("169.254.169.254", 80), Handler).serve_forever()
+"""
 
 
 def now() -> Micros:
@@ -31,7 +47,7 @@ class Cloud:
     prices: ClassVar[Mapping[str, float]] = {}  # what the operator knows of its prices, where it tells none
     fleet: ClassVar[Mapping[str, Any]]  # what of its offers is bought
     running: ClassVar[str]  # the state of a machine that boots: from then on it runs its script
-    metadata: ClassVar[str] = ""  # a program that is its metadata service: a spot machine's notice is /run/spot-notice
+    notices: ClassVar[str] = ""  # where machines hear of their end: `answer` of METADATA
     fake: Any
     provider: Any  # the fake's side of the conformance suite
 
@@ -39,12 +55,9 @@ class Cloud:
         """Its address. Port 0: any."""
         return serving(self.fake, port)
 
-    def price_file(self, folder: Path) -> Path:
-        """The operator's, with what this cloud doesn't tell."""
-        rows = "".join(f"{self.config['type']},{name},,{price},\n" for name, price in self.prices.items())
-        file = folder / PRICES
-        file.write_text(f"provider,instance_type,region,price,spot_price\n{rows}")
-        return file
+    @property
+    def type(self) -> str:
+        return str(self.config["type"])
 
     def machines(self) -> Sequence[tuple[str, str | None]]:
         """Each that was ever bought, with its state, in the order of purchase."""
@@ -63,8 +76,13 @@ class Cloud:
 
     def boot_script(self, machine: str) -> str:
         """What it runs when it has booted."""
-        script: str = self.provider.user_data([Handle(kind="vm", id=machine)])
+        (made,) = (each for each in self.fake.books.made("vm") if each.id == machine)
+        script: str = self.provider.user_data([self.handle(made)])
         return script
+
+    def handle(self, machine: Resource) -> Handle:
+        """As the backend has it."""
+        return Handle(kind="vm", id=machine.id)
 
     def deny(self) -> Sequence[str]:
         """Takes permissions from the account's key: their names, as the provider has them. None, where a key has all
@@ -80,3 +98,11 @@ class Cloud:
 def cloud_of(name: str) -> Cloud:
     made: Cloud = import_module(f"tests.e2e.clouds.{name}").Journey()
     return made
+
+
+def price_file(folder: Path, *clouds: Cloud) -> Path:
+    """The operator's, with what the clouds don't tell."""
+    rows = [f"{each.type},{name},,{price},\n" for each in clouds for name, price in each.prices.items()]
+    file = folder / PRICES
+    file.write_text("".join(["provider,instance_type,region,price,spot_price\n", *rows]))
+    return file

@@ -7,23 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.clouds.cloud import CLOUDS
-from tests.e2e.clouds.rental import Rental, rented, site_of_clouds
-from tests.e2e.onprem.lab import Lab
+from tests.e2e.clouds.cloud import CLOUDS, METADATA
+from tests.e2e.clouds.rental import Clouds, Rental, clouds_at
 from tests.harness.server import until
 
 WAITS = "trap 'echo told; exit 0' TERM; echo up on $(hostname); while :; do sleep 0.1; done"
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with site_of_clouds(tmp_path_factory.mktemp("clouds")) as made:
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
+    with clouds_at(tmp_path_factory.mktemp("clouds")) as made:
         yield made
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_a_machine_is_bought_works_idles_and_is_gone(lab: Lab, name: str) -> None:
-    with rented(lab, name) as rental:
+def test_a_machine_is_bought_works_idles_and_is_gone(clouds: Clouds, name: str) -> None:
+    with clouds.rental(name) as rental:
         what_is_lacking_is_named(rental)
         rental.fleet()
         rental.task(WAITS)
@@ -33,26 +32,26 @@ def test_a_machine_is_bought_works_idles_and_is_gone(lab: Lab, name: str) -> Non
         rental.stop()
         until("the run to end", lambda: rental.run()["status"] == "terminated")
         assert "told" in rental.logs()
-        until("the machine to be given back", rental.given_back)
+        until("the machine to be given back", rental.gone)
         assert "dstack-token" not in rental.host.run("ls", "-R", "/var/lib/dstack", check=False).stdout
         assert len(rental.cloud.machines()) == 1, "one was needed, and each is billed"
         assert rental.cloud.billed() == 0
 
 
 def what_is_lacking_is_named(rental: Rental) -> None:
-    check = ("backend", "check", rental.name)
+    check = ("backend", "check", rental.cloud.type)
     lacks = rental.cloud.deny()
     said = rental.lab.server.cli(*check, check=False)
     assert not [each for each in lacks if each not in said] and "works" not in said, said
     rental.cloud.allow()
-    assert rental.lab.server.cli(*check) == f"{rental.name}: works\n"
+    assert rental.lab.server.cli(*check) == f"{rental.cloud.type}: works\n"
 
 
-@pytest.mark.parametrize("name", ["aws", "azure"])
-def test_a_spot_machine_hears_its_notice_and_its_job_is_tried_again(lab: Lab, name: str) -> None:
-    with rented(lab, name) as rental:
+@pytest.mark.parametrize("name", ["aws", "azure", "gcp"])
+def test_a_spot_machine_hears_its_notice_and_its_job_is_tried_again(clouds: Clouds, name: str) -> None:
+    with clouds.rental(name, f"{name}-spot") as rental:
         with_metadata(rental)
-        rental.fleet(spot_policy="spot")
+        rental.fleet(spot_policy="spot", nodes="0..2")  # room for another while the first one ends
         rental.task(WAITS, spot_policy="spot", retry={"on_events": ["interruption"], "duration": "1h"})
         script, machine = rental.boot(), rental.running()
         assert "--notices " in script
@@ -67,8 +66,10 @@ def test_a_spot_machine_hears_its_notice_and_its_job_is_tried_again(lab: Lab, na
 
 def with_metadata(rental: Rental) -> None:
     host = rental.host
+    host.systemctl("stop", "metadata", check=False)  # another cloud's
+    host.run("rm", "-f", "/run/spot-notice")
     host.run("ip", "address", "replace", "169.254.169.254/32", "dev", "lo")
-    host.write("/usr/local/bin/metadata", rental.cloud.metadata)
+    host.write("/usr/local/bin/metadata", rental.cloud.notices + METADATA)
     host.run("systemd-run", "--unit=metadata", "python3", "/usr/local/bin/metadata")
 
 
