@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from chalicelib.domain.instants import SECOND
-from tests.backends.lambda_cloud.fake import KEY, KINDS, LambdaApi
+from tests.backends.lambda_cloud.fake import KEY, LambdaApi
 from tests.backends.lambda_cloud.provider import LambdaProvider
 from tests.e2e.clouds.cloud import Cloud, now
 
@@ -19,6 +19,3 @@ class Journey(Cloud):
         self.fake = LambdaApi(now)
         self.fake.boot = self.fake.end = SECOND
         self.provider = LambdaProvider(self.fake)
-
-    def billed(self) -> float:
-        return sum(KINDS[each.facts["type"]].cents / 100 for each in self.fake.books.existing("vm"))

@@ -18,12 +18,14 @@ from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.network import CONTROL
 from tests.e2e.hosts.site import or_skipped
 from tests.e2e.hosts.spec import HostSpec
+from tests.e2e.hosts.stubs import nvidia
 from tests.e2e.onprem.lab import SMALL, Lab
 from tests.harness.images import busybox_image
 from tests.harness.server import until
 
 PORT = 3000
 PORTS = {name: 4600 + number for number, name in enumerate(CLOUDS)}  # where they are served, of control's own loopback
+MACHINE = HostSpec("machine", stubs=(nvidia(("NVIDIA GeForce RTX 4090", 24564)),))  # for a cloud without smaller ones
 DISK = "/var/lib/dstack*"  # all that a boot script and an agent write
 
 
@@ -50,7 +52,8 @@ class Rental:
         self.lab.apply({"type": "fleet", "name": self.name, **rest})
 
     def task(self, command: str, **more: Any) -> None:
-        self.lab.apply({**self.lab.task(self.name, command, self.name), **more}, "-d")
+        resources = self.cloud.fleet.get("resources", SMALL)
+        self.lab.apply({**self.lab.task(self.name, command, self.name), "resources": resources, **more}, "-d")
 
     def run(self) -> dict[str, Any]:
         found: dict[str, Any] = self.lab.server.call("/api/project/main/runs/get", {"run_name": self.name})
@@ -145,7 +148,7 @@ def clouds_at(folder: Path) -> Iterator[Clouds]:
     endpoints = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in PORTS.items())
     env = {"DSTACK_BACKEND_ENDPOINTS": endpoints, "DSTACK_CATALOG_FILE": str(folder / PRICES)}
     flags = ("--no-local-fleet", "--host", CONTROL, "--public-url", f"http://{CONTROL}:{PORT}")
-    with or_skipped([HostSpec("machine")], workers_reach_plane=True) as site:
+    with or_skipped([MACHINE], workers_reach_plane=True) as site:
         site.workers[0].import_image(busybox_image())
         server = site.server(folder, flags=flags, env=env)
         try:
