@@ -74,7 +74,7 @@ def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -
         "tags": tags,
         "properties": {
             "hardwareProfile": {"vmSize": request.offer.instance.name},
-            "storageProfile": {"imageReference": IMAGE, "osDisk": _disk(request), "diskControllerType": "SCSI"},
+            "storageProfile": {"imageReference": IMAGE, "osDisk": _disk(request)},
             "osProfile": _system(request),
             "networkProfile": {
                 "networkApiVersion": "2022-11-01",

@@ -12,6 +12,7 @@ from chalicelib.errors import (
     AlreadyThere,
     Gone,
     InsufficientCapacity,
+    InUse,
     MissingPermission,
     NotYet,
     Unfit,
@@ -102,6 +103,29 @@ def a_network_that_exists_is_never_written_again(account: Account) -> None:
     account.running("two")
     assert account.sent("VirtualNetworks_create_or_update") == 1
     assert account.sent("ResourceGroups_create_or_update") == 1
+
+
+def what_a_machine_uses_cant_be_deleted(account: Account) -> None:
+    """Nor left out of its network by a later request."""
+    account.running()
+    (network,), (closed,) = account.fake.books.existing("network"), account.fake.books.existing("security")
+    path, body = network.facts["path"], network.facts["body"]
+    emptied = {**body, "properties": {**body["properties"], "subnets": []}}
+    for method, where, sent in (
+        ("PUT", path, emptied),
+        ("DELETE", path, None),
+        ("DELETE", f"{path}/subnets/machines", None),
+        ("DELETE", closed.facts["path"], None),
+    ):
+        with pytest.raises(InUse, match=r"InUse\w+CannotBeDeleted"):
+            account.client.call(method, where, body=sent)
+    assert account.made("two")
+
+
+def a_script_that_azure_doesnt_take_is_refused(account: Account) -> None:
+    with pytest.raises(Unfit, match="longer than the 65535 bytes that Azure takes"):
+        list(account.backend.create(replace(account.request(), user_data="x" * 65_536)))
+    assert account.left() == set()
 
 
 def a_network_that_isnt_ready_is_waited_for(account: Account) -> None:
