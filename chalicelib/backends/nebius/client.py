@@ -13,7 +13,7 @@ from typing import Any
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
-from chalicelib.backends.nebius.errors import SERVICE_ERROR, of_operation, translated
+from chalicelib.backends.nebius.errors import SERVICE_ERROR, of_status, translated
 from chalicelib.backends.nebius.messages import Body, all_messages
 from chalicelib.backends.nebius.tokens import Tokens
 from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
@@ -103,7 +103,7 @@ class NebiusClient:
         """The operation that the call begins. Raises why it has failed already. `more`: as for `call`."""
         key = key or str(uuid.uuid4())
         operation = self.call(service, method, body, region=region, what=what, key=key, **more)
-        if failed := of_operation(operation.get("status", {}), action(service, method, what), region):
+        if failed := of_status(operation.get("status", {}), action(service, method, what), region):
             raise failed
         return operation
 

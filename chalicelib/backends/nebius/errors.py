@@ -75,14 +75,20 @@ def translated(
     return TABLE.error(ProviderFailure(kind or code, said), action, region, meanings=meanings, secrets=secrets)
 
 
-def of_operation(status: Mapping[str, Any], action: str, region: str = "") -> BackendError | None:
-    """Why an operation failed; None if it hasn't."""
+def of_status(
+    status: Mapping[str, Any],
+    action: str,
+    region: str = "",
+    *,
+    meanings: Mapping[str | int, Kind] | None = OF_CREATION,
+) -> BackendError | None:
+    """Why an operation failed, or one part of a call; None if it hasn't."""
     number = int(status.get("code", 0))
     if not number:
         return None
     code = dict(enumerate(_CODES.split())).get(number, str(number))
     details = [each for each in status.get("details", ()) if each.get("@type", "").endswith(SERVICE_ERROR)]
-    return translated(code, str(status.get("message", "")), details, action, region, meanings=OF_CREATION)
+    return translated(code, str(status.get("message", "")), details, action, region, meanings=meanings)
 
 
 def _violations(detail: Any) -> list[str]:

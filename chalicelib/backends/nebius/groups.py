@@ -19,6 +19,7 @@ from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import NO_GROUP
 from chalicelib.backends.nebius.named import created_once
+from chalicelib.backends.nebius.operations import Operations
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
@@ -77,16 +78,17 @@ class NebiusGroups:
         try:
             with contextlib.suppress(NotYet):  # it is being created or deleted
                 self._client.started(CLUSTERS, "Delete", {"id": handle.id}, region=region, what=handle.id)
-        except Unfit as error:  # an id that Nebius could never have given
+        except Unfit as error:
+            if Operations.is_possible(CLUSTERS, handle):
+                raise
             raise Gone(f"Nebius has no GPU cluster {handle.id}.") from error
 
     def list_owned(self) -> Iterator[OwnedGroup]:
-        projects = self._places.projects()
-        for found in everywhere(tuple(projects), lambda region: list(self._owned(region, projects[region]))):
+        for found in everywhere(tuple(self._places.projects()), lambda region: list(self._owned(region))):
             yield from found
 
-    def _owned(self, region: str, project: str) -> Iterator[OwnedGroup]:
-        for body in self._client.listed(CLUSTERS, {"parent_id": project}, region=region):
+    def _owned(self, region: str) -> Iterator[OwnedGroup]:
+        for body in self._places.listed(CLUSTERS, region):
             metadata: Mapping[str, Any] = body["metadata"]
             handle = _handle(str(metadata["id"]), region)
             yield from owned_group(handle, metadata.get("labels", {}), str(metadata.get("name", "")))

@@ -17,7 +17,7 @@ from chalicelib.backends.kit.regions import everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.errors import OF_CREATION
+from chalicelib.backends.nebius.errors import OF_CREATION, of_status
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import specification
 from chalicelib.backends.nebius.named import created_once
@@ -30,12 +30,17 @@ from chalicelib.domain.instants import Micros
 from chalicelib.errors import (
     BackendError,
     Gone,
+    InsufficientCapacity,
+    MissingPermission,
     NotYet,
+    QuotaExceeded,
+    Transient,
     Unfit,
 )
 
 INSTANCES, DISKS = "compute.v1.InstanceService", "compute.v1.DiskService"
 STARTING = ("CREATING", "STARTING", "UPDATING")
+LASTING = (QuotaExceeded, Unfit, MissingPermission)  # why a creation failed; after other errors, elsewhere one may work
 AT_ONCE = 12  # operations looked up at the same time
 
 Body = Mapping[str, Any]
@@ -99,12 +104,24 @@ class NebiusMachines:
         return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        ids = sorted({handle.id for handles in machines for handle in handles if handle.kind == "vm"})
-        found = self._client.call(INSTANCES, "BatchGet", {"instance_ids": ids})["items"] if ids else {}
-        bodies = {each: found.get(each, {}).get("instance", {}) for each in ids}
-        unclear = [each for each in ids if _state(bodies[each]) not in ("RUNNING", "DELETING")]
+        handles = {handle.id: handle for several in machines for handle in several if handle.kind == "vm"}
+        ids = sorted(each for each, handle in handles.items() if self._operations.is_possible(INSTANCES, handle))
+        for each in handles.keys() - ids:  # it would spoil the call for the others
+            with contextlib.suppress(Gone):
+                self._operations.found(INSTANCES, handles[each])
+        bodies = self._described(ids)
+        unclear = [
+            each
+            for each, body in bodies.items()
+            if not isinstance(body, BackendError) and _state(body) not in ("RUNNING", "DELETING")
+        ]
         histories = dict(zip(unclear, self._histories(unclear), strict=True))
         return outcomes(machines, lambda handles: self._machine(handles, bodies, histories))
+
+    def _described(self, ids: Sequence[str]) -> dict[str, Body | BackendError]:
+        """An empty body stands for a machine that isn't there, which no other error proves."""
+        found = self._client.call(INSTANCES, "BatchGet", {"instance_ids": ids}).get("items", {}) if ids else {}
+        return {each: _result(each, found.get(each)) for each in ids}
 
     def _histories(self, ids: Sequence[str]) -> Sequence[History | BackendError]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -114,13 +131,15 @@ class NebiusMachines:
     def _machine(
         self,
         handles: Sequence[Handle],
-        bodies: Mapping[str, Body],
+        bodies: Mapping[str, Body | BackendError],
         histories: Mapping[str, History | BackendError],
     ) -> Machine:
         vm = next((handle for handle in handles if handle.kind == "vm"), None)
         if vm is None:
             raise Gone("No machine was created.")
-        body = bodies[vm.id]
+        body = bodies.get(vm.id, {})
+        if isinstance(body, BackendError):
+            raise body
         state, interface = _state(body), _interface(body)
         if state == "RUNNING":
             internal = _address(interface, "ip_address")
@@ -131,7 +150,8 @@ class NebiusMachines:
             raise history
         failed = failure(history, vm)
         if failed is not None:
-            raise Gone(f"{vm.id} was never there: {failed.message}", refused=type(failed))
+            refused = type(failed) if isinstance(failed, LASTING) else InsufficientCapacity
+            raise Gone(f"{vm.id} was never there: {failed.message}", refused=refused)
         if state in STARTING:
             return Machine("pending")
         if not body:
@@ -148,13 +168,7 @@ class NebiusMachines:
         if handle.kind not in services:
             raise Gone(f"Nebius has no {handle.kind} of ours.")
         service, region = services[handle.kind], handle.data.get("region", "")
-        try:
-            body = self._client.call(service, "Get", {"id": handle.id}, region=region, what=handle.id)
-        except Gone:
-            self._operations.check_gone(handle)
-            raise
-        except Unfit as error:  # an id that Nebius could never have given
-            raise Gone(f"Nebius has no {handle.id}.") from error
+        body = self._operations.found(service, handle)
         if _state(body) != "DELETING":
             with contextlib.suppress(NotYet):  # another operation is under way, such as its creation
                 self._client.started(service, "Delete", {"id": handle.id}, region=region, what=handle.id)
@@ -169,15 +183,25 @@ class NebiusMachines:
     def _owned(self, region: str) -> Iterator[Owned]:
         """Machines, and boot disks that were left without theirs. The disks are listed first: so the machine of a new
         one is listed, too."""
-        parent = {"parent_id": self._places.project(region)}
-        disks = list(self._client.listed(DISKS, parent, region=region))
-        machines = {each["metadata"]["id"]: each for each in self._client.listed(INSTANCES, parent, region=region)}
+        disks = self._places.listed(DISKS, region)
+        machines = {each["metadata"]["id"]: each for each in self._places.listed(INSTANCES, region)}
         for body in machines.values():
             yield from _owner("vm", body, region)
         for body in disks:
             status = body.get("status", {})
             if machines.keys().isdisjoint((status.get("managed_by"), status.get("read_write_attachment"))):
                 yield from _owner("disk", body, region)
+
+
+def _result(vm: str, given: Body | None) -> Body | BackendError:
+    """What a call about several says of one."""
+    if given is None:
+        return Transient(f"Nebius's answer lacks {vm}.")
+    error = of_status(given.get("error", {}), f"{INSTANCES}.BatchGet of {vm}", meanings=None)
+    if error is not None and not isinstance(error, Gone):
+        return error
+    found: Body = given.get("instance", {})
+    return found
 
 
 def _owner(kind: str, body: Body, region: str) -> Iterator[Owned]:

@@ -1,4 +1,5 @@
-"""The operations of a resource. They say why there is none, and whether one that doesn't show may be there."""
+"""Resources by their ids, and their operations, which say why there is none, and whether one that doesn't show may be
+there."""
 
 from __future__ import annotations
 
@@ -6,13 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.nebius.client import NebiusClient
-from chalicelib.backends.nebius.errors import of_operation
+from chalicelib.backends.nebius.errors import of_status
 from chalicelib.backends.nebius.facts import FACTS
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros, from_iso
-from chalicelib.errors import BackendError, Gone, Transient
+from chalicelib.errors import BackendError, Gone, Transient, Unfit
 
 History = Sequence[Mapping[str, Any]]  # the first first
+
+
+_IDS = {  # how the ids begin
+    "compute.v1.InstanceService": "computeinstance-",
+    "compute.v1.DiskService": "computedisk-",
+    "compute.v1.GpuClusterService": "computegpucluster-",
+}
 
 
 class Operations:
@@ -28,11 +36,26 @@ class Operations:
             return ()
         return sorted(listed, key=lambda each: from_iso(each["created_at"]))
 
-    def check_gone(self, handle: Handle) -> None:
-        """Of a resource that Nebius doesn't show. Raises Transient if it may be there all the same."""
-        history = self.of(handle)
-        if failure(history, handle) is None:
-            self.check_settled(handle, history)
+    def found(self, service: str, handle: Handle) -> Mapping[str, Any]:
+        """The resource. Raises Gone only if there is none, and not while it may not show yet."""
+        try:
+            return self._client.call(
+                service, "Get", {"id": handle.id}, region=handle.data.get("region", ""), what=handle.id
+            )
+        except Gone:
+            history = self.of(handle)
+            if failure(history, handle) is None:
+                self.check_settled(handle, history)
+            raise
+        except Unfit as error:
+            if self.is_possible(service, handle):
+                raise
+            raise Gone(f"Nebius has no {handle.id}.") from error
+
+    @staticmethod
+    def is_possible(service: str, handle: Handle) -> bool:
+        """Could this be the id of such a resource?"""
+        return handle.id.startswith(_IDS[service])
 
     def check_settled(self, handle: Handle, history: History) -> None:
         """Raises Transient if it was created so lately that it may not show yet."""
@@ -47,4 +70,4 @@ def failure(history: History, handle: Handle) -> BackendError | None:
     """Why its creation failed; None if it didn't, or hasn't yet."""
     if not history:
         return None
-    return of_operation(history[0].get("status", {}), f"creating {handle.id}", handle.data.get("region", ""))
+    return of_status(history[0].get("status", {}), f"creating {handle.id}", handle.data.get("region", ""))

@@ -26,6 +26,7 @@ class Places:
     def __init__(self, client: NebiusClient, config: NebiusBackendConfig, now: Callable[[], Micros]) -> None:
         self._client, self._config = client, config
         self._tenants = LookupCache[str](now)
+        self._visible = LookupCache[Sequence[Body]](now)
         self._projects = LookupCache[Mapping[str, str]](now)
         self._subnets = LookupCache[Subnet](now)
 
@@ -42,12 +43,28 @@ class Places:
             raise Unfit(f"The account has no project in {region}: it has some in {', '.join(sorted(self.projects()))}.")
         return found
 
+    def listed(self, service: str, region: str) -> list[Body]:
+        """What there is in all projects of the region: another one may have been used before. One in which the account
+        may not even look has nothing of ours."""
+        used, found = self.project(region), list[Body]()
+        for project in sorted(_id(each) for each in self._all() if _region(each) == region):
+            try:
+                found += self._client.listed(service, {"parent_id": project}, region=region)
+            except MissingPermission:
+                if project == used:
+                    raise
+        return found
+
     def subnet(self, region: str) -> Subnet:
         return self._subnets.get(region, lambda: self._found_subnet(region))
 
     def forget(self) -> None:
-        for cache in (self._tenants, self._projects, self._subnets):
+        for cache in (self._tenants, self._visible, self._projects, self._subnets):
             cache.clear()
+
+    def _all(self) -> Sequence[Body]:
+        parent = {"parent_id": self.tenant()}
+        return self._visible.get("", lambda: list(self._client.listed("iam.v1.ProjectService", parent)))
 
     def _found_tenant(self) -> str:
         found = sorted(_id(each) for each in self._client.listed("iam.v1.TenantService", {}))
@@ -63,13 +80,13 @@ class Places:
         return found[0]
 
     def _found_projects(self) -> Mapping[str, str]:
-        listed = list(self._client.listed("iam.v1.ProjectService", {"parent_id": self.tenant()}))
+        listed = self._all()
         wanted, allowed = self._config.projects, self._config.regions
         if wanted and (unknown := sorted(set(wanted).difference(map(_id, listed)))):
             raise Unfit(f"The tenant has no project {', '.join(unknown)}.", hint="Correct `projects`.")
         regions: dict[str, list[Body]] = {}
         for each in listed:
-            region = str(each.get("status", {}).get("region", ""))
+            region = _region(each)
             if (_id(each) in wanted if wanted else True) and (not allowed or region in allowed):
                 regions.setdefault(region, []).append(each)
         if missing := sorted(set(allowed or ()).difference(regions)):
@@ -108,3 +125,7 @@ def _id(body: Body) -> str:
 
 def _name(body: Body) -> str:
     return str(body["metadata"].get("name", ""))
+
+
+def _region(project: Body) -> str:
+    return str(project.get("status", {}).get("region", ""))

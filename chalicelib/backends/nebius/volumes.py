@@ -74,7 +74,7 @@ class NebiusVolumes:
         project = self._places.projects().get(region)
         if project is None or zone:
             raise Gone(f"The account has no {f'zone {zone} in ' if zone else 'region '}{region}.")
-        body = self._body(_handle(volume_id, region))
+        body = self._operations.found(DISKS, _handle(volume_id, region))
         if body["metadata"]["parent_id"] != project:
             raise Gone(f"Disk {volume_id} isn't in the project {project} of {region}.")
         if machine := body["status"].get("managed_by"):
@@ -82,12 +82,12 @@ class NebiusVolumes:
         return self._disk(body, region)
 
     def describe(self, handle: Handle) -> ProviderDisk:
-        return self._disk(self._body(handle), _region(handle))
+        return self._disk(self._operations.found(DISKS, handle), _region(handle))
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
-        body, vm = self._body(handle), _vm(machine)
+        body, vm = self._operations.found(DISKS, handle), _vm(machine)
         status = body["status"]
         if vm.id in _users(status):
             return
@@ -108,11 +108,11 @@ class NebiusVolumes:
         self._replace(host, [*listed, attached], vm)
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        self._body(handle)
+        self._operations.found(DISKS, handle)
         vm = _vm(machine)
         try:
             host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
-        except (Gone, Unfit):  # so is what was attached to it
+        except Gone:  # so is what was attached to it
             return
         left = [each for each in _listed(host) if _disk_of(each) != handle.id]
         if len(left) < len(_listed(host)) and host["status"]["state"] != "DELETING":
@@ -121,7 +121,7 @@ class NebiusVolumes:
     def _host(self, vm: Handle) -> Body:
         try:
             host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
-        except (Gone, Unfit) as error:
+        except Gone as error:
             raise Unfit(f"There is no machine {vm.id}.") from error
         state = host["status"]["state"]
         if state in STARTING:
@@ -146,7 +146,7 @@ class NebiusVolumes:
     # --- delete and list ---------------------------------------------------------------------------------------------
 
     def delete(self, handle: Handle) -> None:
-        body = self._body(handle)
+        body = self._operations.found(DISKS, handle)
         if users := sorted(_users(body["status"])):
             raise InUse(f"Disk {handle.id} is attached to {', '.join(users)}.")
         if body["status"]["state"] != "DELETING":
@@ -159,21 +159,12 @@ class NebiusVolumes:
             yield from (one for one in found if volume_id in (None, one.volume_id))
 
     def _owned(self, region: str) -> Iterator[OwnedVolume]:
-        for body in self._client.listed(DISKS, {"parent_id": self._places.project(region)}, region=region):
+        for body in self._places.listed(DISKS, region):
             metadata = body["metadata"]
             handle = _handle(str(metadata["id"]), region)
             yield from owned_volume(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
 
     # --- reading -----------------------------------------------------------------------------------------------------
-
-    def _body(self, handle: Handle) -> Body:
-        try:
-            return self._client.call(DISKS, "Get", {"id": handle.id}, region=_region(handle), what=handle.id)
-        except Gone:
-            self._operations.check_gone(handle)
-            raise
-        except Unfit as error:  # an id that Nebius could never have given
-            raise Gone(f"Nebius has no disk {handle.id}.") from error
 
     def _disk(self, body: Body, region: str) -> ProviderDisk:
         identity, status = str(body["metadata"]["id"]), body["status"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -28,7 +29,7 @@ from tests.backends.clock import Clock
 from tests.backends.conformance.requests import group_request_for, inside, request_for
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.books import Resource
-from tests.backends.fakes.script import Cut, Fault, Rate
+from tests.backends.fakes.script import Call, Cut, Fault, Rate
 from tests.backends.nebius.compute import service_error
 from tests.backends.nebius.fake import Nebius
 from tests.backends.nebius.provider import INSTANCES, NebiusProvider, answer, client, config
@@ -396,6 +397,36 @@ def test_many_are_described_in_one_call(backend: NebiusBackend, fake: Nebius, cl
     assert len(fake.calls) - before == 2, "the second asks what became of the unknown one"
 
 
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"error": {"code": 7, "message": "Permission denied"}}, MissingPermission),
+        ({"error": {"code": 13, "message": "internal"}}, Transient),
+        (None, Transient),
+    ],
+)
+def test_an_answer_about_one_machine_that_proves_nothing_isnt_taken_for_its_end(
+    backend: NebiusBackend, fake: Nebius, clock: Clock, result: dict[str, object] | None, error: type[BackendError]
+) -> None:
+    made = bought(backend)
+    clock.passes(60)
+    items = {made[0].id: result} if result else {}
+    fake.script.faults.append(Fault(f"{INSTANCES}.BatchGet", lambda body: {"items": items}))
+    with pytest.raises(error):
+        backend.describe(made)
+
+
+def test_a_creation_that_was_aborted_is_tried_elsewhere(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
+    made = bought(backend)
+    (operation,) = [each for each in fake.books.existing("operation") if each.facts["resource"] == made[0].id]
+    operation.facts["status"] = {"code": 13, "message": "internal error"}
+    vm(fake).goes(clock.now(), (0, "ERROR"))
+    clock.passes(60)
+    with pytest.raises(Gone, match="INTERNAL: internal error") as gone:
+        backend.describe(made)
+    assert gone.value.refused is InsufficientCapacity
+
+
 # --- offers ----------------------------------------------------------------------------------------------------------
 
 
@@ -499,6 +530,52 @@ def test_a_project_is_chosen_by_its_id(fake: Nebius, clock: Clock) -> None:
     backend = NebiusBackend(config(projects=["project-e00other"]), client(fake, clock.now), clock.now)
     list(backend.create(request_for(offer(CPU))))
     assert vm(fake).facts["parent"] == "project-e00other"
+
+
+def test_what_was_created_in_another_project_is_still_listed(
+    backend: NebiusBackend, fake: Nebius, clock: Clock
+) -> None:
+    """The settings may have named that one before."""
+    before = NebiusBackend(config(projects=["project-e00other"]), client(fake, clock.now), clock.now)
+    made = list(before.create(request_for(offer(CPU))))
+    group = before.create_group(group_request_for(offer(EIGHT)))
+    clock.passes(60)
+    assert [each.handle for each in backend.list_owned()] == made
+    assert [each.handle for each in backend.list_owned_groups()] == [group]
+    for project, seen in (("project-e00other", True), ("project-e00north", False)):
+        refused = answer("PERMISSION_DENIED", "permission_denied")
+        denied = Fault("*Service.List", refused, times=100, fits=_of_project(project))
+        fake.script.faults = [denied]
+        if seen:
+            assert list(backend.list_owned()) == [], "nobody could have created anything there"
+        else:
+            with pytest.raises(MissingPermission):
+                list(backend.list_owned())
+
+
+def _of_project(project: str) -> Callable[[Call], bool]:
+    return lambda call: bool(call.body.get("parent_id") == project)
+
+
+def test_an_id_that_nebius_could_never_have_given_is_gone_and_disturbs_no_other(
+    backend: NebiusBackend, clock: Clock
+) -> None:
+    made = bought(backend)
+    clock.passes(60)
+    wrong = made[0].with_(id="i-0123456789abcdef0")
+    found = backend.describe_several([[wrong], made])
+    assert isinstance(found[0], Gone) and isinstance(found[1], Machine)
+    with pytest.raises(Gone):
+        backend.terminate(wrong)
+
+
+def test_a_refusal_of_a_right_id_proves_nothing(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
+    made = bought(backend)
+    clock.passes(60)
+    for call in ("Get", "Delete"):
+        fake.script.faults.append(Fault(f"{INSTANCES}.{call}", answer("INVALID_ARGUMENT", "bad_request")))
+        with pytest.raises(Unfit):
+            backend.terminate(made[0])
 
 
 def test_several_projects_of_a_region_without_a_default_are_a_question(backend: NebiusBackend, fake: Nebius) -> None:
