@@ -84,8 +84,9 @@ class _InstanceOutcome(InstancePass):
             if found is not None:
                 self.draft.save(found)
             until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
+            if failed.error != "Throttled" or failed.message != self.instance.message:  # many may wait for their turn
+                self.draft.record(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
             self._update(message=failed.message, act_until=until, due_at=until)
-            self.draft.record(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])
             return
         self._refuse(failed, means)
 

@@ -358,6 +358,15 @@ def test_a_new_one_is_described_at_once(fake: LambdaApi, clock: Clock, backend: 
     assert backend.describe(second).state == "pending"
 
 
+def test_a_sweep_reads_a_list_of_its_own(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
+    """What another server created a moment ago isn't gone."""
+    first = list(backend.create(request(backend)))
+    backend.describe(first)
+    other = LambdaBackend(CONFIG, LambdaClient(KEY, clock.now, send=sender(fake)), clock.now)
+    second = list(other.create(request(backend, "two")))
+    assert {each.handle.id for each in backend.list_owned()} == {first[0].id, second[0].id}
+
+
 def test_one_that_is_unhealthy_is_judged_by_its_agent(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:
     made = list(backend.create(request(backend)))
     clock.passes(fake.boot / SECOND)

@@ -150,6 +150,29 @@ def test_what_is_gone_a_moment_later_is_the_next_offers_turn(fake: TensorDock, b
     fake.script.limits[stock(US, RTX)] = 0
     with pytest.raises(InsufficientCapacity, match="No available nodes found"):
         list(backend.create(one))
+    fake.hidden.clear()
+    with pytest.raises(InsufficientCapacity):
+        list(backend.create(one))
+    assert len(fake.calls_of("createInstance")) == 1, "from then on it is looked up again"
+
+
+def test_what_is_listed_after_its_end_is_gone(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(90)
+    next(fake.books.existing("vm")).goes(clock.at, (0, "Deleted"))
+    for call in (backend.terminate, lambda handle: backend.describe([handle])):
+        with pytest.raises(Gone):
+            call(made[0])
+    assert list(backend.list_owned()) == [] and not fake.calls_of("deleteInstance")
+
+
+def test_a_sweep_reads_a_list_of_its_own(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
+    """What another server created a moment ago isn't gone."""
+    first = list(backend.create(request(backend)))
+    backend.describe(first)
+    other = TensorDockBackend(CONFIG, client(fake, clock), clock.now)
+    second = list(other.create(request(other, "two")))
+    assert {each.handle.id for each in backend.list_owned()} == {first[0].id, second[0].id}
 
 
 def test_what_has_become_dearer_is_another_offer(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:

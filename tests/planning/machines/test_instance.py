@@ -436,18 +436,6 @@ def test_termination_is_asked_for_again_and_again() -> None:
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_a_termination_that_comes_too_soon_changes_no_reason() -> None:
-    """Its jobs are told it."""
-    world = World("terminating", due_at=b.NOW)
-    world.instance = world.instance.with_(message="taken back by its provider")
-    world.decide()
-    plan = world.not_done("Throttled", "too many calls")
-    assert [event for step in plan.steps for event in step.events] == []
-    assert world.instance.message == "taken back by its provider"
-    world.not_done("Transient", "reset")
-    assert world.instance.message == "reset"
-
-
 def ending(kill_at: Micros | None) -> World:
     """A machine with a disk, whose job has until then to stop."""
     world = World("terminating", due_at=b.NOW, disks=("disk",)).with_job("terminating")
