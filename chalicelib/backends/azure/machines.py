@@ -207,17 +207,14 @@ class AzureMachines:
             self._delete(path, handle, {} if volumes else {"forceDeletion": "true"})  # what is written may be lost then
 
     def _delete(self, path: str, handle: Handle, query: Mapping[str, str] | None = None) -> None:
-        try:
-            self._client.call("DELETE", path, query=query, region=region_in(handle), meanings=ENDING)
-        finally:
-            self._lists.clear()
+        self._client.call("DELETE", path, query=query, region=region_in(handle), meanings=ENDING)
 
     def _end_leftovers(self, handle: Handle, name: str) -> None:
         """Ends what a machine that is gone has left behind. Raises Gone if that is nothing."""
         held: BackendError | None = None
         found = False
         for kind in CHILDREN:
-            for body in self._lists.get(kind, lambda kind=kind: list(self._listed(kind))):  # type: ignore[misc]
+            for body in self._shared_list(kind):
                 if owner_name(str(body["name"])) != name or _is_volume(kind, body):
                     continue
                 found = True
@@ -237,7 +234,7 @@ class AzureMachines:
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         """Cards, addresses and disks are deleted with their machine, so only those that were left behind are listed."""
         for kind in (VM, *CHILDREN):
-            for body in self._listed(kind):
+            for body in self._listed(kind) if instance_id is None else self._shared_list(kind):
                 if (region and region_of(body) != region) or (kind != VM and _is_held(kind, body)):
                     continue
                 path = self._ids.of(kind, str(body["name"]).lower())
@@ -245,6 +242,10 @@ class AzureMachines:
                 for each in owned(handle, tags_of(body), owner_name(str(body["name"]))):
                     if instance_id in (None, each.instance_id):
                         yield each
+
+    def _shared_list(self, kind: str) -> Sequence[Body]:
+        """Many machines may end at the same time, and Azure limits lists by the minute."""
+        return self._lists.get(kind, lambda: list(self._listed(kind)))
 
     def _listed(self, kind: str) -> Iterator[Body]:
         """All in the resource group; none if there is no such group."""
