@@ -136,7 +136,8 @@ def _digest(sources: Mapping[str, bytes], packages_digest: str) -> str:
 
 
 def _write(path: Path, entries: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+    # The default level takes twice the time, and saves four hundredths.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=4) as archive:
         for name, content in sorted(entries.items()):
             one = zipfile.ZipInfo(name, _EPOCH)
             one.compress_type, one.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16

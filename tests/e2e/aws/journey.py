@@ -75,16 +75,11 @@ class Journey:
     cleared: list[Real] = field(default_factory=list)
 
     def run(self, name: str) -> dict[str, Any]:
-        """Asked again where the emulator gives no answer: it may not while it replaces functions that are at work."""
-        return dict(until(f"an answer about {name}", lambda: self._run_or_none(name), seconds=PATIENCE))
-
-    def _run_or_none(self, name: str) -> dict[str, Any] | None:
-        try:
-            return dict(self.stage.ask("runs/get", {"run_name": name}))
-        except HttpError as error:
-            if error.status != NO_ANSWER:
-                raise
-            return None
+        """Asked until there is an answer."""
+        found = until(
+            f"an answer about {name}", lambda: answer(self.stage, "runs/get", run_name=name), seconds=PATIENCE
+        )
+        return dict(found)
 
     def at(self, name: str) -> Real:
         """A user with a project of their own, and a cloud that behaves."""
@@ -114,6 +109,16 @@ class Journey:
     def write(self, name: str, text: str) -> str:
         (self.stage.home / name).write_text(text)
         return name
+
+
+def answer(stage: Real, path: str, **body: str) -> Any:
+    """None where the emulator gives none: it may not while it replaces functions that are at work, or is busy."""
+    try:
+        return stage.ask(path, body)
+    except HttpError as error:
+        if error.status != NO_ANSWER:
+            raise
+        return None
 
 
 @contextmanager
@@ -350,7 +355,7 @@ def left(trip: Journey) -> Iterator[str]:
 
 
 def gone_from(stage: Real) -> None:
-    stage.until(f"the fleets of {stage.project} to be gone", lambda: stage.ask("fleets/list", {}) == [])
+    stage.until(f"the fleets of {stage.project} to be gone", lambda: answer(stage, "fleets/list") == [])
 
 
 Stage = Callable[[Journey], None]

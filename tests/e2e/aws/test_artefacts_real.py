@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra.artefacts import KINDS
 from tests.e2e.aws.artefacts import FLEET, SDK, TYPE, Stage, provider
 from tests.e2e.aws.deployment import PATIENCE, STAGE
 from tests.e2e.aws.journey import Journey
@@ -25,7 +26,7 @@ def test_the_sdk_is_in_its_artefact_alone_and_its_function_is_rendered_from_the_
     build = stage.one.clone / "build"
     names = {path.name.partition("-")[0]: zipfile.ZipFile(path).namelist() for path in build.glob("*.zip")}
     assert {name for name, files in names.items() if f"{SDK}.py" in files} == {"nimbus"}
-    assert names.keys() == {"chalice", "clouds", "nimbus", "ssh"}
+    assert names.keys() == {*KINDS, "nimbus"}
     found = stage.one.client("lambda").get_function_configuration(FunctionName=f"dstack-{STAGE}-provider_nimbus")
     assert found["Handler"] == "functions.provider.handler"
     iam = stage.one.client("iam")
