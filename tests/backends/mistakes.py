@@ -74,17 +74,20 @@ def made(mistake: Mistake) -> Iterator[Callable[[str], ModuleType]]:
     usual = anew()
     finder = _Changed(mistake)
     package = sys.modules[mistake.package]
-    for name in usual:
-        del sys.modules[name]
-        delattr(package, name.removeprefix(inside))
+
+    def forget() -> None:
+        for name in anew():
+            del sys.modules[name]
+            delattr(package, name.removeprefix(inside))  # where `from package import module` looks first
+
+    forget()
     sys.meta_path.insert(0, finder)
     try:
         importlib.import_module(f"{inside}checking")
         yield lambda name: importlib.import_module(inside + name)
     finally:
         sys.meta_path.remove(finder)
-        for name in anew():
-            del sys.modules[name]
+        forget()
         sys.modules.update(usual)
         for name, each in usual.items():
             setattr(package, name.removeprefix(inside), each)

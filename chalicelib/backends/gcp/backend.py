@@ -45,9 +45,8 @@ class GcpBackend:
         from chalicelib.backends.gcp.prices import GcpPrices
         from chalicelib.backends.gcp.volumes import GcpVolumes
 
-        for field in ("tpu", "extra_vpcs", "roce_vpcs"):
-            if getattr(config, field):
-                raise NotSupported(f"The backend gcp doesn't support `{field}` yet.", hint=f"Remove `{field}`.")
+        if config.tpu:
+            raise NotSupported("The backend gcp doesn't support `tpu` yet.", hint="Remove it.")
         self._config = config
         self._clients = clients or GcpClients(config.creds, config.project_id, endpoint=endpoint, now=now)
         self._places = GcpPlaces(self._clients, config, now)

@@ -20,6 +20,7 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.images import UNDRIVEN
+from chalicelib.backends.gcp.interfaces import RDMA_TYPES, ROCE
 from chalicelib.backends.gcp.launch import HYPER, disk_type
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
@@ -34,13 +35,13 @@ log = logging.getLogger(__name__)
 GIB = 1024
 LEAST_DISK = 100  # GiB of the machine's own disk
 MOST_DISK = 64 * 1024
-WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu)-\d+g|g2-standard-\d+|g4-standard-\d+"
+WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu|ultragpu)-\d+g|a4-highgpu-\d+g|g2-standard-\d+|g4-standard-\d+"
 WITHOUT = r"e2-(micro|small|medium)|(e2|n2|n2d|c3)-(standard|highmem|highcpu)-\d+"
 CARRIERS = r"n1-standard-(4|8|16|32)"  # of attached GPUs
 TYPES = f'name eq "({WITH_GPUS}|{WITHOUT}|{CARRIERS})"'
 T4 = "nvidia-tesla-t4"
 MOST_CPUS: Mapping[int, int] = {1: 24, 2: 48, 4: 96}  # of an N1 machine with so many T4s
-NOT_ON_DEMAND = ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g")  # these are sold as spot machines alone
+NOT_ON_DEMAND = ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g", *RDMA_TYPES)  # sold as spot, or reserved
 NO_VOLUMES = "its machines take Hyperdisks alone, and volumes are Persistent Disks"
 A100 = 40 * GIB  # MiB of the card that has no size in its name
 
@@ -122,8 +123,9 @@ class GcpCatalog:
         *,
         spot: bool,
     ) -> Iterator[Offer]:
-        gpus = sold.gpus
-        if gpus is None:
+        gpus, fabric = sold.gpus, self._networks.fabric(region.name)
+        zones = [zone for zone in sold.zones if sold.name not in RDMA_TYPES or zone == fabric.zone]
+        if gpus is None or not zones or not fabric.holds(sold.name):
             return
         kind = disk_type(sold.name)
         machine = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
@@ -146,6 +148,7 @@ class GcpCatalog:
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
             prices=prices.source,
+            interconnect=ROCE if sold.name in RDMA_TYPES else None,
             no_volumes=NO_VOLUMES if kind == HYPER else "",
             order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
             **private,
@@ -158,7 +161,7 @@ class GcpCatalog:
             price=round(price, 6),
             terms=terms,
             availability=quotas.availability(region.quotas, limits, *fits, spot=spot),
-            availability_zones=tuple(sorted(sold.zones)),
+            availability_zones=tuple(sorted(zones)),
         )
 
 

@@ -46,6 +46,7 @@ class GcpPlace:
     network_tags: tuple[str, ...]
     image: BootImage
     reservation: GcpReservation | None = None
+    cards: tuple[tuple[str, str], ...] = ()  # subnetwork and kind of each further network card
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
             },
             *_local_disks(zone, place.reservation),
         ],
-        "networkInterfaces": [_interface(place, public=settings.public_ips)],
+        "networkInterfaces": _interfaces(place, public=settings.public_ips),
         "scheduling": _scheduling(request, place.reservation),
         "metadata": {"items": [{"key": key, "value": value} for key, value in items.items()]},
         "reservationAffinity": _reservation(request, place),
@@ -114,9 +115,10 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
     return body
 
 
-def _interface(place: GcpPlace, *, public: bool) -> dict[str, Any]:
+def _interfaces(place: GcpPlace, *, public: bool) -> list[dict[str, Any]]:
     address = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", "networkTier": "PREMIUM"}]
-    return {"subnetwork": place.subnet, "nicType": "GVNIC", **({"accessConfigs": address} if public else {})}
+    first = {"subnetwork": place.subnet, "nicType": "GVNIC", **({"accessConfigs": address} if public else {})}
+    return [first, *({"subnetwork": subnet, "nicType": kind} for subnet, kind in place.cards)]
 
 
 def _local_disks(zone: str, reservation: GcpReservation | None) -> list[dict[str, Any]]:

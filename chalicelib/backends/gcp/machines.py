@@ -116,7 +116,12 @@ class GcpMachines:
                 raise Unfit(f"The reservation {reserved.name} is in {reserved.zone}, not in {', '.join(allowed)}.")
         tags = tuple(self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports))
         image = self._images.usual()
-        return [GcpPlace(zone, subnet, tags, image, reserved) for zone in zones]
+        fabric, name = self._networks.fabric(region), request.offer.instance.name
+        in_cluster = request.placement_group is not None
+        return [
+            GcpPlace(zone, subnet, tags, image, reserved, tuple(fabric.cards(name, zone, in_cluster=in_cluster)))
+            for zone in zones
+        ]
 
     # --- describe ----------------------------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ shared, so they aren't deleted. In another project's VPC, its owner makes them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body, failed
+from chalicelib.backends.gcp.interfaces import PROFILE, Fabric
 from chalicelib.backends.gcp.places import last
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.domain.instants import Micros
@@ -32,10 +33,36 @@ class GcpNetworks:
         self.path = f"projects/{self.project}/global/networks/{self.name}"
         self._subnets: LookupCache[Mapping[str, str]] = LookupCache(now)
         self._rules: LookupCache[str] = LookupCache(now)
+        self._fabrics: LookupCache[Fabric] = LookupCache(now)
 
     def subnets(self) -> Mapping[str, str]:
         """A subnetwork for each region that has one, as `projects/…/subnetworks/…`."""
         return self._subnets.get("", self._find)
+
+    def fabric(self, region: str) -> Fabric:
+        """The further networks, as far as they reach into the region."""
+        extra, rdma = self._config.extra_vpcs or (), next(iter(self._config.roce_vpcs or ()), "")
+        if not extra and not rdma:
+            return Fabric()
+        return self._fabrics.get(region, lambda: self._fabric(region, extra, rdma))
+
+    def _fabric(self, region: str, extra: Sequence[str], rdma: str) -> Fabric:
+        inside = {name: self._inside(name, region) for name in (*extra, *([rdma] if rdma else []))}
+        zone = ""
+        if rdma and inside[rdma]:
+            profile = last(
+                str(self._clients.call("networks.get", network=rdma, project=self.project).get("networkProfile"))
+            )
+            zone = profile.removesuffix(PROFILE) if profile.endswith(PROFILE) else ""
+        first = [inside[name][0] for name in extra if inside[name]]
+        return Fabric(first, inside.get(rdma, ()), zone)
+
+    def _inside(self, vpc: str, region: str) -> list[str]:
+        path = f"projects/{self.project}/global/networks/{vpc}"
+        return sorted(
+            (subnet for network, subnet in self._usable() if _is(network, path) and f"/regions/{region}/" in subnet),
+            key=lambda subnet: (len(subnet), subnet),
+        )
 
     def subnet(self, region: str) -> str:
         """Raises Unfit if there is none."""
@@ -70,18 +97,22 @@ class GcpNetworks:
         """Drops what is cached, because it may be out of date."""
         self._subnets.clear()
         self._rules.clear()
+        self._fabrics.clear()
 
     def _find(self) -> Mapping[str, str]:
         found: dict[str, str] = {}
         named = self._config.subnetworks or {}
-        listed = self._clients.pages("subnetworks.listUsable", project=self.project)
-        for each in sorted(listed, key=lambda each: str(each["subnetwork"])):
-            path = _path(str(each["subnetwork"]))
+        for network, path in sorted(self._usable(), key=lambda pair: pair[1]):
             region = path.split("/")[3]
-            usable = each.get("purpose", "PRIVATE") in ("PRIVATE", "PRIVATE_RFC_1918")
-            if usable and _is(str(each["network"]), self.path) and last(path) == named.get(region, last(path)):
+            if _is(network, self.path) and last(path) == named.get(region, last(path)):
                 found.setdefault(region, path)
         return found
+
+    def _usable(self) -> Iterator[tuple[str, str]]:
+        """Network and path of each subnetwork that machines can be in."""
+        for each in self._clients.pages("subnetworks.listUsable", project=self.project):
+            if each.get("purpose", "PRIVATE") in ("PRIVATE", "PRIVATE_RFC_1918"):
+                yield str(each["network"]), _path(str(each["subnetwork"]))
 
     def _ruled(self, tag: str, rule: Mapping[str, Any]) -> str:
         """The rule for a tag in this VPC, which is made unless it exists."""

@@ -42,7 +42,11 @@ RULES: Sequence[str] = (  # of the firewall, which in another project's VPC its 
     "compute.globalOperations.get",
     "compute.networks.updatePolicy",
 )
-NETWORK: Sequence[str] = ("compute.subnetworks.list", "compute.subnetworks.use")  # in the VPC's project
+NETWORK: Sequence[str] = (  # in the VPC's project
+    "compute.networks.get",
+    "compute.subnetworks.list",
+    "compute.subnetworks.use",
+)
 ADDRESSES = "compute.subnetworks.useExternalIp"
 NAT = "compute.routers.list"
 ACCOUNT = "compute.instances.setServiceAccount"

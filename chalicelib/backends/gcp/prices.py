@@ -149,7 +149,19 @@ def _price(sku: Body, *, of_disk: bool) -> float | None:
     return found if found > 0 else None
 
 
-OFFERED = ("a2", "a3", "a3-megagpu", "c3", "e2", "g2", "g4", "n1", "n2", "n2d")  # families, as in types' names
+OFFERED = (
+    "a2",
+    "a3",
+    "a3-megagpu",
+    "a3-ultragpu",
+    "c3",
+    "e2",
+    "g2",
+    "g4",
+    "n1",
+    "n2",
+    "n2d",
+)  # families, as in types' names
 _DISK_NAMES = frozenset({_SSD, *DISKS.values()})
 _NAMES = frozenset(
     {

@@ -17,9 +17,10 @@ from tests.backends.gcp.places import IMAGE, IMAGE_PROJECT, ZONES, Places, regio
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 KEY, VALUE = re.compile(r"[a-z][-_a-z0-9]{0,62}"), re.compile(r"[-_a-z0-9]{0,63}")
 EXHAUSTED = "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
-CPUS = {"e2": "CPUS", "n1": "CPUS", "n2": "N2_CPUS", "a2": "A2_CPUS"}
+CPUS = {"a4": "OTHER_CPUS", "e2": "CPUS", "n1": "CPUS", "n2": "N2_CPUS", "a2": "A2_CPUS"}
 CARDS = {"nvidia-l4": "L4", "nvidia-tesla-t4": "T4", "nvidia-tesla-a100": "A100", "nvidia-a100-80gb": "A100_80GB"}
-GROUPABLE = ("a2", "a3", "g2", "n2")
+GROUPABLE = ("a2", "a3", "a4", "g2", "n2")
+RDMA_TYPES = ("a3-ultragpu-8g", "a4-highgpu-8g")
 
 
 def stock(zone: str, kind: str) -> str:
@@ -178,7 +179,8 @@ class Instances(Places):
             raise invalid("scheduling.provisioningModel", f"{kind.name} is not sold as {model}.")
 
     def _check_network(self, zone: str, body: Any) -> None:
-        (nic,) = body["networkInterfaces"]
+        nic, *others = body["networkInterfaces"]
+        self._check_cards_of_networks(zone, body, others)
         subnet = nic.get("subnetwork", "")
         found = re.fullmatch(r"projects/([^/]+)/regions/([^/]+)/subnetworks/([^/]+)", subnet)
         if found is None or found[2] not in self.networks.get(found[3], ()):
@@ -187,6 +189,26 @@ class Instances(Places):
             raise invalid("networkInterfaces[0].subnetwork", f"'{subnet}' is not in the region of {zone}.")
         if len(nic.get("accessConfigs", ())) > 1:
             raise invalid("networkInterfaces[0].accessConfigs", "At most one access config.")
+
+    def _check_cards_of_networks(self, zone: str, body: Any, others: list[Any]) -> None:
+        kind = body["machineType"].rpartition("/")[2]
+        gvnics = [each["subnetwork"] for each in others if each["nicType"] == "GVNIC"]
+        rdma = [each["subnetwork"] for each in others if each["nicType"] == "MRDMA"]
+        most = {"a3-megagpu-8g": 8, "a3-highgpu-8g": 4}.get(kind, 0)
+        if len(others) != len(gvnics) + len(rdma) or any("accessConfigs" in each for each in others):
+            raise invalid("networkInterfaces", "Only the first may have a public address.")
+        if (len(gvnics), len(rdma)) != (1, 8) if kind in RDMA_TYPES else (len(gvnics) > most or rdma):
+            raise invalid(
+                "networkInterfaces", f"{kind} can't have {len(gvnics)} GVNIC and {len(rdma)} MRDMA interfaces."
+            )
+        networks = [each.rpartition("/")[2] for each in (body["networkInterfaces"][0]["subnetwork"], *gvnics)]
+        if len(set(networks)) != len(networks) or any(name not in self.networks for name in networks):
+            raise invalid("networkInterfaces", "GVNIC interfaces must be in networks of their own.")
+        for subnet in rdma:
+            network = subnet.rpartition("/")[2].rpartition("-")[0]
+            if self.rdma.get(network) != zone or rdma.count(subnet) != 1:
+                at = self.rdma.get(network)
+                raise invalid("networkInterfaces", f"Network profile only allows resource creation in location {at}.")
 
     def _check_cards(self, zone: str, body: Any, kind: shop.Type) -> None:
         for card in body.get("guestAccelerators", ()):

@@ -39,10 +39,12 @@ def region_of(zone: str) -> str:
 class Places(Operations):
     networks: dict[str, set[str]]  # VPCs, and their regions with a subnetwork
     nats: set[str]  # regions
+    rdma: dict[str, str]  # VPCs with a profile for RDMA, and their zones
     lacking: set[str]  # permissions that the credentials don't have
 
     def arrange(self) -> None:
         self.requests, self.unreachable, self.lacking, self.nats = {}, set(), set(), set()
+        self.rdma = {}
         self.networks = {name: set(shop.REGIONS) for name in ("default", "training")}
         self.boot, self.end, self.notice = 20 * SECOND, 10 * SECOND, 30 * SECOND
         self.short: dict[str, str] = {}  # types that turn out not to be there, and the code that says so
@@ -142,14 +144,21 @@ class Places(Operations):
             for name, regions in self.networks.items()
             for region in sorted(regions)
         ]
+        for name, region in self.rdma.items():
+            of = {**items[0], "network": f"{host}/global/networks/{name}"}
+            subnets = f"{host}/regions/{region_of(region)}/subnetworks/{name}"
+            items += [{**of, "subnetwork": f"{subnets}-{number}"} for number in range(8)]
         proxies = {**items[0], "subnetwork": items[0]["subnetwork"] + "-a", "purpose": "REGIONAL_MANAGED_PROXY"}
         return {"items": [proxies, *items]} if items else {}
 
     @answers("networks.get")
     def _network(self, call: Call) -> Any:
-        if call.path["network"] not in self.networks:
-            raise not_found(f"global/networks/{call.path['network']}")
-        return {"name": call.path["network"], "selfLink": f"{ROOT}/global/networks/{call.path['network']}"}
+        name = call.path["network"]
+        if name in self.rdma:
+            return {"name": name, "networkProfile": f"{ROOT}/global/networkProfiles/{self.rdma[name]}-vpc-roce"}
+        if name not in self.networks:
+            raise not_found(f"global/networks/{name}")
+        return {"name": name, "selfLink": f"{ROOT}/global/networks/{name}"}
 
     @answers("routers.list")
     def _routers(self, call: Call) -> Any:

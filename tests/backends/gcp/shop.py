@@ -87,7 +87,18 @@ TYPES = {
             zones=("a", "c"),
             parts=_made("A3Plus", 208, 1872, ("Nvidia H100 80GB Plus GPU", 8), (_SSD, 16 * 375 / 730)),
         ),
-        Type("a4-highgpu-8g", 224, 3968, "nvidia-b200", 8, 32, zones=("b",), markets=("SPOT",), disks=HYPER),
+        Type(
+            "a4-highgpu-8g",
+            224,
+            3968,
+            "nvidia-b200",
+            8,
+            32,
+            zones=("b", "c"),
+            parts=(("A4 Nvidia B200 (1 gpu slice)", 8),),
+            markets=("SPOT",),
+            disks=HYPER,
+        ),
     )
 }
 T4_ZONES = ("us-central1-a", "us-central1-b", "europe-west4-b")
@@ -119,6 +130,7 @@ RATES = {
     "Nvidia Tesla A100 80GB GPU": 3.93,
     "Nvidia H100 80GB GPU": 9.796550,
     "Nvidia H100 80GB Plus GPU": 10.344276,
+    "A4 Nvidia B200 (1 gpu slice)": 16.11,
 }
 SPOT = 0.4  # of the price on demand
 DISK_RATES = {"Balanced PD Capacity": 0.1, "Hyperdisk Balanced Capacity": 0.08, _SSD: 0.08}
@@ -182,7 +194,7 @@ def _listed() -> Iterator[_Sku]:
         here = [region]
         for part in RATES:
             unit = "GiBy.h" if part.endswith("Ram") else "h"
-            card = "GPU" in part or "96GB" in part
+            card = "GPU" in part or "96GB" in part or "slice" in part
             yield _Sku(f"{part} running in {place}", here, rate(part, region, spot=False), unit)
             of_spot = rate(part, region, spot=True)
             taken = f"{part} attached to Spot Preemptible VMs running in {place}"

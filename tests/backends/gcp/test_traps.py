@@ -366,7 +366,7 @@ def test_a_resource_in_use_is_in_use(site: Site) -> None:
 def test_offers_of_types_that_the_image_cant_drive_arent_made(site: Site) -> None:
     names = {each.instance.name for each in site.backend.offers()}
     assert "c4a-standard-4" not in names, "of another architecture"
-    assert "a4-highgpu-8g" not in names, "needs networks of its own"
+    assert "a4-highgpu-8g" not in names, "it needs networks of its own"
 
 
 def test_what_is_sold_as_spot_alone_isnt_offered_otherwise(site: Site) -> None:
