@@ -39,6 +39,7 @@ from chalicelib.errors import (
 )
 
 INSTANCES, DISKS = "compute.v1.InstanceService", "compute.v1.DiskService"
+ENDED = ("STOPPING", "STOPPED", "DELETING", "ERROR")
 STARTING = ("CREATING", "STARTING", "UPDATING")
 LASTING = (QuotaExceeded, Unfit, MissingPermission)  # why a creation failed; after other errors, elsewhere one may work
 AT_ONCE = 12  # operations looked up at the same time
@@ -152,11 +153,11 @@ class NebiusMachines:
         if failed is not None:
             refused = type(failed) if isinstance(failed, LASTING) else InsufficientCapacity
             raise Gone(f"{vm.id} was never there: {failed.message}", refused=refused)
-        if state in STARTING:
-            return Machine("pending")
         if not body:
             self._operations.check_settled(vm, history)
             raise Gone(f"Nebius doesn't know {vm.id}.")
+        if state not in ENDED:  # it starts, or is in a state that is new
+            return Machine("pending")
         if state in ("STOPPING", "STOPPED") and "preemptible" in body["spec"]:
             raise Gone(f"Nebius has taken the preemptible machine {vm.id} back: it is {state}.")
         raise Gone(f"{vm.id} is {state}.")

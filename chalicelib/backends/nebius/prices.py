@@ -32,9 +32,13 @@ def hourly(client: NebiusClient, region: str, wanted: Sequence[Body]) -> dict[st
     )
     if str(answer.get("currency", "usd")).lower() != "usd":
         raise Transient(f"Nebius's calculator answers in {answer['currency']}, and was asked for dollars.")
-    return {
-        str(each.get("metadata", {}).get("name", "")): float(cost)
+    rows = [
+        each
         for each in answer.get("resource_costs", ())
         if "hour" in str(each.get("aggregation_unit", {}).get("unit", "hour")).lower()
-        and (cost := each.get("general", {}).get("total", {}).get("cost"))
-    }
+    ]
+    names = [str(each.get("metadata", {}).get("name", "")) for each in rows]
+    if not any(names) and len(rows) == len(wanted):  # the order is all that tells them apart
+        names = [each["metadata"]["name"] for each in wanted]
+    costs = [each.get("general", {}).get("total", {}).get("cost") for each in rows]
+    return {name: float(cost) for name, cost in zip(names, costs, strict=True) if name and cost}

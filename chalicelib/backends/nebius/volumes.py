@@ -38,6 +38,8 @@ STATES: Mapping[str, str] = {
     "READY": "available",
     "UPDATING": "available",
     "DELETING": "deleting",
+    "ERROR": "failed",
+    "BROKEN": "failed",
 }
 _LIST = "spec.secondary_disks"
 _CHANGED: Mapping[str | int, type[BackendError]] = {"resource_conflict": NotYet}  # by somebody else, since it was read
@@ -172,7 +174,7 @@ class NebiusVolumes:
         readers = frozenset(status.get("read_only_attachments", ()))
         device = Device(by_id=f"virtio-{device_id(identity)}")
         users = sorted(_users(status))
-        state = STATES.get(status["state"], "failed")
+        state = STATES.get(status["state"], "creating")
         return ProviderDisk.model_validate(
             {
                 "handle": _handle(identity, region),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 LARGEST = 64 << 20  # bytes of an answer
+IDLE = 60_000  # milliseconds until a connection is given up; who is between may forget it after some minutes
 DETAILS = "grpc-status-details-bin"
 
 
@@ -60,8 +61,11 @@ class GrpcWire:
 
         with self._lock:
             if address not in self._channels:
-                # The engine repeats calls, and must know of each refusal.
-                options = [("grpc.enable_retries", 0), ("grpc.max_receive_message_length", LARGEST)]
+                options = [
+                    ("grpc.enable_retries", 0),  # the engine repeats calls, and must know of each refusal
+                    ("grpc.max_receive_message_length", LARGEST),
+                    ("grpc.client_idle_timeout_ms", IDLE),
+                ]
                 self._channels[address] = (
                     grpc.insecure_channel(address, options)
                     if self._endpoint

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.spi import Machine
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.owner import CALLED
 from chalicelib.errors import (
     AlreadyThere,
@@ -28,31 +25,12 @@ from chalicelib.errors import (
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import group_request_for, inside, request_for
 from tests.backends.conformance.suite import end_all
-from tests.backends.fakes.books import Resource
-from tests.backends.fakes.script import Call, Cut, Fault, Rate
+from tests.backends.fakes.script import Cut, Fault, Rate
 from tests.backends.nebius.compute import service_error
 from tests.backends.nebius.fake import Nebius
+from tests.backends.nebius.kinds import CPU, EIGHT, ONE, bought, offer, vm
 from tests.backends.nebius.provider import INSTANCES, NebiusProvider, answer, client, config
-from tests.backends.nebius.shop import SPOT, Platform
-from tests.backends.test_nebius import all_offers
-
-EIGHT, ONE, CPU = "gpu-h100-sxm 8gpu-128vcpu-1600gb", "gpu-h100-sxm 1gpu-16vcpu-200gb", "cpu-d3 4vcpu-16gb"
-
-
-def offer(name: str, region: str = "eu-north1", *, spot: bool = False) -> Offer:
-    wanted = (name, region, spot)
-    kinds = {(each.instance.name, each.region, each.instance.resources.spot): each for each in all_offers()}
-    return kinds[wanted]
-
-
-def bought(backend: NebiusBackend, name: str = CPU, *, spot: bool = False) -> list[Handle]:
-    return list(backend.create(request_for(offer(name, spot=spot))))
-
-
-def vm(fake: Nebius) -> Resource:
-    (found,) = fake.books.existing("vm")
-    return found
-
+from tests.backends.nebius.shop import Platform
 
 # --- creations that fail later ---------------------------------------------------------------------------------------
 
@@ -416,6 +394,15 @@ def test_an_answer_about_one_machine_that_proves_nothing_isnt_taken_for_its_end(
         backend.describe(made)
 
 
+def test_a_state_that_nobody_knows_yet_is_no_end(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
+    made = bought(backend)
+    clock.passes(60)
+    vm(fake).goes(clock.now(), (0, "UPDATING"))
+    assert backend.describe(made).state == "pending"
+    vm(fake).goes(clock.now(), (0, "UNSPECIFIED"))
+    assert backend.describe(made).state == "pending"
+
+
 def test_a_creation_that_was_aborted_is_tried_elsewhere(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
     made = bought(backend)
     (operation,) = [each for each in fake.books.existing("operation") if each.facts["resource"] == made[0].id]
@@ -425,173 +412,3 @@ def test_a_creation_that_was_aborted_is_tried_elsewhere(backend: NebiusBackend, 
     with pytest.raises(Gone, match="INTERNAL: internal error") as gone:
         backend.describe(made)
     assert gone.value.refused is InsufficientCapacity
-
-
-# --- offers ----------------------------------------------------------------------------------------------------------
-
-
-def test_offers_are_what_is_sold_and_can_be_used() -> None:
-    found = {(each.region, each.instance.name, each.instance.resources.spot) for each in all_offers()}
-    assert ("us-central1", "gpu-rtx6000 1gpu-24vcpu-218gb", True) in found
-    assert ("eu-north1", CPU, False) in found and ("eu-north1", CPU, True) not in found
-    assert not any("gb200" in name for _, name, _ in found), "it has ARM processors"
-    cards = {each.instance.name.split()[0]: each.instance.resources.gpus[:1] for each in all_offers()}
-    assert {name: [(one.name, one.memory_mib) for one in gpus] for name, gpus in cards.items()} == {
-        "cpu-d3": [],
-        "gpu-h100-sxm": [("H100", 81_920)],
-        "gpu-h200-sxm": [("H200", 144_384)],
-        "gpu-rtx6000": [("RTXPRO6000", 98_304)],
-    }
-    spot, usual = offer(ONE, spot=True), offer(ONE)
-    disk = usual.terms.disk
-    assert disk is not None
-    assert (spot.price - 100 * disk.gib_hour) == pytest.approx((usual.price - 100 * disk.gib_hour) * SPOT, rel=1e-3)
-
-
-def test_those_that_can_be_in_a_cluster_say_what_its_network_needs() -> None:
-    with_network = {each.instance.name: each.terms.interconnect for each in all_offers() if each.terms.interconnect}
-    assert with_network.keys() == {EIGHT, EIGHT.replace("h100", "h200")}
-    network = with_network[EIGHT]
-    assert network is not None and network.name == "InfiniBand"
-    assert network.env == {
-        "NCCL_IB_HCA": "mlx5",
-        "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_4:1,mlx5_5:1,mlx5_6:1,mlx5_7:1",
-    }
-
-
-def test_what_has_no_price_isnt_offered(backend: NebiusBackend, fake: Nebius, caplog: pytest.LogCaptureFixture) -> None:
-    fake.prices["gpu-h100-sxm"] = 0
-    assert not [each for each in backend.offers() if "h100" in each.instance.name]
-    assert "no price of" in caplog.text and ONE in caplog.text
-    other = Fault("*EstimateBatch", lambda body: {**body, "currency": "ils"}, times=2)
-    fake.script.faults.append(other)
-    with pytest.raises(Transient, match="answers in ils"):
-        backend.offers()
-
-
-def test_availability_is_what_nebius_advises_and_no_more(backend: NebiusBackend, fake: Nebius) -> None:
-    def read() -> dict[str, Availability]:
-        return {
-            each.instance.name: each.availability
-            for each in backend.offers()
-            if each.region == "eu-north1" and not each.instance.resources.spot
-        }
-
-    assert read()[EIGHT] is Availability.available
-    for level, freshness in (("LIMIT_REACHED", "FRESH"), ("HIGH", "STALE"), ("UNKNOWN", "FRESH")):
-        fake.advised = dict.fromkeys(("fabric-2", "fabric-3"), (0, level, freshness))
-        assert read()[EIGHT] is Availability.unknown
-    fake.script.limits["eu-north1/compute.instance.gpu.h100"] = 4
-    assert read()[EIGHT] is Availability.no_quota and read()[ONE].usable
-
-
-@pytest.mark.parametrize("service", ["capacity.v1.ResourceAdviceService", "quotas.v1.QuotaAllowanceService"])
-def test_hints_that_may_not_be_read_are_no_reason_to_offer_nothing(
-    backend: NebiusBackend, fake: Nebius, service: str
-) -> None:
-    fake.denied.add(service)
-    assert len(backend.offers()) == len(all_offers())
-    with pytest.raises(MissingPermission, match=service.replace(".", r"\.")):
-        backend.check()
-
-
-# --- where things are ------------------------------------------------------------------------------------------------
-
-
-def test_each_missing_permission_is_named(backend: NebiusBackend, fake: Nebius) -> None:
-    fake.denied |= {"compute.v1.DiskService", "vpc.v1.SubnetService"}
-    with pytest.raises(MissingPermission) as raised:
-        backend.check()
-    for service in fake.denied:
-        for region in ("eu-north1", "us-central1"):
-            assert f"{service}.List in {region}" in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "wrong"),
-    [
-        ({"projects": ["project-e00none"]}, "The tenant has no project project-e00none"),
-        ({"regions": ["me-west1"]}, "The account has no project in me-west1"),
-        ({"projects": ["project-e00north", "project-e00other"]}, ""),
-    ],
-)
-def test_projects_and_regions_are_those_of_the_settings(
-    fake: Nebius, clock: Clock, settings: dict[str, list[str]], wrong: str
-) -> None:
-    backend = NebiusBackend(config(**settings), client(fake, clock.now), clock.now)
-    if wrong:
-        with pytest.raises(Unfit, match=wrong):
-            backend.check()
-    else:
-        assert {each.region for each in backend.offers()} == {"eu-north1"}
-
-
-def test_a_project_is_chosen_by_its_id(fake: Nebius, clock: Clock) -> None:
-    backend = NebiusBackend(config(projects=["project-e00other"]), client(fake, clock.now), clock.now)
-    list(backend.create(request_for(offer(CPU))))
-    assert vm(fake).facts["parent"] == "project-e00other"
-
-
-def test_what_was_created_in_another_project_is_still_listed(
-    backend: NebiusBackend, fake: Nebius, clock: Clock
-) -> None:
-    """The settings may have named that one before."""
-    before = NebiusBackend(config(projects=["project-e00other"]), client(fake, clock.now), clock.now)
-    made = list(before.create(request_for(offer(CPU))))
-    group = before.create_group(group_request_for(offer(EIGHT)))
-    clock.passes(60)
-    assert [each.handle for each in backend.list_owned()] == made
-    assert [each.handle for each in backend.list_owned_groups()] == [group]
-    for project, seen in (("project-e00other", True), ("project-e00north", False)):
-        refused = answer("PERMISSION_DENIED", "permission_denied")
-        denied = Fault("*Service.List", refused, times=100, fits=_of_project(project))
-        fake.script.faults = [denied]
-        if seen:
-            assert list(backend.list_owned()) == [], "nobody could have created anything there"
-        else:
-            with pytest.raises(MissingPermission):
-                list(backend.list_owned())
-
-
-def _of_project(project: str) -> Callable[[Call], bool]:
-    return lambda call: bool(call.body.get("parent_id") == project)
-
-
-def test_an_id_that_nebius_could_never_have_given_is_gone_and_disturbs_no_other(
-    backend: NebiusBackend, clock: Clock
-) -> None:
-    made = bought(backend)
-    clock.passes(60)
-    wrong = made[0].with_(id="i-0123456789abcdef0")
-    found = backend.describe_several([[wrong], made])
-    assert isinstance(found[0], Gone) and isinstance(found[1], Machine)
-    with pytest.raises(Gone):
-        backend.terminate(wrong)
-
-
-def test_a_refusal_of_a_right_id_proves_nothing(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
-    made = bought(backend)
-    clock.passes(60)
-    for call in ("Get", "Delete"):
-        fake.script.faults.append(Fault(f"{INSTANCES}.{call}", answer("INVALID_ARGUMENT", "bad_request")))
-        with pytest.raises(Unfit):
-            backend.terminate(made[0])
-
-
-def test_several_projects_of_a_region_without_a_default_are_a_question(backend: NebiusBackend, fake: Nebius) -> None:
-    fake.projects = {"project-e00a": ("a", "eu-north1"), "project-e00b": ("b", "eu-north1")}
-    with pytest.raises(Unfit, match=r"several projects: project-e00a \(a\), project-e00b \(b\)"):
-        backend.check()
-
-
-def test_the_settings_tags_are_on_all_that_is_created(fake: Nebius, clock: Clock) -> None:
-    backend = NebiusBackend(config(tags={"team": "research"}), client(fake, clock.now), clock.now)
-    group = backend.create_group(group_request_for(offer(EIGHT)))
-    list(backend.create(inside(request_for(offer(EIGHT)), group)))
-    bearing = [each for each in fake.books.existing() if each.kind in ("vm", "disk", "cluster", "group")]
-    assert len(bearing) == 4 and all(each.facts["labels"]["team"] == "research" for each in bearing)
-
-
-def test_a_platform_with_a_card_of_unknown_memory_isnt_offered(backend: NebiusBackend, fake: Nebius) -> None:
-    fake.platforms["gpu-x9"] = Platform(("eu-north1",), {"1gpu": (8, 32, 1)}, 1.0, "q")
-    assert not [each for each in backend.offers() if "x9" in each.instance.name]

@@ -17,9 +17,9 @@ from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.nebius.fake import Nebius
+from tests.backends.nebius.kinds import CPU, offer
 from tests.backends.nebius.provider import INSTANCES, answer
 from tests.backends.nebius.shop import DISK_MONTH
-from tests.backends.nebius.test_traps import CPU, offer
 
 DISKS, NORTH = "nebius.compute.v1.DiskService", "eu-north1"
 
