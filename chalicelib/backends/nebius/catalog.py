@@ -19,6 +19,7 @@ from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.launch import DISK, LARGEST_DISK, PREEMPTIBLE
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
+from chalicelib.backends.nebius.reservations import is_for, left, reservations
 from chalicelib.domain.offers import (
     Availability,
     Disk,
@@ -62,6 +63,7 @@ class _Hints:
 
     advice: Mapping[tuple[str, str, str], Advice]  # by region, platform and preset
     quotas: Mapping[tuple[str, str], int]  # by region and name
+    reserved: Sequence[Body]
 
 
 class NebiusCatalog:
@@ -72,7 +74,7 @@ class NebiusCatalog:
         """All offers. Raises if a region doesn't answer, because an incomplete catalog would look like a complete
         one."""
         regions = sorted(self._places.projects())
-        hints = _Hints(self.advice(), self._quotas())
+        hints = _Hints(self.advice(), self._quotas(), reservations(self._client, self._places))
         return [offer for found in everywhere(regions, lambda region: self._region(region, hints)) for offer in found]
 
     def advice(self) -> Mapping[tuple[str, str, str], Advice]:
@@ -130,7 +132,8 @@ class NebiusCatalog:
             raise Transient(f"Nebius's calculator returned no price of a disk in {region}.")
         if unpriced := sorted(offer.key for offer in sold if _named(offer) not in prices):
             log.warning("Nebius's calculator returned no price of %s", ", ".join(unpriced))
-        return [_priced(offer, prices[_named(offer)], disk) for offer in sold if _named(offer) in prices]
+        priced = [_priced(offer, prices[_named(offer)], disk) for offer in sold if _named(offer) in prices]
+        return [*priced, *(one for offer in priced for one in _in_reservations(offer, hints.reserved))]
 
     def _prices(self, region: str, project: str, offers: Sequence[Offer]) -> dict[str, float]:
         """Dollars an hour, by the name of what is priced."""
@@ -201,6 +204,16 @@ def _priced(offer: Offer, machine: float, disk: float) -> Offer:
     hour = disk / LEAST_DISK
     terms = offer.terms.with_(disk=DiskTerms(most_gib=LARGEST_DISK, gib_hour=round(hour, 9)))
     return offer.with_(terms=terms, price=round(machine + disk, 6))
+
+
+def _in_reservations(offer: Offer, reserved: Sequence[Body]) -> Iterator[Offer]:
+    """The same machine in each reservation that is for it, at its price: what the contract bills isn't told."""
+    if offer.instance.resources.spot:
+        return
+    for each in reserved:
+        if is_for(each, offer.region, offer.instance.name.partition(" ")[0]):
+            terms = offer.terms.with_(reservation=str(each["metadata"]["id"]))
+            yield offer.with_(terms=terms, availability=left(each))
 
 
 def _named(offer: Offer) -> str:

@@ -22,7 +22,11 @@ _OF_A_PROJECT = (
     "compute.v1.GpuClusterService",
     "vpc.v1.SecurityGroupService",
 )
-_OF_THE_TENANT = ("capacity.v1.ResourceAdviceService", "quotas.v1.QuotaAllowanceService")
+_OF_THE_TENANT = (
+    "capacity.v1.CapacityBlockGroupService",
+    "capacity.v1.ResourceAdviceService",
+    "quotas.v1.QuotaAllowanceService",
+)
 
 
 def check(client: NebiusClient, places: Places) -> None:

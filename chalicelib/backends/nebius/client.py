@@ -27,6 +27,7 @@ TOKENS = "iam.v1.TokenExchangeService"
 HOSTS: Mapping[str, str] = {  # of services and packages, the longest prefix first
     TOKENS: "tokens.iam",
     "iam.v1": "cpl.iam",
+    "capacity.v1.CapacityBlockGroupService": "capacity-blocks.billing-cpl",
     "capacity.v1.ResourceAdviceService": "capacity-advisor.billing-cpl",
     "billing.v1.CalculatorService": "api.calculator.billing-data-plane",
     "quotas.v1": "quota-dispatcher.billing-cpl",

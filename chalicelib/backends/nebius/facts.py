@@ -12,6 +12,7 @@ FACTS = BackendFacts(
     describes=100,
     multinode=True,
     spot_notice=False,  # the machine itself gets a signal a minute before; no call says so
+    reservations=True,
     unique_volumes=True,
     read_only_attach=True,
     largest_volume=8192,  # GiB

@@ -5,7 +5,6 @@ These parts are there for a reason:
 * The boot disk is managed: it is created and deleted with the machine, so none is left behind.
 * `FAIL`: a machine that stops is left stopped. By default Nebius would start it again, and bill it.
 * A preemptible machine follows the spot price; Nebius refuses it if nothing says what it may cost.
-* `FORBID`: by default a machine would use up reserved capacity that it fits.
 * A gateway's address stays the same until its machine is deleted; others are given back once their machine stops.
 """
 
@@ -28,9 +27,13 @@ PREEMPTIBLE: Mapping[str, Any] = {"preemptible": {"on_preemption": "STOP"}, "fol
 
 
 def specification(
-    request: CreateRequest, subnet: str, groups: Sequence[str], tags: Mapping[str, str] | None
+    request: CreateRequest,
+    subnet: str,
+    groups: Sequence[str],
+    tags: Mapping[str, str] | None,
+    reserved: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Of the machine. `tags`: the account's own."""
+    """Of the machine. `tags`: the account's own; `reserved`: whether and which reserved capacity it uses."""
     script = user_data(request, MOST_USER_DATA, "Nebius")
     platform, _, preset = request.offer.instance.name.partition(" ")
     spec: dict[str, Any] = {
@@ -47,7 +50,7 @@ def specification(
         ],
         "cloud_init_user_data": script,
         "recovery_policy": "FAIL",
-        "reservation_policy": {"policy": "FORBID"},
+        "reservation_policy": reserved,
     }
     if request.offer.instance.resources.spot:
         spec |= PREEMPTIBLE

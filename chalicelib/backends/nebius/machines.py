@@ -24,6 +24,7 @@ from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.network import NebiusNetworks
 from chalicelib.backends.nebius.operations import History, Operations, failure
 from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.nebius.reservations import policy, reservations
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -63,8 +64,6 @@ class NebiusMachines:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
-        if request.reservation is not None:
-            raise Unfit("Capacity block groups of Nebius can't be used yet.", hint="Leave out `reservation`.")
         in_group = request.placement_group is not None  # a group that isn't there is Gone
         meanings = {code: kind for code, kind in OF_CREATION.items() if not (in_group and "FOUND" in str(code).upper())}
         try:
@@ -94,7 +93,9 @@ class NebiusMachines:
     def _specification(self, request: CreateRequest) -> Body:
         region, install = request.offer.region, dict(request.tags)["dstack-install"]
         groups = self._networks.groups(region, install, request.open_ports)
-        return specification(request, self._places.subnet(region).id, groups, self._config.tags)
+        known = reservations(self._client, self._places) if request.reservation else ()
+        reserved = policy(request, known)
+        return specification(request, self._places.subnet(region).id, groups, self._config.tags, reserved)
 
     # --- describe ----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ Body = Mapping[str, Any]  # a message in protobuf's JSON form, under the descrip
 _MODULES = ("billing.v1", "capacity.v1", "common.v1", "compute.v1", "iam.v1", "quotas.v1", "vpc.v1")
 _FILES = (
     "billing/v1/calculator_service",
+    "capacity/v1/capacity_block_group_service",
     "capacity/v1/resource_advice_service",
     "common/v1/error",
     "common/v1/operation_service",

@@ -231,7 +231,17 @@ class Compute:
         if spot and spec.get("recovery_policy") != "FAIL":
             raise _bad("spec.recovery_policy", "a preemptible instance needs FAIL")
         cpus, _, gpus = sold.presets[preset]
+        if wanted := spec.get("reservation_policy", {}).get("reservation_ids"):
+            return {f"reservation/{self._reserved(wanted[0], region, platform)}": gpus}
         return {stock(region, platform, preset, spot=spot): 1, quota(region, sold.quota): gpus or cpus}
+
+    def _reserved(self, identity: str, region: str, platform: str) -> str:
+        found = self.books.find("reservation", identity)
+        if found is None or found.state(self.now()) != "STATE_ACTIVE":
+            raise refusal("FAILED_PRECONDITION", f"{identity} isn't active", "bad_resource_state")
+        if (found.facts["region"], found.facts["platform"]) != (region, platform):
+            raise _bad("spec.reservation_policy.reservation_ids", "it is for another platform")
+        return identity
 
     def _check_references(self, parent: str, region: str, spec: Mapping[str, Any]) -> None:
         disk = spec["boot_disk"].get("managed_disk", {}).get("spec", {})

@@ -23,6 +23,7 @@ from tests.backends.fakes.extract import written
 
 OPERATIONS = {
     "billing.v1.CalculatorService": ("EstimateBatch",),
+    "capacity.v1.CapacityBlockGroupService": ("List",),
     "capacity.v1.ResourceAdviceService": ("List",),
     "common.v1.OperationService": ("Get", "List"),
     "compute.v1.DiskService": ("Get", "GetByName", "List", "Create", "Delete"),

@@ -142,10 +142,14 @@ class NebiusProvider(ScriptedProvider):
         return self.existing() - before
 
     def reserve(self, offer: Offer, machines: int, state: str = "active") -> str:
-        raise NotImplementedError("it has no reservations")
+        states = {"active": "ACTIVE", "scheduled": "ALLOCATING", "expired": "INACTIVE", "cancelled": "SHUTTING"}
+        platform, _, preset = offer.instance.name.partition(" ")
+        gpus = PLATFORMS[platform].presets[preset][2]
+        return self.fake.reserve(offer.region, platform, machines * gpus, f"STATE_{states[state]}")
 
     def in_reservation(self, reservation: str) -> int:
-        raise NotImplementedError("it has no reservations")
+        vms = self.fake.books.existing("vm")
+        return len([each for each in vms if f"reservation/{reservation}" in each.counts])
 
     def price(self, offer: Offer) -> float:
         platform, _, preset = offer.instance.name.partition(" ")

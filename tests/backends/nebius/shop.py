@@ -169,6 +169,37 @@ class Shop:
                             "status": {"on_demand": known, **({"preemptible": known} if sold.spot else {})},
                         }
 
+    def reserve(self, region: str, platform: str, gpus: int, state: str) -> str:
+        """Capacity block groups are Nebius's own to make."""
+        made = self.books.add(
+            "reservation",
+            (0, state),
+            prefix="capacityblockgroup-e00",
+            region=region,
+            platform=platform,
+            limit=gpus,
+        )
+        self.script.limits[f"reservation/{made.id}"] = gpus
+        return made.id
+
+    @answers("nebius.capacity.v1.CapacityBlockGroupService.List")
+    def _block_groups(self, call: Call) -> Any:
+        found = [
+            {
+                "metadata": metadata(each.id, "", TENANT),
+                "status": {
+                    "region": each.facts["region"],
+                    "resource_affinity": {"compute_v1": {"platform": each.facts["platform"]}},
+                    "service": "compute",
+                    "state": each.state(self.books.now()),
+                    "current_limit": str(each.facts["limit"]),
+                    "usage": str(self.books.used(f"reservation/{each.id}")),
+                },
+            }
+            for each in self.books.existing("reservation")
+        ]
+        return self.paged(call, found)
+
     @answers("nebius.quotas.v1.QuotaAllowanceService.List")
     def _allowances(self, call: Call) -> Any:
         found = [

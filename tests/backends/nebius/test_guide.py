@@ -20,11 +20,11 @@ from tests.backends.nebius.fake import Nebius
 from tests.backends.nebius.provider import InProcess, client, config
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "nebius.md").read_text()
-BACKEND, FLEET, TASK, NODES, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+BACKEND, FLEET, TASK, RESERVED, NODES, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 
 
 def test_its_configurations_are_accepted_and_find_what_they_name() -> None:
-    assert all(map(parse, (FLEET, TASK, NODES, VOLUME)))
+    assert all(map(parse, (FLEET, TASK, RESERVED, NODES, VOLUME)))
     given: Any = parse_backend(BACKEND)
     clock = Clock()
     fake = Nebius(clock.now)

@@ -99,6 +99,16 @@ def test_availability_is_what_nebius_advises_and_no_more(backend: NebiusBackend,
     assert read()[EIGHT] is Availability.no_quota and read()[ONE].usable
 
 
+def test_each_preset_of_a_reserved_platform_is_offered_in_its_group(backend: NebiusBackend, fake: Nebius) -> None:
+    usual = {each.key for each in all_offers()}
+    reserved = fake.reserve("eu-north1", "gpu-h100-sxm", 8, "STATE_ACTIVE")
+    found = {each.instance.name: each for each in backend.offers() if each.reservation == reserved}
+    assert found.keys() == {EIGHT, ONE} and not any(each.instance.resources.spot for each in found.values())
+    assert found[EIGHT].price == offer(EIGHT).price and usual < {each.key for each in backend.offers()}
+    fake.denied.add("capacity.v1.CapacityBlockGroupService")
+    assert {each.key for each in backend.offers()} == usual
+
+
 @pytest.mark.parametrize("service", ["capacity.v1.ResourceAdviceService", "quotas.v1.QuotaAllowanceService"])
 def test_hints_that_may_not_be_read_are_no_reason_to_offer_nothing(
     backend: NebiusBackend, fake: Nebius, service: str

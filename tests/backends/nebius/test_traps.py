@@ -170,11 +170,16 @@ def test_an_address_is_kept_for_gateways_alone(backend: NebiusBackend, fake: Neb
     assert door.facts["spec"]["network_interfaces"][0]["public_ip_address"] == {"static": True}
 
 
-def test_reserved_capacity_isnt_used_up(backend: NebiusBackend, fake: Nebius) -> None:
+def test_reserved_capacity_is_used_by_who_names_it(backend: NebiusBackend, fake: Nebius, clock: Clock) -> None:
+    reserved = fake.reserve("eu-north1", "gpu-h100-sxm", 8, "STATE_ACTIVE")
     bought(backend, EIGHT)
     assert vm(fake).facts["spec"]["reservation_policy"] == {"policy": "FORBID"}
-    with pytest.raises(Unfit, match="reservation"):
-        list(backend.create(replace(request_for(offer(EIGHT), "two"), reservation="capacityblockgroup-e00x")))
+    for wrong in (offer(EIGHT, spot=True), offer("gpu-h200-sxm 8gpu-128vcpu-1600gb", "us-central1")):
+        with pytest.raises(Unfit, match=reserved):
+            list(backend.create(replace(request_for(wrong, "two"), reservation=reserved)))
+    list(backend.create(replace(request_for(offer(EIGHT), "two"), reservation=reserved)))
+    *_, second = fake.books.existing("vm")
+    assert second.facts["spec"]["reservation_policy"] == {"policy": "STRICT", "reservation_ids": [reserved]}
 
 
 # --- GPU clusters ----------------------------------------------------------------------------------------------------

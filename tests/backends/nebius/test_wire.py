@@ -73,6 +73,7 @@ def test_each_service_has_its_host(fake: Nebius) -> None:
         service.removeprefix("nebius."): host.removesuffix(f".{DOMAIN}") for service, host in wire.hosts.items()
     } == {
         "billing.v1.CalculatorService": "api.calculator.billing-data-plane",
+        "capacity.v1.CapacityBlockGroupService": "capacity-blocks.billing-cpl",
         "capacity.v1.ResourceAdviceService": "capacity-advisor.billing-cpl",
         "compute.v1.DiskService": "compute",
         "compute.v1.GpuClusterService": "compute",
