@@ -48,7 +48,7 @@ class AzureCatalog:
         if not sizes:
             return []
         limits = quotas(self._client, region)
-        prices, source = self._prices.of_machines(region, sizes)
+        prices = self._prices.of_machines(region, sizes)
         if unpriced := sorted(name for name in sizes if name not in prices):
             log.warning("no price is known in %s of %s", region, ", ".join(unpriced))
         month = self._prices.of_disk(region, "E", LEAST_DISK) or USUAL_DISK
@@ -56,9 +56,9 @@ class AzureCatalog:
         for name, size in sorted(sizes.items()):
             price = prices.get(name)
             if price is not None and price.on_demand is not None:
-                found += self._offers(region, size, price.on_demand, limits, source, month, spot=False)
+                found += self._offers(region, size, price.on_demand, limits, price.source, month, spot=False)
             if price is not None and price.spot is not None and size.spot:
-                found += self._offers(region, size, price.spot, limits, source, month, spot=True)
+                found += self._offers(region, size, price.spot, limits, price.source, month, spot=True)
         return found
 
     def _offers(

@@ -1,7 +1,8 @@
 """Prices of machines and disks, from Azure's public price list, by region; kept for a day.
 
 The list has rows for Windows, for other services that run on machines, and for a kind of machine that came before spot:
-these are dropped. It has no login and no promise to answer, so the operator's price file steps in, if there is one.
+these are dropped. It has no login and no promise to answer, so the operator's price file steps in, if there is one, and
+where the list lacks a size.
 
 A disk costs what the next larger step costs, not what its size would.
 """
@@ -35,6 +36,7 @@ class Price:
 
     on_demand: float | None = None
     spot: float | None = None
+    source: str = ""  # if it isn't Azure
 
 
 class AzurePrices:
@@ -43,20 +45,20 @@ class AzurePrices:
         self._machines: LookupCache[Mapping[str, Price]] = LookupCache(now, DAY, keeps=bool)
         self._disks: LookupCache[Mapping[str, float]] = LookupCache(now, DAY, keeps=bool)
 
-    def of_machines(self, region: str, names: Collection[str]) -> tuple[Mapping[str, Price], str]:
-        """Prices by size, and their source if it isn't Azure."""
-        if not names:
-            return {}, ""
-        key = " ".join([region, *sorted(names)])
+    def of_machines(self, region: str, names: Collection[str]) -> Mapping[str, Price]:
+        """Prices by size. The file has those that the list doesn't have."""
+        listed: Mapping[str, Price] = {}
         try:
-            return self._machines.get(key, lambda: self._fetched(region, sorted(names))), ""
+            key = " ".join([region, *sorted(names)])
+            listed = self._machines.get(key, lambda: self._fetched(region, sorted(names)))
         except BackendError as error:
             if self._offline is None:
                 raise
             log.warning("the prices of %s are from a file: %s", region, error)
-        rows = self._offline.of("azure")
-        found = {name: Price(*rows[name, region]) for name in names if (name, region) in rows}
-        return found, self._offline.origin
+        rows = self._offline.of("azure") if self._offline else {}
+        origin = self._offline.origin if self._offline else ""
+        filed = {name: Price(*rows[name, region], origin) for name in names if (name, region) in rows}
+        return {**filed, **listed}
 
     def _fetched(self, region: str, names: list[str]) -> Mapping[str, Price]:
         found: dict[str, Price] = {}

@@ -202,3 +202,6 @@ def test_a_file_has_prices_where_the_list_doesnt_answer(tmp_path: Path) -> None:
     assert all(each.terms.prices.startswith("prices.csv, ") for each in offers)
     assert 0.2 < offers[0].price < 0.23, "with its disk and address"
     assert list(backend.create(request_for(offers[1])))
+    found.fake.prices_down, found.fake.no_prices = False, frozenset({SMALL})
+    sources = {each.instance.name: each.terms.prices for each in backend.offers() if each.region == "westeurope"}
+    assert sources.pop(SMALL).startswith("prices.csv, ") and set(sources.values()) == {""}
