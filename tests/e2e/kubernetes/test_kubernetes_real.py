@@ -177,7 +177,7 @@ def test_the_nodes_of_a_task_are_pods_that_reach_each_other(server: Server, list
     nothing_left(server, listed)
     spec = task("wide", "true", image=IMAGE, nodes=9, fleets=["pods"], resources={**SMALL, "cpu": "1"})
     plan = server.call("/api/project/main/runs/get_plan", {"run_spec": spec})
-    assert any("node-1 (together room for " in remark for remark in plan["remarks"]), plan["remarks"]
+    assert any("node-1 (together room for " in each["lacking"] for each in plan["offers_asked"]), plan["offers_asked"]
 
 
 def test_a_service_is_reached_through_a_gateway_that_is_a_pod(
@@ -243,4 +243,5 @@ def test_what_no_node_has_is_said_in_the_plan(server: Server) -> None:
     spec = task("large", "true", image=IMAGE, resources={**SMALL, "cpu": "64.."})
     plan = server.call("/api/project/main/runs/get_plan", {"run_spec": spec})
     assert plan["job_plans"][0]["offers"] == []
-    assert any("engine: node-1 (only 4 CPUs)" in remark for remark in plan["remarks"]), plan["remarks"]
+    (asked,) = plan["offers_asked"]
+    assert asked["request"].startswith("cpu=64.. ") and "engine: node-1 (only 4 CPUs)" in asked["lacking"]
