@@ -51,7 +51,7 @@ _CODES: tuple[tuple[Kind, str], ...] = (
     (AlreadyThere, "alreadyExists duplicate RESOURCE_ALREADY_EXISTS"),
     (
         InUse,
-        "resourceInUseByAnotherResource RESOURCE_IN_USE_BY_ANOTHER_RESOURCE conditionNotMet CONDITION_NOT_MET",
+        "resourceInUseByAnotherResource RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
     ),
     (NotYet, "resourceNotReady RESOURCE_NOT_READY"),
     (
@@ -65,10 +65,9 @@ _TEXTS: tuple[tuple[Kind, str], ...] = (
     (InsufficientCapacity, r"failed to start due to preemption|does not have enough resources available"),
     (QuotaExceeded, r"quota '\S+' exceeded"),
     (InUse, r"is already being used by"),
-    (MissingPermission, r"protected against deletion|policy update access denied|violates constraint constraints/"),
+    (MissingPermission, r"protected against deletion|policy update access denied"),
 )
 TABLE = ErrorTable("Google", _CODES, _TEXTS, {**STATUSES, 412: Unfit})
-_PROTECTED = "protected against deletion"
 _SECONDARY = frozenset({"VM_MIN_COUNT_NOT_REACHED"})  # beside the code that says why
 
 # Of a launch: another zone may have what this one refused, or lacks.

@@ -1,4 +1,8 @@
-"""What Google's cloud can do."""
+"""What Google's cloud can do.
+
+There is no `batch`: one call can create several machines (`bulkInsert`), but all of them with the same metadata, and a
+machine's script has its own id and token. So each machine gets its own call, with its own name and labels.
+"""
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import MINUTE, SECOND

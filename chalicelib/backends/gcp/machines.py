@@ -172,8 +172,7 @@ class GcpMachines:
             return _running(body, False, None, "")
         past = history(self._clients, _zone_of([handle]), "instances", handle.id)
         if error := past.refused(INSERT):
-            spot = bool(body) and body.get("scheduling", {}).get("provisioningModel") == "SPOT" if body else False
-            refused = refused_launch(error, spot=spot)
+            refused = refused_launch(error, spot=True)  # it fitted, or it wouldn't have been accepted
             raise Gone(refused.message, refused=type(refused))
         if body and status in ENDING and past.is_preempted:
             return _running(body, True, None, "Google takes it back")

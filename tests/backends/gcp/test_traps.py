@@ -17,11 +17,13 @@ from chalicelib.errors import (
     InUse,
     InvalidCredentials,
     MissingPermission,
+    NotYet,
     QuotaExceeded,
     Throttled,
     Transient,
     Unfit,
 )
+from tests.backends.conformance.requests import volume_request
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.script import Answer, Cut, Fault
 from tests.backends.gcp.conftest import Site
@@ -385,6 +387,36 @@ def test_n1_has_as_many_t4s_as_its_cpus_allow_where_there_are_some(site: Site) -
     made = bought(site, site.request(type="n1-standard-32", cards=4))
     (card,) = site.provider.machine(made).facts["body"]["guestAccelerators"]
     assert (card["acceleratorType"].rpartition("/")[2], card["acceleratorCount"]) == ("nvidia-tesla-t4", 4)
+
+
+def test_a_rule_of_the_organisation_doesnt_fit(site: Site) -> None:
+    """412, as of a label that somebody else has changed; and nobody uses anything."""
+    text = "Constraint constraints/compute.vmExternalIpAccess violated for project my-project."
+    site.refuses("instances.insert", 412, "conditionNotMet", text)
+    with pytest.raises(Unfit, match="vmExternalIpAccess"):
+        bought(site, site.request())
+
+
+def test_a_disk_that_is_being_created_isnt_attached_yet(site: Site) -> None:
+    """11."""
+    made = bought(site, replace(site.request(), zones=("us-central1-a",)))
+    site.clock.passes(60)
+    disk = site.backend.create_volume(volume_request("us-central1"))
+    with pytest.raises(NotYet):
+        site.backend.attach_volume(disk, made)
+    site.clock.passes(10)
+    site.backend.attach_volume(disk, made)
+    assert site.backend.describe_volume(disk).attached_to
+
+
+def test_a_spot_machine_that_vanishes_while_it_starts_had_no_room(site: Site) -> None:
+    request = site.request(spot=True)
+    site.fake.short[request.offer.instance.name] = "UNSUPPORTED_OPERATION"
+    made = bought(site, request)
+    site.clock.passes(30)
+    with pytest.raises(Gone) as gone:
+        site.backend.describe(made)
+    assert gone.value.refused is InsufficientCapacity
 
 
 def test_stock_is_of_a_zone(site: Site) -> None:
