@@ -36,6 +36,7 @@ def played(fake: Nebius, steps: Steps) -> None:
             resolver=Constant(address),
             options=[("nebius.insecure", True)],
             credentials=ServiceAccount(rsa_key(), KEY_ID, ACCOUNT),
+            user_agent_prefix="tests/1",
         )
         try:
             await asyncio.wait_for(steps(sdk), LIMIT)
