@@ -3,8 +3,8 @@
 `program`    the agent's process: `main` (the command line), `program` (the loop), `session` (the protocol with the
              server: pure; simulation and load bench run this very code) with `commands`, `message_sender` and
              `chunks`; the `roster` of tasks and a `supervisor` for each, which outlives the agent; a container's
-             `first_process`; the machine's facts and health (`inventory`, `gpu_tools`, `metrics`, `health`, `notices`)
-             and the choice of a task's GPUs (`task_gpus`); `build`, which makes the one file
+             `first_process`; the machine's facts and health (`inventory`, `gpu_tools`, `tpu_chips`, `metrics`,
+             `health`, `notices`) and the choice of a task's GPUs (`task_gpus`); `build`, which makes the one file
 `gateway`    a machine with a gateway: the agent's part (`role`), and the gateway's program
 `streams`    WebSockets to a job's ports, logs and sessions
 `replicas`   the services' replicas on this machine: ports, probes, queues and routers

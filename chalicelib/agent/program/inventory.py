@@ -15,7 +15,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from ..kernel.lazy import LazyModule
-from . import gpu_tools
+from . import gpu_tools, tpu_chips
 from .gpu_tools import Gpu
 from .gpu_tools import Usage as GpuUsage
 
@@ -86,7 +86,7 @@ class Inventory:
             status, text = self.run(argv)
             if status == 0:
                 found += parse(text)
-        return found
+        return found + tpu_chips.chips(self.root)
 
     def gpu_usage(self, vendors: Iterable[str]) -> Dict[str, GpuUsage]:
         """The usage of these vendors' GPUs, by GPU id. Tenstorrent's tool doesn't report any."""

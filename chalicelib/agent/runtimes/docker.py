@@ -351,7 +351,8 @@ def container_body(
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
     gpu_settings, gpu_variables = visibility.container_settings(cards, bool(spec.get("privileged")))
-    defaults = visibility.process_variables(cards) if spec.get("privileged") else {}  # it sees all nodes of its host
+    unhidden = spec.get("privileged") or cards.vendor == "google"  # a privileged one sees all nodes of its host
+    defaults = visibility.process_variables(cards) if unhidden else {}
     paths = files.with_places(spec, working_dir, home_of(spec), "/" + files.HOSTFILE, venv)
     variables = {**defaults, **paths, **gpu_variables, **steps.variable(spec, "/" + steps.PLACE)}
     if spec.get("home_dir"):

@@ -20,6 +20,7 @@ NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
 SHARED_MEMORY = 16 << 30  # an upper limit; GPU libraries communicate through it, and it is the container's memory
 HUGE_PAGES = "/dev/hugepages-1G"
 KFD = "/dev/kfd"
+VFIO = "/dev/vfio/vfio"
 NONE = "-1"  # no card has this number, so a list that starts with it is empty
 
 # vendor → the pattern of a card's node below its PCI device in /sys, and the node's path
@@ -40,14 +41,27 @@ class TaskCards:
     root: str = "/"
 
     def nodes(self) -> List[str]:
-        below, place = NODES[self.vendor]
         if len(self.buses) != len(self.ids) or not all(self.buses):
             raise not_found("the PCI address of each card isn't known", self.vendor)
+        if self.vendor == "google":
+            return [self._node_of_chip(bus) for bus in self.buses]
+        below, place = NODES[self.vendor]
         return [place % self._listed(bus, below).replace("!", "/") for bus in self.buses]
 
     def numbers(self) -> List[str]:
         """The numbers of the nodes, which the vendor's libraries use."""
         return [node[len(node.rstrip("0123456789")) :] for node in self.nodes()]
+
+    def _node_of_chip(self, bus: str) -> str:
+        """A TPU chip's own node up to v4, and the one of its IOMMU group since v5."""
+        device = os.path.join(self.root, "sys/bus/pci/devices", bus.lower())
+        own = glob.glob(os.path.join(glob.escape(device), "accel/accel*"))
+        if own:
+            return "/dev/" + os.path.basename(own[0])
+        group = os.path.join(device, "iommu_group")
+        if not os.path.islink(group):
+            raise not_found("%s has neither an accel device nor an IOMMU group" % device, self.vendor)
+        return "/dev/vfio/" + os.path.basename(os.readlink(group))
 
     def _listed(self, bus: str, below: str) -> str:
         device = os.path.join(self.root, "sys/bus/pci/devices", bus.lower())
@@ -101,6 +115,12 @@ def _vendors(cards: TaskCards) -> Dict[str, Any]:
         nodes = cards.nodes()
         pages = {"Binds": ["%s:%s" % (HUGE_PAGES, HUGE_PAGES)]} if cards._exists(HUGE_PAGES) else {}
         return dict(pages, Devices=devices(nodes), GroupAdd=cards.groups(nodes))
+    if cards.vendor == "google":
+        nodes = cards.nodes()
+        if any(node.startswith("/dev/vfio/") for node in nodes):
+            nodes.append(VFIO)
+        # Chips write to the memory of programs, which lock it.
+        return {"Devices": devices(nodes), "CapAdd": ["IPC_LOCK", "SYS_RESOURCE"]}
     raise TaskError("executor_error", "containers can't be given cards of %s" % cards.vendor)
 
 
@@ -122,6 +142,8 @@ def process_variables(cards: TaskCards) -> Dict[str, str]:
         return dict(variables, HABANA_VISIBLE_MODULES=",".join(modules)) if modules and all(modules) else variables
     if cards.vendor == "tenstorrent":
         return {"TT_VISIBLE_DEVICES": ",".join(cards.numbers() if cards.ids else []) or NONE}
+    if cards.vendor == "google":  # all chips of a machine are for one task
+        return {"PJRT_DEVICE": "TPU" if cards.ids else "CPU"}
     return {}
 
 

@@ -18,15 +18,16 @@ from typing import Any
 from chalicelib.backends.gcp import sdk
 from chalicelib.backends.gcp.credentials import credentials
 from chalicelib.backends.gcp.errors import TABLE, Body, failure
-from chalicelib.backends.kit.errors import Kind, ProviderFailure, cleaned
+from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, at
+from chalicelib.backends.kit.rest import FailureReader, RestCall, RestClient, Sender, at
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
 
 DEADLINE = 30.0  # seconds
 PAGE = 500  # items, the most
-_BILLING = "https://cloudbilling.googleapis.com/v1/services/6F81-5844-456A/skus"  # of Compute Engine
+_BILLING = "https://cloudbilling.googleapis.com/v1/services/{}/skus"
+COMPUTE, TPUS = "6F81-5844-456A", "E000-3F24-B8AA"  # services that are billed; newer TPUs are in the first
 _PROJECTS = "https://cloudresourcemanager.googleapis.com/v3/projects"
 
 # What Google's document calls a request's body is a field of the library's request.
@@ -102,10 +103,6 @@ class GcpClients:
 
         return pages(page)
 
-    def token(self) -> str:
-        """For calls of Google that aren't made here. Raises InvalidCredentials."""
-        return self._headers().get("authorization", "").removeprefix("Bearer ")
-
     def close(self) -> None:
         with self._lock:
             clients, self._open = self._open, {}
@@ -117,12 +114,12 @@ class GcpClients:
 
     # --- prices and permissions --------------------------------------------------------------------------------------
 
-    def skus(self) -> Iterator[dict[str, Any]]:
-        """Compute Engine's price list."""
+    def skus(self, service: str = COMPUTE) -> Iterator[dict[str, Any]]:
+        """A service's price list."""
 
         def page(token: str) -> tuple[Sequence[dict[str, Any]], str]:
             query: dict[str, str | int] = {"currencyCode": "USD", "pageSize": 5000}
-            answer = self._rest("billing", _BILLING).call(
+            answer = self.rest(f"billing {service}", _BILLING.format(service)).call(
                 "GET", query={**query, "pageToken": token} if token else query
             )
             return answer.get("skus", ()), str(answer.get("nextPageToken", ""))
@@ -134,19 +131,27 @@ class GcpClients:
         found: set[str] = set()
         for start in range(0, len(permissions), 100):
             body = {"permissions": list(permissions[start : start + 100])}
-            rest = self._rest("permissions", _PROJECTS, ":testIamPermissions")
+            rest = self.rest("permissions", _PROJECTS, ":testIamPermissions")
             found.update(rest.call("POST", project or self.project, body=body).get("permissions", ()))
         return found
 
-    def _rest(self, name: str, base: str, ending: str = "") -> RestClient:
+    def rest(
+        self,
+        name: str,
+        base: str,
+        ending: str = "",
+        table: ErrorTable = TABLE,
+        failure_of: FailureReader | None = None,
+    ) -> RestClient:
+        """The client for an API that the library doesn't have."""
         with self._lock:
             if name not in self._open:
                 self._open[name] = RestClient(
                     at(self._endpoint, base),
-                    TABLE,
+                    table,
                     self._headers,
                     send=self._send,
-                    failure_of=self._refused,
+                    failure_of=failure_of or self._refused,
                     now=self._now,
                     ending=ending,
                 )

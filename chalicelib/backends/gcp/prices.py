@@ -9,11 +9,11 @@ read it uses the operator's price file, if there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.backends.gcp.client import GcpClients
+from chalicelib.backends.gcp.client import COMPUTE, GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.price_file import OfflinePrices, Priced
@@ -40,12 +40,20 @@ _CARDS: Mapping[str, tuple[str, ...]] = {
     "nvidia-rtx-pro-6000": ("RTX 6000 96GB", "RTX 6000 96GB GPU", "Nvidia RTX PRO 6000 96GB GPU"),
     "nvidia-tesla-a100": ("Nvidia Tesla A100 GPU",),
     "nvidia-tesla-t4": ("Nvidia Tesla T4 GPU",),
+    "tpu-v2": ("Tpu-v2",),  # all chips of a host
+    "tpu-v3": ("Tpu-v3",),
+    "tpu-v5e": ("TpuV5e",),  # a chip with its share of the host, and so the others
+    "tpu-v5p": ("TpuV5p",),
+    "tpu-v6e": ("TpuV6e",),
 }
-_SLICES = frozenset({"nvidia-b200"})
+_SLICES = frozenset({"nvidia-b200", *(name for name in _CARDS if name.startswith("tpu-"))})
 DISKS: Mapping[str, str] = {"pd-balanced": "Balanced PD Capacity", "hyperdisk-balanced": "Hyperdisk Balanced Capacity"}
 _SSD = "SSD backed Local Storage"
 _MARKETS = {"OnDemand": False, "Preemptible": True}
 _PART = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)?(?: running)?(?: in .+)?")
+_OLD_TPU = re.compile(
+    r"(?:Preemptible )?Tpu-(v[23]) Accelerator(?: Preemptible)?(?: (?:in |running in )?[\w ()-]+)?", re.I
+)
 
 Part = tuple[str, str, bool]  # its name in the list, the region, spot
 Parts = Mapping[Part, float]
@@ -92,8 +100,14 @@ class PriceList:
 
 
 class GcpPrices:
-    def __init__(self, clients: GcpClients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
-        self._clients, self._offline = clients, offline
+    def __init__(
+        self,
+        clients: GcpClients,
+        now: Callable[[], Micros],
+        offline: OfflinePrices | None = None,
+        services: Sequence[str] = (COMPUTE,),
+    ) -> None:
+        self._clients, self._offline, self._services = clients, offline, services
         self._known = LookupCache[Parts](now, DAY, keeps=bool)
 
     def listed(self) -> PriceList:
@@ -106,17 +120,27 @@ class GcpPrices:
 
     def _listed(self) -> Iterator[tuple[Part, float]]:
         dearest: dict[Part, float] = {}
-        for sku in self._clients.skus():
-            spot = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
-            found = _PART.fullmatch(str(sku.get("description", "")))
-            if spot is None or found is None or found[1] not in _NAMES:
-                continue
-            if (price := _price(sku, of_disk=found[1] in _DISK_NAMES)) is None:
+        for sku in (each for service in self._services for each in self._clients.skus(service)):
+            name, spot = _sold_as(sku)
+            if name not in _NAMES or (price := _price(sku, of_disk=name in _DISK_NAMES)) is None:
                 continue
             for region in sku.get("serviceRegions", ()):
-                part = found[1], str(region), spot
+                part = name, str(region), spot
                 dearest[part] = max(price, dearest.get(part, 0.0))
         yield from dearest.items()
+
+
+def _sold_as(sku: Body) -> tuple[str, bool]:
+    """Which part it is the price of, and whether that is of spot machines. The name is empty if it is neither a price
+    on demand nor one of spot machines, and that of no part if it is of something else."""
+    text = str(sku.get("description", ""))
+    spot = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
+    if spot is None:
+        return "", False
+    if old := _OLD_TPU.fullmatch(text):  # spot ones are in the list as on demand
+        return f"Tpu-{old[1].lower()}", spot or "preemptible" in text.lower()
+    found = _PART.fullmatch(text)
+    return (found[1] if found else ""), spot
 
 
 def family_of(type_name: str) -> str:

@@ -10,6 +10,8 @@ from tests.backends.fakes.script import Call
 from tests.backends.fakes.server import answers
 from tests.backends.gcp import shop
 from tests.backends.gcp.operations import HOST, PROJECT, ROOT, Operations, invalid, not_found, refusal
+from tests.backends.gcp.tpu import shop as tpus
+from tests.backends.gcp.tpu.shop import COMPUTE
 
 IMAGE_PROJECT, IMAGE = "deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"
 ZONES = [zone for zones in shop.REGIONS.values() for zone in zones]
@@ -54,8 +56,9 @@ class Places(Operations):
                     self.books.add("type", (0, "UP"), zone=zone, of=kind, name=kind.name)
             if zone in shop.T4_ZONES:
                 self.books.add("card", (0, "UP"), zone=zone, name="nvidia-tesla-t4")
-        for number, sku in enumerate(shop.skus()):
-            self.books.add("sku", (0, "UP"), body=sku, place=number)
+        listed = [*((COMPUTE, sku) for sku in shop.skus()), *tpus.skus()]
+        for number, (service, sku) in enumerate(listed):
+            self.books.add("sku", (0, "UP"), body=sku, place=number, service=f"services/{service}")
         self.rule("default-allow-ssh", "default", sourceRanges=["0.0.0.0/0"], ports=["22"])
 
     def rule(self, name: str, network: str, ports: list[str], **more: Any) -> None:
@@ -118,8 +121,9 @@ class Places(Operations):
 
     @answers("services.skus.list")
     def _skus(self, call: Call) -> Any:
-        assert call.path["parent"] == "services/6F81-5844-456A" and call.query.get("currencyCode") == "USD"
-        page, more = self.page(call, self.books.existing("sku"), int(call.query.get("pageSize", 5000)), "pageToken")
+        assert call.query.get("currencyCode") == "USD"
+        here = [each for each in self.books.existing("sku") if each.facts["service"] == call.path["parent"]]
+        page, more = self.page(call, here, int(call.query.get("pageSize", 5000)), "pageToken")
         return {"skus": [each.facts["body"] for each in page], "nextPageToken": more}
 
     @answers("images.getFromFamily")

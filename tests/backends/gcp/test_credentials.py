@@ -20,7 +20,7 @@ from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.credentials import TOKENS, credentials
 from chalicelib.configuration.server import parse_backend
 from chalicelib.domain.specs.credentials import UsesServersOwn
-from chalicelib.errors import Invalid, InvalidCredentials, NotSupported, Transient
+from chalicelib.errors import Invalid, InvalidCredentials, Transient
 from tests.backends.gcp.conftest import Site
 from tests.backends.gcp.provider import config
 
@@ -169,14 +169,9 @@ def test_failures_of_logging_in(site: Site, error: str, kind: type[Exception]) -
 
     clients = GcpClients(None, "my-project", login=Failing, endpoint="http://127.0.0.1:1")
     backend = GcpBackend(site.config, clients, site.clock.now)
-    for call in (backend.check, clients.token, lambda: list(clients.skus())):
+    for call in (backend.check, lambda: list(clients.skus())):
         with pytest.raises(kind, match="invalid_grant"):
             call()
-
-
-def test_what_isnt_built_is_refused_by_name(site: Site) -> None:
-    with pytest.raises(NotSupported, match="`tpu`"):
-        site.new(site.configured(tpu=True))
 
 
 def test_tags_have_to_be_labels() -> None:

@@ -1,0 +1,72 @@
+"""Offers of TPUs: the types that each zone of the account's regions lists. The price is that of the chips, which their
+host is a part of, and of the public address, if machines get one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.network import GcpNetworks
+from chalicelib.backends.gcp.places import GcpPlaces, region_of
+from chalicelib.backends.gcp.prices import ADDRESS, GcpPrices, MachineParts, PriceList
+from chalicelib.backends.gcp.tpu_client import TpuClient
+from chalicelib.backends.gcp.tpu_types import TYPES
+from chalicelib.backends.kit.regions import everywhere
+from chalicelib.domain.offers import InstanceType, Offer, OfferTerms
+
+log = logging.getLogger(__name__)
+
+NO_VOLUMES = "disks can't be attached to a TPU's host while it runs"
+
+
+class TpuCatalog:
+    def __init__(
+        self, client: TpuClient, config: GCPBackendConfig, places: GcpPlaces, networks: GcpNetworks, prices: GcpPrices
+    ) -> None:
+        self._client, self._config, self._places = client, config, places
+        self._networks, self._prices = networks, prices
+
+    def offers(self) -> Sequence[Offer]:
+        prices, unpriced = self._prices.listed(), set[str]()
+        found = [
+            offer
+            for (name, region), zones in self._sold().items()
+            for spot in (False, True)
+            for offer in self._offer(name, region, zones, prices, unpriced, spot=spot)
+        ]
+        if unpriced:
+            log.warning("gcp can't offer TPUs %s: their prices aren't known", ", ".join(sorted(unpriced)))
+        return found
+
+    def _sold(self) -> Mapping[tuple[str, str], Sequence[str]]:
+        """The zones by type and region."""
+        subnets = self._networks.subnets()
+        regions = {region.name for region in self._places.used() if region.name in subnets}
+        zones = [zone for zone in self._client.locations() if region_of(zone) in regions]
+        found: dict[tuple[str, str], list[str]] = {}
+        for zone, names in zip(zones, everywhere(zones, self._types) if zones else (), strict=True):
+            for name in sorted(names):
+                found.setdefault((name, region_of(zone)), []).append(zone)
+        return found
+
+    def _types(self, zone: str) -> set[str]:
+        return {str(each["type"]) for each in self._client.listed(zone, "acceleratorTypes")} & TYPES.keys()
+
+    def _offer(
+        self, name: str, region: str, zones: Sequence[str], prices: PriceList, unpriced: set[str], *, spot: bool
+    ) -> Iterator[Offer]:
+        kind = TYPES[name]
+        hour = prices.machine(MachineParts(name, 0, 0, kind.sold_as, kind.units), region, spot=spot)
+        if hour is None:
+            if not spot:
+                unpriced.add(f"{name} in {region}")
+            return
+        yield Offer(
+            backend="gcp",
+            instance=InstanceType(name=name, resources=kind.resources(name, spot=spot)),
+            region=region,
+            price=round(hour + (ADDRESS[spot] if self._config.public_ips else 0.0), 6),
+            terms=OfferTerms(prices=prices.source, no_volumes=NO_VOLUMES),
+            availability_zones=tuple(zones),
+        )
