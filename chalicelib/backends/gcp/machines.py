@@ -103,8 +103,7 @@ class GcpMachines:
         """Every allowed place, in the order of the offer's zones."""
         region = request.offer.region
         subnet = self._networks.subnet(region)
-        found = self._places.all().get(region)
-        allowed = request.zones or request.offer.availability_zones or (found.zones if found else ())
+        allowed = request.zones or request.offer.availability_zones or self._places.zones(region)
         zones = [zone for zone in allowed if region_of(zone) == region]
         if not zones:
             raise Unfit(f"{region} has no zone for {request.offer.instance.name} among {', '.join(allowed) or 'none'}.")

@@ -34,6 +34,10 @@ class GcpPlaces:
             "", lambda: {each["name"]: _region(each) for each in self._clients.pages("regions.list")}
         )
 
+    def zones(self, region: str) -> tuple[str, ...]:
+        found = self.all().get(region)
+        return found.zones if found else ()
+
     def used(self) -> Sequence[GcpRegion]:
         """Those that the account uses."""
         found = self.all()

@@ -78,16 +78,16 @@ class GcpVolumes:
 
     def _zone(self, region: str) -> str:
         """The first one. Zones for accelerators alone come after the others."""
-        found = self._places.all().get(region)
-        if found is None or not found.zones:
+        zones = self._places.zones(region)
+        if not zones:
             raise Unfit(f"The project has no region {region}.")
-        return min(found.zones, key=lambda zone: (len(zone), zone))
+        return min(zones, key=lambda zone: (len(zone), zone))
 
     def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
-        found = self._places.all().get(region)
-        if found is None or (zone and zone not in found.zones):
+        zones = self._places.zones(region)
+        if not zones or (zone and zone not in zones):
             raise Gone(f"The project has no zone {zone or region}.")
-        for each in [zone] if zone else found.zones:
+        for each in [zone] if zone else zones:
             try:
                 return self.describe(handle_of("volume", volume_id, each))
             except Gone:
