@@ -16,7 +16,7 @@ from typing import Any
 from chalicelib.domain.instants import SECOND, Micros
 from tests.backends.fakes.books import GONE, Resource
 from tests.backends.fakes.schema import Api
-from tests.backends.fakes.script import Call, Script
+from tests.backends.fakes.script import Answer, Call, Script
 from tests.backends.fakes.server import Fake, Refusal, Request, Why, answers
 from tests.backends.gcp.tpu import shop
 
@@ -79,7 +79,12 @@ class Tpus(Fake):
         self.short: dict[str, Any] = {}  # types that turn out not to be there: the error that says so, or GIVEN_UP
         self.refuses: dict[str, Any] = {}  # types whose operation ends with this error, and nothing was made
         self.unreachable: list[str] = []
+        self.end = 10 * SECOND  # how long a deletion takes
         self.requests: dict[str, tuple[str, Resource]] = {}
+
+    def _check(self, call: Call, made: Answer) -> None:
+        call.query.get("alt")  # every answer is JSON
+        super()._check(call, made)
 
     def authenticate(self, request: Request) -> None:
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
@@ -214,7 +219,7 @@ class Tpus(Fake):
         if state in ("CREATING", "DELETING") or not (force or state in DELETABLE):
             raise refusal("FAILED_PRECONDITION", f"{made.facts['name']} can't be deleted while it is {state}")
         for each in (made, *self._nodes_of(made)):
-            each.goes(self.now(), (0, "DELETING"), (10 * SECOND, GONE))
+            each.goes(self.now(), (0, "DELETING"), (self.end, GONE))
         return self._shown_operation(self._operation(made.facts["zone"], made.facts["name"], "delete"))
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -239,7 +244,7 @@ class Tpus(Fake):
     @answers("nodes.delete")
     def _delete_node(self, call: Call) -> Any:
         made = self._found(call, "node", "node")
-        made.goes(self.now(), (0, "DELETING"), (10 * SECOND, GONE))
+        made.goes(self.now(), (0, "DELETING"), (self.end, GONE))
         return self._shown_operation(self._operation(made.facts["zone"], made.facts["name"], "delete", of="nodes"))
 
     # --- operations --------------------------------------------------------------------------------------------------
