@@ -121,6 +121,12 @@ def shown(model: Kind, text: str) -> str:
     return orjson.dumps(replaced(secrets_of(model), orjson.loads(text), change)).decode()
 
 
+def marked(model: Kind, text: str) -> str:
+    """The same with a mark for each secret that is there, also where it could be left out: so that the spec can be sent
+    back, and clients that need all of a secret's parts can read it."""
+    return orjson.dumps(replaced(secrets_of(model), orjson.loads(text), lambda *_: HIDDEN)).decode()
+
+
 def _may_hold(model: Kind, text: str) -> bool:
     """Whether the text has to be parsed: hardly any spec has a secret, and lists show thousands."""
     return any(name in text for name in _names(model))

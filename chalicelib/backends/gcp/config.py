@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
 
 from chalicelib.backends.configs import CREDS, PUBLIC_IPS, TAGS, RegionalBackend, shaped
 from chalicelib.domain.specs.credentials import Confidential, DefaultCreds, Secret, Text, Texts, by_type, one_of
@@ -29,6 +29,12 @@ class GCPServiceAccountCreds(Confidential):
         description="A file with the key, where the server runs, which only global admins may name; or `data`.",
     )
     data: Secret | None = Field(default=None, description="The key itself; or `filename`.")
+
+    @field_validator("filename", mode="before")
+    @classmethod
+    def _no_file(cls, value: Any) -> Any:
+        """Some clients send an empty name beside the key."""
+        return None if value == "" else value
 
     @model_validator(mode="after")
     def _given_once(self) -> GCPServiceAccountCreds:

@@ -34,17 +34,18 @@ def _imported(name: str) -> ModuleType:
     found = sys.modules.get(name)
     if found is not None:
         return found
-    with _lock, _without_init():
+    with _lock, without_init():
         return import_module(name)
 
 
 @contextmanager
-def _without_init() -> Iterator[None]:
+def without_init() -> Iterator[None]:
     spec = find_spec(_PACKAGE) if _PACKAGE not in sys.modules else None
     if spec is None:
         yield
         return
     stand_in = ModuleType(_PACKAGE)
+    stand_in.__spec__ = spec  # meanwhile, others may ask whether the package is installed
     stand_in.__path__ = list(spec.submodule_search_locations or ())
     sys.modules[_PACKAGE] = stand_in
     try:

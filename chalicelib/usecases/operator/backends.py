@@ -80,7 +80,7 @@ def shown(backend: Configured) -> Raw:
     """The backend's configuration, with its secrets hidden."""
     model = config_model(backend.type)
     assert model is not None, "only known types are stored"
-    found: Raw = orjson.loads(sealed_specs.shown(model, backend.config))
+    found: Raw = orjson.loads(sealed_specs.marked(model, backend.config))
     return found
 
 
