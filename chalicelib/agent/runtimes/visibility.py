@@ -120,7 +120,8 @@ def _vendors(cards: TaskCards) -> Dict[str, Any]:
         if any(node.startswith("/dev/vfio/") for node in nodes):
             nodes.append(VFIO)
         # Chips write to the memory of programs, which lock it.
-        return {"Devices": devices(nodes), "CapAdd": ["IPC_LOCK", "SYS_RESOURCE"]}
+        rights = {"CapAdd": ["IPC_LOCK", "SYS_RESOURCE"], "GroupAdd": cards.groups(nodes)}
+        return dict(rights, Devices=devices(nodes))
     raise TaskError("executor_error", "containers can't be given cards of %s" % cards.vendor)
 
 

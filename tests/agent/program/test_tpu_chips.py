@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,11 @@ def test_a_container_is_given_older_chips_by_their_own_nodes(tmp_path: Path) -> 
         (tmp_path / "sys/bus/pci/devices" / gpu["bus"] / f"accel/accel{number}").mkdir(parents=True)
     host, env = container_settings(given(tmp_path, found), privileged=False)
     assert (nodes(host), env) == (["/dev/accel0", "/dev/accel1"], {})
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/accel1").touch()
+    if os.getuid() == 0:
+        os.chown(tmp_path / "dev/accel1", 0, 44)
+        assert container_settings(given(tmp_path, found), privileged=False)[0]["GroupAdd"] == ["44"]
     assert host["CapAdd"] == ["IPC_LOCK", "SYS_RESOURCE"], "what chips write to is locked"
 
 

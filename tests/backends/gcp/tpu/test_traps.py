@@ -92,17 +92,13 @@ def test_prices_may_be_in_the_operators_file(site: TpuSite, tmp_path: Path) -> N
 
 
 def test_a_closed_zone_is_passed_over(site: TpuSite) -> None:
-    assert "us-central1-f" in {call.path["location"] for call in _called(site, "acceleratorTypes.list")}
+    site.backend.offers()
+    assert "us-central1-f" in {call.path["location"] for call in site.fake.calls_of("acceleratorTypes.list")}
     made = site.running(site.request())
     assert [each.handle for each in site.backend.list_owned()] == made
     site.provider.fail("offers", "MissingPermission")
     with pytest.raises(MissingPermission):
         site.backend.offers()
-
-
-def _called(site: TpuSite, operation: str) -> list[object]:
-    site.backend.offers()
-    return list(site.fake.calls_of(operation))  # type: ignore[arg-type]
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
