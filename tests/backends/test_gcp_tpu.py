@@ -76,10 +76,11 @@ class OnTpus(Suite):
 
     @pytest.fixture
     def request_one(self, offers: Sequence[Offer]) -> CreateRequest:
-        """Of a type that several zones have."""
+        """Of a type that several regions have, for any of its zones in one of them."""
         wanted = ("v5litepod-1", "us-central1", False)
-        of = {(each.instance.name, each.region, each.instance.resources.spot): each for each in offers}
-        return request_for(of[wanted])
+        fits = [each for each in offers if (each.instance.name, each.region, each.instance.resources.spot) == wanted]
+        zones = sorted(zone for each in fits for zone in each.availability_zones or ())
+        return request_for(fits[0].with_(availability_zones=tuple(zones)))
 
     @pytest.fixture
     def let_time_pass(self, clock: Clock) -> LetPass:

@@ -1,10 +1,13 @@
 """Offers of TPUs: the types that each zone of the account's regions lists. The price is that of the chips, which their
-host is a part of, and of the public address, if machines get one."""
+host is a part of, and of the public address, if machines get one.
+
+Each zone has offers of its own: that it has no room shows only once a request has waited there for some time, and then
+the next offer is tried."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.network import GcpNetworks
@@ -31,32 +34,27 @@ class TpuCatalog:
         prices, unpriced = self._prices.listed(), set[str]()
         found = [
             offer
-            for (name, region), zones in self._sold().items()
+            for zone, name in self._sold()
             for spot in (False, True)
-            for offer in self._offer(name, region, zones, prices, unpriced, spot=spot)
+            for offer in self._offer(name, zone, prices, unpriced, spot=spot)
         ]
         if unpriced:
             log.warning("gcp can't offer TPUs %s: their prices aren't known", ", ".join(sorted(unpriced)))
         return found
 
-    def _sold(self) -> Mapping[tuple[str, str], Sequence[str]]:
-        """The zones by type and region."""
+    def _sold(self) -> Sequence[tuple[str, str]]:
+        """Zones, and a type of each."""
         subnets = self._networks.subnets()
         regions = {region.name for region in self._places.used() if region.name in subnets}
         zones = [zone for zone in self._client.locations() if region_of(zone) in regions]
-        found: dict[tuple[str, str], list[str]] = {}
-        for zone, names in zip(zones, everywhere(zones, self._types) if zones else (), strict=True):
-            for name in sorted(names):
-                found.setdefault((name, region_of(zone)), []).append(zone)
-        return found
+        types = everywhere(zones, self._types) if zones else ()
+        return [(zone, name) for zone, names in zip(zones, types, strict=True) for name in sorted(names)]
 
     def _types(self, zone: str) -> set[str]:
         return {str(each["type"]) for each in self._client.listed(zone, "acceleratorTypes")} & TYPES.keys()
 
-    def _offer(
-        self, name: str, region: str, zones: Sequence[str], prices: PriceList, unpriced: set[str], *, spot: bool
-    ) -> Iterator[Offer]:
-        kind = TYPES[name]
+    def _offer(self, name: str, zone: str, prices: PriceList, unpriced: set[str], *, spot: bool) -> Iterator[Offer]:
+        kind, region = TYPES[name], region_of(zone)
         hour = prices.machine(MachineParts(name, 0, 0, kind.sold_as, kind.units), region, spot=spot)
         if hour is None:
             if not spot:
@@ -67,6 +65,6 @@ class TpuCatalog:
             instance=InstanceType(name=name, resources=kind.resources(name, spot=spot)),
             region=region,
             price=round(hour + (ADDRESS[spot] if self._config.public_ips else 0.0), 6),
-            terms=OfferTerms(prices=prices.source, no_volumes=NO_VOLUMES),
-            availability_zones=tuple(zones),
+            terms=OfferTerms(prices=prices.source, no_volumes=NO_VOLUMES, order=zone),
+            availability_zones=(zone,),
         )

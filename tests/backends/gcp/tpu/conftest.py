@@ -50,10 +50,13 @@ class TpuSite:
         spot: bool = False,
         zones: int = 1,
     ) -> CreateRequest:
+        """In the first zones of the region that have it."""
         wanted = type, region, spot
-        of = {(each.instance.name, each.region, each.instance.resources.spot): each for each in usual_offers()}
-        request = request_for(of[wanted], name)
-        return replace(request, zones=(request.zones or ())[:zones])
+        fits = [
+            each for each in usual_offers() if (each.instance.name, each.region, each.instance.resources.spot) == wanted
+        ]
+        there = sorted(zone for each in fits for zone in each.availability_zones or ())
+        return replace(request_for(fits[0], name), zones=tuple(there[:zones]))
 
     def bought(self, request: CreateRequest) -> list[Handle]:
         return list(self.backend.create(request))

@@ -109,7 +109,7 @@ def test_a_job_whose_tpu_is_taken_back_begins_anew_and_leaves_nothing_behind(sta
 
 
 @pytest.mark.slow
-def test_a_request_that_failed_is_deleted_and_another_offer_is_tried(stage: Virtual) -> None:
+def test_a_request_that_failed_is_deleted_and_another_zone_is_tried(stage: Virtual) -> None:
     """It would count against the quota for ever."""
     ((_, fake),) = FakeBackend.both
     applied(stage, "fleet", FLEET)
@@ -118,6 +118,9 @@ def test_a_request_that_failed_is_deleted_and_another_offer_is_tried(stage: Virt
     stage.until("the first", lambda: bool(slices(fake)))
     (first,) = slices(fake)
     stage.until("another", lambda: any(each is not first for each in slices(fake)))
+    (second,) = (each for each in slices(fake) if each is not first)
+    assert first.facts["zone"] != second.facts["zone"]
+    assert first.facts["zone"].startswith("us-central1-") and second.facts["zone"].startswith("us-central1-")
     stage.until("the end of the first", lambda: first.state(fake.now()) is None)
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: not TpuProvider(fake).existing())
