@@ -38,6 +38,7 @@ _BODIES = {
     "resourcePolicies": "resourcePolicyResource",
     "instances.attachDisk": "attachedDiskResource",
 }
+_SOME = "some places"  # of a list that doesn't say which it lacks
 _SINGULAR = {"resourcePolicies": "ResourcePolicy"}
 
 
@@ -78,8 +79,8 @@ class GcpClients:
         parameters.setdefault("project", self.project)
         if body is not None:
             parameters[_BODIES.get(method) or _BODIES[service]] = body
+        request = _fitting(action, _request_name(service, verb), parameters, secrets)
         try:
-            request = _message(_request_name(service, verb), parameters)
             answer = self._method(service, verb)(request=request, retry=None, timeout=timeout)
             if hasattr(answer, "pages"):
                 answer = next(iter(answer.pages))
@@ -227,8 +228,8 @@ class GcpClients:
             return _no_login(error)
         if isinstance(error, RequestException):
             return Transient(f"{action} has no answer: {cleaned(str(error), secrets)}")
-        if isinstance(error, ParseError):
-            return Unfit(f"{action} can't be requested like this: {cleaned(str(error), secrets)}")
+        if isinstance(error, ParseError | UnicodeDecodeError):
+            return Transient(f"{action}'s answer can't be read: {cleaned(str(error), secrets)}")
         return None
 
 
@@ -254,11 +255,15 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-def _message(name: str, values: Mapping[str, Any]) -> Any:
-    from google.protobuf.json_format import ParseDict
+def _fitting(action: str, name: str, values: Mapping[str, Any], secrets: Sequence[str]) -> Any:
+    """The library's request. Raises Unfit if Google has no such request: nothing has been sent then."""
+    from google.protobuf.json_format import ParseDict, ParseError
 
     kind = sdk.message_class(name)
-    return kind.wrap(ParseDict(values, kind.pb(kind())))
+    try:
+        return kind.wrap(ParseDict(values, kind.pb(kind())))
+    except ParseError as error:
+        raise Unfit(f"{action} can't be requested like this: {cleaned(str(error), secrets)}") from None
 
 
 def _plain(answer: Any) -> dict[str, Any]:
@@ -280,7 +285,7 @@ def _items(method: str, answer: Body, within: str) -> list[dict[str, Any]]:
                 found += rows if isinstance(rows, list) else ()
     else:
         found += items
-    unreached = [scope for scope in unreached if f"/{within}" in f"/{scope}"]
+    unreached = [scope for scope in unreached if f"/{within}" in f"/{scope}" or scope.startswith(_SOME)]
     if unreached:
         raise Transient(
             f"compute.{method} doesn't list everything: Google can't look at {', '.join(unreached[:5])} now."
@@ -289,5 +294,7 @@ def _items(method: str, answer: Body, within: str) -> list[dict[str, Any]]:
 
 
 def _unreached(scope: str, listed: Body) -> list[str]:
-    code = listed.get("warning", {}).get("code", "")
-    return [f"{scope or 'some places'} ({code})"] if code in ("UNREACHABLE", "PARTIAL_SUCCESS") else []
+    """A list that is complete has no warning but that there is nothing, or that something is deprecated."""
+    code = str(listed.get("warning", {}).get("code", ""))
+    complete = code in ("", "NO_RESULTS_ON_PAGE") or code.startswith("DEPRECATED")
+    return [] if complete else [f"{scope or _SOME} ({code})"]

@@ -139,21 +139,24 @@ class GcpMachines:
         return outcomes(machines, lambda handles: self._machine(handles, known))
 
     def _described(self, zone: str, names: Sequence[str]) -> Mapping[str, Body]:
-        """One call for all that are there."""
-        if len(names) > 1:
-            listed = self._clients.pages("instances.list", zone=zone, filter="labels.dstack-install:*")
-            return {str(body["name"]): body for body in listed}
-        try:
-            return {name: self._clients.call("instances.get", zone=zone, instance=name) for name in names}
-        except Gone:
+        """One call for several. It proves nothing about a machine that it lacks."""
+        if len(names) < 2:
             return {}
+        listed = self._clients.pages("instances.list", zone=zone, filter="labels.dstack-install:*")
+        return {str(body["name"]): body for body in listed}
+
+    def _found(self, handle: Handle) -> Body | None:
+        try:
+            return self._clients.call("instances.get", zone=_zone_of([handle]), instance=handle.id)
+        except Gone:
+            return None
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
         reasons: list[Gone] = []
         for handle in handles:
             if handle.kind == "vm":
                 try:
-                    return self._shown(handle, known.get(handle.id))
+                    return self._shown(handle, known.get(handle.id) or self._found(handle))
                 except Gone as gone:
                     reasons.append(gone)
         kinds = {gone.refused for gone in reasons}

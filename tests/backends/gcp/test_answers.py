@@ -1,0 +1,80 @@
+"""Google's answers that can't be read, or that don't say everything: what they prove, and what they don't."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.spi import Machine
+from chalicelib.domain.instances import Handle
+from chalicelib.errors import Transient, Unfit
+from tests.backends.fakes.script import Answer, Fault
+from tests.backends.gcp.conftest import Site
+
+HTML = Answer(200, "<html>This proxy is busy</html>", {"content-type": "text/html"})
+OVER = "LIST_OVERHEAD_QUOTA_EXCEED"
+
+
+def bought(site: Site, name: str = "one", **other: Any) -> list[Handle]:
+    made = list(site.backend.create(site.request(name, **other)))
+    site.clock.passes(60)
+    return made
+
+
+@pytest.mark.parametrize(
+    "answer", [HTML, Answer(200, None), Answer(200, {"name": {"a": 1}})], ids=["html", "empty", "wrong"]
+)
+def test_a_launch_whose_answer_cant_be_read_may_have_launched(site: Site, answer: Answer) -> None:
+    site.fake.script.faults.append(Fault("instances.insert", answer, "after"))
+    with pytest.raises(Transient, match="can't be read"):
+        bought(site)
+    assert [each.id for each in bought(site)] == [*site.provider.existing()], "the same request finds it"
+
+
+def test_a_request_that_google_doesnt_have_is_ours(site: Site) -> None:
+    with pytest.raises(Unfit, match="can't be requested like this"):
+        site.clients().call("instances.insert", zone="us-central1-a", body={"colour": "red"})
+    assert not site.fake.calls
+
+
+@pytest.mark.parametrize("region", ["", "us-central1"])
+@pytest.mark.parametrize("code", ["UNREACHABLE", "PARTIAL_SUCCESS", OVER, "EXTERNAL_API_WARNING"])
+def test_a_list_with_a_warning_is_incomplete(site: Site, code: str, region: str) -> None:
+    """Whichever region it is of: this warning names none."""
+    bought(site)
+    warning = {"code": code, "message": "so the test wants it"}
+    site.fake.script.faults.append(
+        Fault("instances.aggregatedList", lambda body: {**body, "items": {}, "warning": warning})
+    )
+    with pytest.raises(Transient, match=code):
+        list(site.backend.list_owned(region=region))
+
+
+def test_a_place_with_a_warning_makes_a_list_incomplete(site: Site) -> None:
+    bought(site)
+    here = {"zones/us-central1-a": {"warning": {"code": OVER, "message": "too much"}}}
+
+    def listed(region: str) -> list[Any]:
+        site.fake.script.faults.append(Fault("instances.aggregatedList", lambda body: {**body, "items": here}))
+        return list(site.backend.list_owned(region=region))
+
+    with pytest.raises(Transient, match=OVER):
+        listed("us-central1")
+    assert listed("europe-west4") == []
+
+
+def test_a_deprecated_resource_makes_no_list_incomplete(site: Site) -> None:
+    made = bought(site)
+    warning = {"code": "DEPRECATED_RESOURCE_USED", "message": "an old image"}
+    site.fake.script.faults.append(Fault("instances.aggregatedList", lambda body: {**body, "warning": warning}))
+    assert [each.handle.id for each in site.backend.list_owned()] == [each.id for each in made]
+
+
+def test_a_machine_that_a_list_lacks_is_looked_up(site: Site) -> None:
+    """Somebody may have removed its label."""
+    machines = [bought(site, name) for name in ("one", "two", "three")]
+    del site.provider.machine(machines[1]).facts["body"]["labels"]["dstack-install"]
+    found = site.backend.describe_several(machines)
+    assert [isinstance(each, Machine) and each.state for each in found] == ["running"] * 3
+    assert len(site.fake.calls_of("instances.get")) == 1, "those that are listed aren't looked up"
