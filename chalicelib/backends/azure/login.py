@@ -8,6 +8,7 @@ machine's managed identity. Logins of command lines aren't used.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -96,23 +97,34 @@ class AzureLogin:
         query = {"api-version": "2018-02-01", "resource": RESOURCE, **({"client_id": client} if client else {})}
         path, headers = "/metadata/identity/oauth2/token", {**HEADERS, "Metadata": "true"}
         call = RestCall("GET", self._metadata, path, tuple(query.items()), headers)
+        where = "the machine's metadata service"
         try:
-            return self._token_of(call, NEARBY, (), "the machine's metadata service")
-        except Transient as error:
-            raise InvalidCredentials(
-                "The server's environment has no credentials for Azure: neither AZURE_CLIENT_ID with "
-                "AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE, nor a managed identity of its machine.",
-                hint=f"Set them, or give the backend `creds` of the type `client`. ({error.message})",
-            ) from None
+            answer = self._send(call, NEARBY)
+        except NoAnswer as error:
+            why = f"{where} has no answer: {cleaned(str(error), ())}"
+        else:
+            if self._token or answer.status != 404:  # a 404 is also what other clouds' machines have there
+                return self._token_in(answer, (), where)
+            why = f"{where} answers 404"
+        if self._token:
+            raise Transient(why)
+        raise InvalidCredentials(
+            "The server's environment has no credentials for Azure: neither AZURE_CLIENT_ID with "
+            "AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE, nor a managed identity of its machine.",
+            hint=f"Set them, or give the backend `creds` of the type `client`. ({why})",
+        )
 
     def _token_of(self, call: RestCall, deadline: float, hidden: tuple[str, ...], where: str) -> tuple[str, Micros]:
         try:
             answer = self._send(call, deadline)
         except NoAnswer as error:
             raise Transient(f"{where} has no answer: {cleaned(str(error), hidden)}") from None
+        return self._token_in(answer, hidden, where)
+
+    def _token_in(self, answer: RestAnswer, hidden: tuple[str, ...], where: str) -> tuple[str, Micros]:
         data = _json(answer)
         if answer.status == 200 and isinstance(token := data.get("access_token"), str) and token:
-            return token, round(float(data.get("expires_in", 0)) * SECOND)
+            return token, _lasts(data.get("expires_in"))
         text = str(data.get("error_description") or data.get("error") or "").partition("\r\n")[0]
         shown = f"{where} answers {answer.status}: {cleaned(text, hidden)}"
         if answer.status == 429:
@@ -129,6 +141,15 @@ def _json(answer: RestAnswer) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def _lasts(given: object) -> Micros:
+    """A number, or a text of one; a token that doesn't say so serves once."""
+    try:
+        seconds = float(str(given))
+    except ValueError:
+        return 0
+    return round(seconds * SECOND) if math.isfinite(seconds) else 0
 
 
 def _read(file: Path) -> str:

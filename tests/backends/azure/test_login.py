@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from chalicelib.backends.azure.client import AzureClient
@@ -115,6 +116,77 @@ def test_an_environment_without_any_says_what_it_lacks() -> None:
     client = AzureClient(config(creds=DEFAULT), Clock().now, send=nobody, env={})
     with pytest.raises(InvalidCredentials, match=r"AZURE_CLIENT_ID .* nor a managed identity"):
         client.call("GET", "/subscriptions")
+
+
+@pytest.mark.parametrize("status", [404, 410, 500, 503])
+def test_metadata_that_fails_for_a_while_refutes_no_identity(status: int) -> None:
+    """Azure asks to try these again."""
+    site, token = Site(DEFAULT), {"access_token": "t", "expires_in": "3600"}
+    answers = [(200, token), (200, {"value": []}), (status, {}), (200, token), (200, {"value": []})]
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        code, body = answers.pop(0)
+        return RestAnswer(code, {}, orjson.dumps(body))
+
+    client = AzureClient(config(creds=DEFAULT), site.clock.now, send=send, env={})
+    client.call("GET", "/subscriptions")
+    site.clock.passes(3600)
+    with pytest.raises(Transient, match=f"answers {status}"):
+        client.call("GET", "/subscriptions")
+    client.call("GET", "/subscriptions")
+
+
+def test_metadata_that_is_silent_for_a_while_refutes_no_identity() -> None:
+    site = Site(DEFAULT)
+    site.fake.metadata = True
+    site.ask()
+    site.clock.passes(24 * 3600)
+    whole, answering = sender(site.fake), False
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        if not answering and call.path.startswith("/metadata"):
+            raise NoAnswer("timed out")
+        return whole(call, deadline)
+
+    client = AzureClient(config(creds=DEFAULT), site.clock.now, send=send, env={})
+    with pytest.raises(InvalidCredentials):
+        client.call("GET", "/subscriptions")
+    answering = True
+    client.call("GET", "/subscriptions")
+    answering = False
+    site.clock.passes(24 * 3600)
+    with pytest.raises(Transient, match="timed out"):
+        client.call("GET", "/subscriptions")
+
+
+def test_metadata_that_fails_at_first_is_asked_again() -> None:
+    def failing(call: RestCall, deadline: float) -> RestAnswer:
+        return RestAnswer(500, {}, b"")
+
+    with pytest.raises(Transient, match="answers 500"):
+        AzureClient(config(creds=DEFAULT), Clock().now, send=failing, env={}).call("GET", "/subscriptions")
+
+
+def test_the_metadata_of_another_cloud_is_no_identity() -> None:
+    def elsewhere(call: RestCall, deadline: float) -> RestAnswer:
+        return RestAnswer(404, {}, b"<html>not found</html>")
+
+    with pytest.raises(InvalidCredentials, match="nor a managed identity"):
+        AzureClient(config(creds=DEFAULT), Clock().now, send=elsewhere, env={}).call("GET", "/subscriptions")
+
+
+@pytest.mark.parametrize("lasts", ["", "soon", None, "inf", "nan"])
+def test_a_token_that_doesnt_say_how_long_serves_once(lasts: str | None) -> None:
+    asked: list[str] = []
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        asked.append(call.path)
+        return RestAnswer(200, {}, orjson.dumps({"access_token": "t", "expires_in": lasts, "value": []}))
+
+    client = AzureClient(config(), Clock().now, send=send, env={})
+    for _ in range(2):
+        client.call("GET", "/subscriptions")
+    assert len([path for path in asked if path.endswith("/token")]) == 2
 
 
 # --- a login that has no answer ---------------------------------------------------------------------------------------
