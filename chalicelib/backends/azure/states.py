@@ -15,6 +15,8 @@ def is_running(body: Body, name: str) -> bool:
     """Does it run? False: not yet. Raises Gone if it never will."""
     state, power = str(properties(body).get("provisioningState", "")).lower(), _power(body)
     if state == "deleting":
+        if is_spot(body):
+            raise Gone(f"{name} is being deleted: Azure takes spot machines back.", refused=InsufficientCapacity)
         raise Gone(f"{name} is being deleted.")
     if power == "running":
         return True

@@ -16,7 +16,7 @@ from tests.backends.azure.fake.api import Part, error, path_of
 from tests.backends.azure.fake.disks import Disks
 from tests.backends.azure.fake.network import Networks
 from tests.backends.azure.fake.shop import LOCATIONS, SIZES, ZONES, Shop, Sold, quota, sold_in, stock
-from tests.backends.fakes.books import GONE, Resource
+from tests.backends.fakes.books import GONE, Resource, Step
 from tests.backends.fakes.script import Answer, Call
 from tests.backends.fakes.server import answers
 
@@ -298,10 +298,10 @@ class Machines(Disks, Networks, Shop, Part):
                 self._goes(made, self.end)
         return Answer(202, None, self.operation(call, self.end))
 
-    def _goes(self, made: Resource, after: Micros) -> None:
+    def _goes(self, made: Resource, after: Micros, *before: Step) -> None:
         """With whatever is to go with it."""
         now, path = self.now(), made.facts["path"]
-        made.goes(now, *(((0, "Deleting"),) if made.state(now) == "Deleting" else ()), (after, GONE))
+        made.goes(now, *(((0, "Deleting"),) if made.state(now) == "Deleting" else ()), *before, (after, GONE))
         card = self.existing("nic", made.facts.get("card", ""))
         address = self.existing("address", card.facts["address"]) if card else None
         os = [each for each in self.books.existing("disk") if each.facts["machine"] == path and each.facts.get("os")]
@@ -320,7 +320,7 @@ class Machines(Disks, Networks, Shop, Part):
 
     def evict(self, made: Resource) -> None:
         if made.facts["body"]["properties"].get("evictionPolicy") == "Delete":
-            self._goes(made, TOLD)
+            self._goes(made, TOLD + self.end, (TOLD, "Deleting"))
         else:
             made.facts["power"] = "deallocated"
 

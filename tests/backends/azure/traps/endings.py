@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.errors import (
-    InsufficientCapacity,
-    Transient,
-)
+from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.azure.account import Account
 from tests.backends.azure.traps.common import PARTS
 from tests.backends.conformance.requests import request_for
@@ -49,6 +46,20 @@ def a_spot_machine_that_is_taken_back_leaves_nothing(account: Account) -> None:
     assert account.left() == set()
     text, refused = account.refusal(handles)
     assert refused is InsufficientCapacity and "takes spot machines back" in text
+
+
+def a_spot_machine_that_is_being_deleted_was_taken_back(account: Account) -> None:
+    spot, regular = account.running(spot=True), account.running("two")
+    account.fake.evict(account.provider.machine(spot))
+    account.clock.passes(35)
+    assert account.provider.machine(spot).state(account.clock.now()) == "Deleting"
+    with pytest.raises(Gone, match="takes spot machines back") as gone:
+        account.backend.describe(spot)
+    assert gone.value.refused is InsufficientCapacity
+    account.backend.terminate(regular[0])
+    with pytest.raises(Gone, match="is being deleted") as ended:
+        account.backend.describe(regular)
+    assert ended.value.refused is None
 
 
 def the_parts_of_a_failed_machine_end_with_it(account: Account) -> None:
