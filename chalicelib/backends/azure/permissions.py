@@ -10,6 +10,7 @@ from chalicelib.backends.azure.places import Body
 
 ACTIONS = (
     *(f"Microsoft.Compute/virtualMachines/{each}" for each in ("read", "write", "delete")),
+    "Microsoft.Compute/virtualMachines/attachDetachDataDisks/action",
     *(f"Microsoft.Compute/availabilitySets/{each}" for each in ("read", "write", "delete")),
     *(f"Microsoft.Compute/proximityPlacementGroups/{each}" for each in ("read", "write", "delete")),
     *(f"Microsoft.Compute/disks/{each}" for each in ("read", "write", "delete")),

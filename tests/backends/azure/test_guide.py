@@ -17,6 +17,8 @@ from chalicelib.configuration.server import parse_backend
 from tests.backends.azure.fake import Azure
 from tests.backends.azure.provider import config
 from tests.backends.clock import Clock
+from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.transport import sender
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "azure.md").read_text()
@@ -37,6 +39,16 @@ def test_its_backend_passes_the_check_with_its_role_alone() -> None:
     backend = AzureBackend(given, AzureClient(given, clock.now, send=sender(fake), env={}), clock.now)
     backend.check()
     assert {each.region for each in backend.offers()} == set(given.regions)
+    offer = next(each for each in backend.offers() if each.availability_zones)
+    group = backend.create_group(group_request_for(offer))
+    handles = list(backend.create(inside(request_for(offer), group)))
+    volume = backend.create_volume(volume_request(offer.region))
+    clock.passes(90)
+    backend.attach_volume(volume, handles)
+    backend.detach_volume(volume, handles)
+    end_all(backend, clock.passes, handles)
+    backend.delete_volume(volume)
+    backend.delete_group(group)
 
 
 def test_its_role_has_what_is_needed_and_no_more() -> None:

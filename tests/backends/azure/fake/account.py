@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 from chalicelib.domain.instants import MINUTE
@@ -54,6 +55,20 @@ class Account(Part):
     def _permissions(self, call: Call) -> Any:
         self.in_group(path_of(call))
         return {"value": list(self.rights)}
+
+    def allow(self, call: Call) -> None:
+        """What changes machines, disks and networks. A resource's type alternates with its name."""
+        verb = {"PUT": "/write", "DELETE": "/delete", "POST": "/action"}.get(call.operation.method)
+        inside = call.operation.path.partition("/providers/")[2]
+        if verb is None or not inside.startswith(("Microsoft.Compute/", "Microsoft.Network/")):
+            return
+        action = "/".join(part for part in inside.split("/") if not part.startswith("{")) + verb
+        for role in self.rights:
+            given, taken = (any(_fits(each, action) for each in role[key]) for key in ("actions", "notActions"))
+            if given and not taken:
+                return
+        text = f"The client does not have authorization to perform action '{action}' over scope '{path_of(call)}'."
+        raise error(403, "AuthorizationFailed", text)
 
     @answers("UserAssignedIdentities_get")
     def _identity(self, call: Call) -> Any:
@@ -109,6 +124,10 @@ class Account(Part):
             "tags": made.facts["body"].get("tags", {}),
             "properties": {"provisioningState": made.state(self.now())},
         }
+
+
+def _fits(pattern: str, action: str) -> bool:
+    return fnmatchcase(action.lower(), pattern.lower())
 
 
 def _group_path(name: str) -> str:

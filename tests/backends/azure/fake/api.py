@@ -192,9 +192,13 @@ class Arm(Part):
         call.query.get("api-version")
         if call.path.get("subscriptionId", SUBSCRIPTION) != SUBSCRIPTION:
             raise error(404, "SubscriptionNotFound", "The subscription could not be found.")
+        self.allow(call)
         if name := call.path.get("vmName"):
             self._throttle(name.lower(), "get" if call.operation.method == "GET" else "write")
         return super()._called(call)  # type: ignore[misc, no-any-return]
+
+    def allow(self, call: Call) -> None:
+        """Refuses what no role of the login allows."""
 
     def _throttle(self, name: str, kind: str) -> None:
         rates = self.own.setdefault(name, {"get": Rate(36, 3 * MINUTE), "write": Rate(12, 3 * MINUTE)})
