@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,7 @@ from chalicelib import errors
 from chalicelib.backends.accounts import Account, Accounts, UnusableBackend
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
-from chalicelib.backends.spi import Backend, CreateRequest, Owned, facts_of
+from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned, facts_of
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
@@ -27,7 +27,7 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.log_context import ids
 from chalicelib.engine.read import Reader
-from chalicelib.errors import BackendError, Bug, InsufficientCapacity
+from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity
 from chalicelib.planning.kernel.failures import MEANINGS
 from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
 from chalicelib.planning.kernel.purchases import (
@@ -386,13 +386,20 @@ def test_several_machines_are_looked_at_in_one_call_and_each_is_concluded(bench:
     assert bench.instance.status is InstanceStatus.terminating
 
 
-@pytest.mark.parametrize("able", [True, False])
-def test_a_look_at_several_that_fails_is_a_failed_look_at_each(bench: Bench, able: bool) -> None:
+class Unlisted(FakeCloud):
+    """Its list isn't found, which proves nothing about any machine."""
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        raise Gone("GET instances: 404")
+
+
+@pytest.mark.parametrize("failing", [None, UnusableBackend(FACTS, "it lacks its SDK"), Unlisted(lambda: 0)])
+def test_a_look_at_several_that_fails_is_a_failed_look_at_each(bench: Bench, failing: Backend | None) -> None:
     bench.executor.execute(bench.effect)
     other = bench.instance.with_(id=OTHER, num=1, name="cloud-1", version=0)
     bench.place.store.commit([nouns.put(other)])
     bench.script.faults.append(Fault("describe", "Transient"))
-    executor = bench.executor if able else bench.with_backend(UnusableBackend(FACTS, "it lacks its SDK"))
+    executor = bench.executor if failing is None else bench.with_backend(failing)
     units = (bench.unit, f"instance/{OTHER}")
     executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
     assert [(type(each), each.unit) for each in bench.outcomes[-2:]] == [(NotDone, unit) for unit in units]

@@ -15,7 +15,7 @@ from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.lambda_cloud.errors import NO_OBJECT, TABLE, WRONG_VALUE, failure_of
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import NotYet, Unfit
+from chalicelib.errors import NotYet, Transient, Unfit
 
 Body = Mapping[str, Any]
 Meanings = Mapping[str | int, Kind]
@@ -23,6 +23,8 @@ BASE = "https://cloud.lambda.ai/api/v1"
 RATE, BURST = 1.0, 4  # calls a second; the burst is for a creation: types, keys, instances, the launch
 LAUNCH_EVERY = 12.0  # seconds
 READ, LAUNCH = 15.0, 30.0  # seconds
+# That there is no list says nothing of machines.
+NO_LIST: Meanings = {NO_OBJECT: Transient, 404: Transient, 410: Transient}
 
 
 class LambdaClient:
@@ -51,14 +53,14 @@ class LambdaClient:
         )
 
     def instance_types(self) -> Mapping[str, Body]:
-        found: Mapping[str, Body] = self._get("instance-types")
+        found: Mapping[str, Body] = self._list("instance-types")
         return found
 
     def regions(self) -> Sequence[str]:
-        return [str(each["name"]) for each in self._get("regions")]
+        return [str(each["name"]) for each in self._list("regions")]
 
     def key_names(self) -> set[str]:
-        return {str(each["name"]) for each in self._get("ssh-keys")}
+        return {str(each["name"]) for each in self._list("ssh-keys")}
 
     def add_key(self, name: str, public_key: str) -> None:
         body = {"name": name, "public_key": public_key}
@@ -66,11 +68,11 @@ class LambdaClient:
 
     def instances(self) -> Sequence[Body]:
         """All of the account, whoever's they are. The list has no pages."""
-        return list(self._get("instances"))
+        return list(self._list("instances"))
 
     def instance(self, id: str) -> Body:
         """Raises Gone if there is none."""
-        found: Body = self._get("instances", id)
+        found: Body = self._rest.call("GET", "instances", id, deadline=READ)["data"]
         return found
 
     def launch(self, body: Body, region: str, secrets: Sequence[str]) -> Sequence[str]:
@@ -95,8 +97,8 @@ class LambdaClient:
         meanings: Meanings = {WRONG_VALUE: NotYet, 400: NotYet, 409: NotYet}
         self._rest.call("POST", "instance-operations", "terminate", body=body, meanings=meanings, deadline=READ)
 
-    def _get(self, *path: str) -> Any:
-        return self._rest.call("GET", *path, deadline=READ)["data"]
+    def _list(self, name: str) -> Any:
+        return self._rest.call("GET", name, meanings=NO_LIST, deadline=READ)["data"]
 
     def close(self) -> None:
         self._rest.close()

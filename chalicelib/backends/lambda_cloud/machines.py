@@ -50,10 +50,10 @@ class LambdaInstances:
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        """Adopts what an earlier call launched, found by its tag: the oldest, and ends any other."""
+        """Adopts what an earlier call launched, found by its tag or name: the oldest, and ends any other."""
         launched = stamp(datetime.fromtimestamp(self._now() / SECOND, UTC))
         body = requests.launch(request, launched)
-        known = self._tagged(request.token)
+        known = self._known(request)
         if not known:
             self._catalog.check_capacity(request.offer)
             self._need_key()
@@ -65,10 +65,13 @@ class LambdaInstances:
             with suppress(Gone):
                 self.terminate(_handle(other))
 
-    def _tagged(self, token: str) -> Sequence[Body]:
-        """Those that haven't ended. The oldest first."""
+    def _known(self, request: CreateRequest) -> Sequence[Body]:
+        """Those that haven't ended. The oldest first. A list may lack tags."""
         bodies = self._before_launch.get("", self._client.instances)
-        found = [each for each in bodies if _tags(each).get(REQUEST_TAG) == token and each["status"] != ENDED]
+        alike = (
+            each for each in bodies if request.token == _tags(each).get(REQUEST_TAG) or request.name == each.get("name")
+        )
+        found = [each for each in alike if each["status"] != ENDED]
         return sorted(found, key=lambda body: (_tags(body).get(requests.LAUNCHED, ""), str(body["id"])))
 
     def _need_key(self) -> None:

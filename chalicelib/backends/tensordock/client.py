@@ -17,6 +17,7 @@ Body = Mapping[str, Any]
 BASE = "https://dashboard.tensordock.com/api/v2"
 RATE, BURST = 1.5, 20  # calls a second: an organisation may make a hundred a minute
 READ, CREATE = 15.0, 60.0  # seconds
+NO_LIST: Mapping[str | int, Kind] = {404: Transient, 410: Transient}  # that there is no list says nothing of machines
 
 
 class TensorDockClient:
@@ -42,11 +43,11 @@ class TensorDockClient:
         )
 
     def locations(self) -> Sequence[Body]:
-        return _listed(self._rest.call("GET", "locations", deadline=READ), "locations")
+        return self._list("locations")
 
     def instances(self) -> Sequence[Body]:
         """All of the account, whoever's they are. The list has no pages."""
-        return [_flat(each) for each in _listed(self._rest.call("GET", "instances", deadline=READ), "instances")]
+        return [_flat(each) for each in self._list("instances")]
 
     def instance(self, id: str) -> Body:
         """Raises Gone if there is none."""
@@ -68,6 +69,9 @@ class TensorDockClient:
     def delete(self, id: str) -> None:
         """Raises Gone if there is none."""
         self._rest.call("DELETE", "instances", id, deadline=READ)
+
+    def _list(self, name: str) -> Sequence[Body]:
+        return _listed(self._rest.call("GET", name, meanings=NO_LIST, deadline=READ), name)
 
     def close(self) -> None:
         self._rest.close()

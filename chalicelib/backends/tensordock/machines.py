@@ -93,7 +93,8 @@ class TensorDockInstances:
         """Looked up by itself until it is known."""
         found = body["ip"] or self._addresses.get(body["id"], "")
         if not found and body["status"] in UP:
-            found = self._client.instance(body["id"])["ip"]
+            with suppress(Gone):  # the list shows it, so it is there
+                found = self._client.instance(body["id"])["ip"]
         if found:
             self._addresses[body["id"]] = found
         return str(found)

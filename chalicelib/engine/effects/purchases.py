@@ -35,7 +35,7 @@ from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
 from chalicelib.engine.effects.containers import Containers, settings
 from chalicelib.engine.effects.context import EffectContext, failure_fields, translated
 from chalicelib.engine.effects.placement_groups import of_machine
-from chalicelib.errors import BackendError, Conflict, Gone, NotYet, Unfit
+from chalicelib.errors import BackendError, Conflict, Gone, NotYet, Transient, Unfit
 from chalicelib.planning.kernel.plan import Effect, Outcome
 from chalicelib.planning.kernel.purchases import (
     Bought,
@@ -276,6 +276,8 @@ class Purchases:
         try:
             with translated(f"{len(found)} machines"):
                 descriptions = backend.describe_several([instance.handles for instance in found])
+        except Gone as error:  # of the call: of no machine it says that it is gone
+            descriptions = [Transient(str(error))] * len(found)
         except BackendError as error:
             descriptions = [error] * len(found)
         return [_outcome_of(instance, answer) for instance, answer in zip(found, descriptions, strict=True)]

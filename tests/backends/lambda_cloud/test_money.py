@@ -202,9 +202,10 @@ class SetsNoTags(Mistake):
         return {**body, "tags": [], "name": "machine"}
 
 
-class SetsNoToken(Mistake):
+class SetsNoTokenOrName(Mistake):
     def launched(self, body: Body) -> Body:
-        return {**body, "tags": [each for each in body["tags"] if each["key"] != "dstack-token"]}
+        tags = [each for each in body["tags"] if each["key"] != "dstack-token"]
+        return {**body, "tags": tags, "name": "machine"}
 
 
 class LaunchesAgain(Mistake):
@@ -294,10 +295,10 @@ TRAPS: Sequence[tuple[Callable[[Account], None], type[LambdaClient]]] = [
     (one_that_is_unhealthy_is_swept, ListsWhatIsActive),
     (one_whose_launch_was_lost_is_swept, SetsNoTags),
     (one_whose_launch_was_lost_is_taken_up, ListsNoTags),
-    (one_whose_launch_was_lost_is_taken_up, SetsNoToken),
+    (one_whose_launch_was_lost_is_taken_up, SetsNoTokenOrName),
     (one_whose_launch_was_lost_is_taken_up, LaunchesAgain),
     (a_second_one_is_ended, EndsNothing),
-    (a_second_one_is_ended, SetsNoToken),
+    (a_second_one_is_ended, SetsNoTokenOrName),
     (one_whose_end_was_lost_is_ended, TakesNoAnswerForTheEnd),
     (one_that_cant_be_ended_yet_is_ended, TakesARefusalForTheEnd),
     (one_that_a_list_lacks_is_ended, LooksUpNone),

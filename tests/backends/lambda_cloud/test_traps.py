@@ -236,6 +236,23 @@ def test_two_of_one_request_are_one_in_the_end(fake: LambdaApi, clock: Clock, ba
     assert [each.id for each in fake.books.existing("vm") if each.state(clock.at) == "active"] == [first.id]
 
 
+def test_a_launch_whose_answer_was_lost_is_found_by_its_name(
+    fake: LambdaApi, clock: Clock, backend: LambdaBackend
+) -> None:
+    """Tags are an optional part of a list."""
+    one = request(backend)
+    fake.script.faults.append(Fault("launchInstance", Cut, "after"))
+    with pytest.raises(Transient):
+        list(backend.create(one))
+    clock.passes(FACTS.visibility_lag / SECOND)
+
+    def untagged(body: Any) -> Any:
+        return {"data": [{name: value for name, value in each.items() if name != "tags"} for each in body["data"]]}
+
+    fake.script.faults.append(Fault("listInstances", untagged, times=1))
+    assert len(list(backend.create(one))) == len(list(fake.books.existing("vm"))) == 1
+
+
 def test_a_list_that_began_before_a_launch_is_not_used_after_it(
     fake: LambdaApi, clock: Clock, backend: LambdaBackend
 ) -> None:
@@ -326,6 +343,26 @@ def test_one_that_is_listed_after_its_end_is_gone(fake: LambdaApi, clock: Clock,
     assert list(backend.list_owned()) == []
     with pytest.raises(Gone, match="is terminated: somebody"):
         backend.describe(made)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [failed(404, "global/not-found"), failed(404, "global/object-does-not-exist"), failed(410, "")],
+)
+def test_a_list_that_isnt_found_ends_nothing(
+    fake: LambdaApi, clock: Clock, backend: LambdaBackend, answer: Answer
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(fake.boot / SECOND)
+    fake.script.faults.append(Fault("listInstances", answer, times=3))
+    for call in (
+        lambda: backend.describe_several([made]),
+        lambda: backend.terminate(made[0]),
+        lambda: list(backend.list_owned()),
+    ):
+        with pytest.raises(Transient):
+            call()
+    assert backend.describe(made).state == "running"
 
 
 def test_a_list_that_lacks_an_instance_ends_nothing(fake: LambdaApi, clock: Clock, backend: LambdaBackend) -> None:

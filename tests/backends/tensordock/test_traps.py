@@ -381,6 +381,35 @@ def test_the_limit_of_an_organisation_is_kept(fake: TensorDock, clock: Clock) ->
     assert sent > 100
 
 
+@pytest.mark.parametrize(
+    "answer", [Answer(404, {"error": "Not found"}), Answer(410, {}), Answer(200, {"status": 404, "error": "Not found"})]
+)
+def test_a_list_that_isnt_found_ends_nothing(
+    fake: TensorDock, clock: Clock, backend: TensorDockBackend, answer: Answer
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(90)
+    fake.script.faults.append(Fault("listInstances", answer, times=3))
+    for call in (
+        lambda: backend.describe_several([made]),
+        lambda: backend.terminate(made[0]),
+        lambda: list(backend.list_owned()),
+    ):
+        with pytest.raises(Transient):
+            call()
+    assert backend.describe(made).state == "running"
+
+
+def test_one_that_is_listed_is_there_though_it_isnt_found_by_itself(
+    fake: TensorDock, clock: Clock, backend: TensorDockBackend
+) -> None:
+    made = list(backend.create(request(backend)))
+    clock.passes(90)
+    fake.script.faults.append(Fault("getInstance", Answer(404, {"error": "Not found"})))
+    assert backend.describe(made).state == "pending", "its address isn't known yet"
+    assert backend.describe(made).state == "running"
+
+
 def test_a_list_that_lacks_an_instance_ends_nothing(fake: TensorDock, clock: Clock, backend: TensorDockBackend) -> None:
     made = list(backend.create(request(backend)))
     clock.passes(90)
