@@ -65,6 +65,7 @@ class GrpcWire:
                     ("grpc.enable_retries", 0),  # the engine repeats calls, and must know of each refusal
                     ("grpc.max_receive_message_length", LARGEST),
                     ("grpc.client_idle_timeout_ms", IDLE),
+                    ("grpc.enable_http_proxy", int(not self._endpoint)),  # which is on this machine
                 ]
                 self._channels[address] = (
                     grpc.insecure_channel(address, options)

@@ -33,6 +33,7 @@ ROW = f"""    "{TYPE}": Row(
         artefact="nimbus",
     ),
 """
+SOLD = {"clouds": "lambda", "gcp": "gcp", "nebius": "nebius"}  # of each artefact, a cloud that sells machines
 FLEET = {"type": "fleet", "name": "pool", "nodes": 1, "backends": [TYPE], "idle_duration": "off"}
 
 
@@ -135,6 +136,11 @@ class Stage:
         """As its schedule does."""
         functions = self.one.client("lambda")
         functions.invoke(FunctionName=f"dstack-{STAGE}-{function}", InvocationType="RequestResponse", Payload=b"{}")
+
+    def offers(self, fleet: dict[str, Any]) -> list[dict[str, Any]]:
+        """Of the fleet's only backend."""
+        plan = self.call("fleets/get_plan", {"spec": {"configuration": fleet, "profile": {}}})
+        return [one for one in plan["offers"] if [one["backend"]] == fleet["backends"]]
 
     def statuses(self) -> list[str]:
         return [one["status"] for fleet in self.call("fleets/list") for one in fleet["instances"]]

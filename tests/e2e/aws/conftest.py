@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.aws.artefacts import with_a_second_artefact
+from tests.e2e.aws.artefacts import SOLD, with_a_second_artefact
 from tests.e2e.aws.journey import Journey, begun
 
 
 @pytest.fixture(scope="package")
 def trip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
-    with begun(tmp_path_factory.mktemp("aws"), with_a_second_artefact) as journey:
+    with begun(tmp_path_factory.mktemp("aws"), with_a_second_artefact, [*SOLD.values()]) as journey:
         yield journey

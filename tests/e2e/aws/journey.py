@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from infra.functions import FUNCTIONS
 from tests.agent import git_hosts
 from tests.e2e.aws.deployment import PATIENCE, STAGE, Deployment, Made, deployed
 from tests.e2e.aws.front import NO_ANSWER
+from tests.e2e.aws.sold import Sold, endpoints, serving
 from tests.emulators import ministack
 from tests.harness.server import HttpError, until
 from tests.scenarios.script import Step, run_step
@@ -73,6 +74,7 @@ class Journey:
     folder: Path
     again: Made | None = None  # the second deployment
     cleared: list[Real] = field(default_factory=list)
+    sold: Mapping[str, Sold] = field(default_factory=dict)  # clouds by name
 
     def run(self, name: str) -> dict[str, Any]:
         """Asked until there is an answer."""
@@ -122,17 +124,23 @@ def answer(stage: Real, path: str, **body: str) -> Any:
 
 
 @contextmanager
-def begun(folder: Path, prepare: Callable[[Path], object] = lambda clone: None) -> Iterator[Journey]:
+def begun(
+    folder: Path, prepare: Callable[[Path], object] = lambda clone: None, clouds: Sequence[str] = ()
+) -> Iterator[Journey]:
     """On an emulator of its own: its schedules fire for as long as it lives. `prepare` changes the clone first."""
     folder.chmod(0o711)  # jobs run as users of their own, and one waits for a file here
     home = folder / "user"
     home.mkdir()
     with (
         git_hosts.running() as host,
+        serving(clouds) as sold,
         ministack.running(host.far.variables) as emulator,
-        deployed(emulator, folder, host.far.variables, prepare=prepare) as (one, made),
+        deployed(emulator, folder, host.far.variables, prepare=prepare, DSTACK_BACKEND_ENDPOINTS=endpoints(sold)) as (
+            one,
+            made,
+        ),
     ):
-        yield Journey(one, made, Far(one, home, PROJECT), folder)
+        yield Journey(one, made, Far(one, home, PROJECT), folder, sold=sold)
 
 
 def first_deployment(trip: Journey) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from chalicelib.backends.registry import artefacts
 from infra.artefacts import KINDS
-from tests.e2e.aws.artefacts import FLEET, SDK, TYPE, Stage, provider
+from tests.e2e.aws.artefacts import FLEET, SDK, SOLD, TYPE, Stage, provider
 from tests.e2e.aws.deployment import PATIENCE, STAGE
 from tests.e2e.aws.journey import Journey
+from tests.e2e.onprem.lab import SMALL
 from tests.harness.server import until
 
 
@@ -84,3 +87,21 @@ def test_a_machine_is_bought_an_orphan_is_swept_and_all_is_given_back(stage: Sta
     assert nimbus.machines.keys() == {"strangers"}
     stage.call("backends/delete", {"backends_names": [TYPE]})
     assert stage.call("backends/list") == []
+
+
+def test_a_cloud_of_each_artefact_sells_a_machine_and_gets_it_back(stage: Stage, trip: Journey) -> None:
+    """Each is checked, lists its offers and is bought from by the function that has its SDK."""
+    assert {*SOLD} == {*artefacts()}
+    sold, bare = trip.sold, {**FLEET, "resources": SMALL}
+    fleets = {name: {**bare, "name": name, "backends": [name], **each.cloud.fleet} for name, each in sold.items()}
+    for each in sold.values():
+        stage.call("backends/create", each.cloud.config)
+    for name, fleet in fleets.items():
+        until(f"the offers of {name}", partial(stage.offers, fleet), every=0.5, seconds=PATIENCE)
+        stage.call("fleets/apply", {"plan": {"spec": {"configuration": fleet, "profile": {}}}, "force": False})
+    bought = ["provisioning"] * len(sold)
+    until("the machines to be bought", lambda: stage.statuses() == bought, every=0.5, seconds=PATIENCE)
+    assert [len(each.cloud.owned()) for each in sold.values()] == [1] * len(sold)
+    stage.call("fleets/delete", {"names": [*fleets]})
+    until("all to be given back", lambda: not any(each.cloud.owned() for each in sold.values()), seconds=PATIENCE)
+    assert all((each.cloud.billed(), len(each.cloud.machines())) == (0, 1) for each in sold.values())

@@ -13,8 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
+from chalicelib.backends.spi import Backend
+from chalicelib.configuration.server_spec import config_model
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.runtime.accounts import providers
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import serving
 
@@ -58,6 +62,19 @@ class Cloud:
     @property
     def type(self) -> str:
         return str(self.config["type"])
+
+    def backend(self, url: str, prices: Path | None = None) -> Backend:
+        """Of its account, at that address."""
+        model = config_model(self.type)
+        assert model is not None
+        return providers(prices, endpoints={self.type: url}).make(model.model_validate(self.config))
+
+    def offer(self, backend: Backend) -> Offer:
+        """One that the journey buys."""
+        types = self.fleet["instance_types"]
+        return next(
+            each for each in backend.offers() if each.instance.name in types and not each.instance.resources.spot
+        )
 
     def machines(self) -> Sequence[tuple[str, str | None]]:
         """Each that was ever bought, with its state, in the order of purchase."""

@@ -12,7 +12,10 @@ from tests.e2e.clouds.cloud import Cloud, now
 
 class Journey(Cloud):
     config: ClassVar = {"type": "tensordock", "creds": CREDS}
-    fleet: ClassVar = {"resources": {"gpu": "RTX4090:1", "cpu": "1..", "memory": "0.1GB..", "disk": "1MB.."}}
+    fleet: ClassVar = {
+        "resources": {"gpu": "RTX4090:1", "cpu": "1..", "memory": "0.1GB..", "disk": "1MB.."},
+        "instance_types": ["geforcertx4090-pcie-24gb"],
+    }
     running = "Running"
 
     def __init__(self) -> None:
