@@ -8,7 +8,8 @@ by its name, and ended in the order in which each lets go of the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from chalicelib.backends.azure.client import AzureClient
@@ -24,6 +25,7 @@ from chalicelib.backends.azure.places import (
     TYPES,
     VM,
     Body,
+    group_of,
     name_of,
     owner_name,
     properties,
@@ -42,7 +44,7 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE, Micros, iso
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
@@ -57,6 +59,7 @@ from chalicelib.errors import (
 SHORT_FOR: Micros = 15 * MINUTE  # in which a zone that had no room is tried last
 CHILDREN = (NIC, ADDRESS, DISK)  # each holds the next
 HELD_BY: Mapping[str, str] = {NIC: "virtualMachine", ADDRESS: "ipConfiguration"}  # the property that says so
+HOLDERS: Mapping[str, str] = {NIC: VM, ADDRESS: NIC, DISK: VM}
 ENDING: Mapping[str | int, type[BackendError]] = {
     "NicInUse": NotYet,
     "PublicIPAddressCannotBeDeleted": NotYet,
@@ -87,7 +90,9 @@ class AzureMachines:
         found = self._find(self._ids.of(VM, request.name))
         if found is not None and tags_of(found).get(REQUEST_TAG) != request.token:
             raise AlreadyThere(f"Azure has another machine {request.name}.")
-        yield _vm(found or (yield from self._launch(request)), self._ids.of(VM, request.name))
+        handle = _vm(found or (yield from self._launch(request)), self._ids.of(VM, request.name))
+        # An answer without its time mustn't make a new machine look like one that is gone.
+        yield handle.model_copy(update={"data": {**handle.data, CREATED: handle.data.get(CREATED, iso(self._now()))}})
 
     def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
         if request.placement_group is not None:
@@ -199,12 +204,20 @@ class AzureMachines:
             if body is None:
                 raise Gone(f"{name_of(path)} is deleted.")
             self._delete(path, handle)
-        elif body is None:
+        elif body is None or not self._ends(path, body, handle):
             check_settled([handle], self._now(), FACTS.visibility_lag, "Azure")
             self._end_leftovers(handle, name_of(path))
-        elif str(properties(body).get("provisioningState", "")).lower() != "deleting":
-            volumes = (properties(body).get("storageProfile") or {}).get("dataDisks")
+
+    def _ends(self, path: str, body: Body, handle: Handle) -> bool:
+        """False: the machine is gone by now."""
+        if str(properties(body).get("provisioningState", "")).lower() == "deleting":
+            return True
+        volumes = (properties(body).get("storageProfile") or {}).get("dataDisks")
+        try:
             self._delete(path, handle, {} if volumes else {"forceDeletion": "true"})  # what is written may be lost then
+        except Gone:
+            return False
+        return True
 
     def _delete(self, path: str, handle: Handle, query: Mapping[str, str] | None = None) -> None:
         self._client.call("DELETE", path, query=query, region=region_in(handle), meanings=ENDING)
@@ -233,15 +246,26 @@ class AzureMachines:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         """Cards, addresses and disks are deleted with their machine, so only those that were left behind are listed."""
+        there: set[str] = set()
         for kind in (VM, *CHILDREN):
             for body in self._listed(kind) if instance_id is None else self._shared_list(kind):
-                if (region and region_of(body) != region) or (kind != VM and _is_held(kind, body)):
-                    continue
                 path = self._ids.of(kind, str(body["name"]).lower())
+                there.add(path)
+                if (region and region_of(body) != region) or self._is_held(kind, body, there):
+                    continue
                 handle = _vm(body, path) if kind == VM else Handle(kind=kind, id=path, data={"region": region_of(body)})
                 for each in owned(handle, tags_of(body), owner_name(str(body["name"]))):
                     if instance_id in (None, each.instance_id):
                         yield each
+
+    def _is_held(self, kind: str, body: Body, there: Container[str]) -> bool:
+        """Does what holds it exist? Azure may go on naming a machine that is gone. `there`: the ids that lists have
+        shown; what they lack is looked up, because they are late."""
+        for holder in _holders(kind, body):
+            path = self._ids.of(HOLDERS[kind], name_of(holder))
+            if group_of(holder) != self._ids.group.lower() or path in there or self._find(path) is not None:
+                return True
+        return False
 
     def _shared_list(self, kind: str) -> Sequence[Body]:
         """Many machines may end at the same time, and Azure limits lists by the minute."""
@@ -275,10 +299,12 @@ def _vm(body: Body, path: str) -> Handle:
     return Handle(kind=VM, id=path, data=data)
 
 
-def _is_held(kind: str, body: Body) -> bool:
+def _holders(kind: str, body: Body) -> Iterator[str]:
+    """The ids of the machines that have it, or of the card that has the address."""
     if kind == DISK:
-        return bool(body.get("managedBy") or body.get("managedByExtended"))
-    return bool(properties(body).get(HELD_BY[kind]))
+        yield from (str(each) for each in (body.get("managedBy"), *(body.get("managedByExtended") or ())) if each)
+    elif kind in HELD_BY and (holder := properties(body).get(HELD_BY[kind])):
+        yield re.split("/ipConfigurations/", str(holder["id"]), flags=re.IGNORECASE)[0]
 
 
 def _is_volume(kind: str, body: Body) -> bool:

@@ -53,6 +53,7 @@ class Part:
     script: Script
     now: Callable[[], Micros]
     page: Callable[..., tuple[list[Resource], str]]
+    clings: frozenset[str] = frozenset()  # of a machine's parts, those that name it when it is gone
 
     def add(self, kind: str, path: str, *steps: Step, lag: Micros = 0, counts: Any = None, **facts: Any) -> Resource:
         return self.books.add(kind, *steps, lag=lag, counts=counts, path=path, **facts)

@@ -71,7 +71,7 @@ class Disks(Part):
 
     def _disk(self, made: Resource) -> Any:
         path, facts, state = made.facts["path"], made.facts, made.state(self.now())
-        held = self.holder(made)
+        held = self.holder(made) is not None or (facts["machine"] and "disk" in self.clings)
         has = {
             "creationData": {"createOption": "FromImage" if facts.get("os") else "Empty"},
             "diskSizeGB": facts["size"],
@@ -80,7 +80,7 @@ class Disks(Part):
             "diskState": "Attached" if held else "Unattached",
         }
         zones = {"zones": facts["zones"]} if facts["zones"] else {}
-        managed = {"managedBy": held.facts["path"].upper()} if held else {}
+        managed = {"managedBy": facts["machine"].upper()} if held else {}
         shown = {"id": path, "name": path.rpartition("/")[2], "location": facts["location"], "tags": facts["tags"]}
         return {**shown, **zones, **managed, "properties": has}
 

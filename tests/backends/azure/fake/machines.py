@@ -33,6 +33,7 @@ class Machines(Disks, Networks, Shop, Part):
     vanishing = False  # does a spot machine without room go without a word?
     why_not = ""  # what the next creation fails with, after its answer
     survives: frozenset[str] = frozenset()  # of a machine's parts, those that stay when it is gone
+    untimed = False  # does the answer to a creation lack its time?
     stuck = False  # no deletion of a machine ends
 
     # --- create ------------------------------------------------------------------------------------------------------
@@ -59,7 +60,10 @@ class Machines(Disks, Networks, Shop, Part):
             raise error(409, "SkuNotAvailable", f"The requested size for resource '{path}' is currently not available.")
         failure = self._failure(body, zone) if short or self.why_not else None
         made = self._made(path, body, {} if short else counts, failure)
-        return Answer(201, self._machine(made), self.operation(call, self._takes(failure), failure))
+        shown = self._machine(made)
+        if self.untimed:
+            del shown["properties"]["timeCreated"]
+        return Answer(201, shown, self.operation(call, self._takes(failure), failure))
 
     def _takes(self, failure: Any) -> Micros:
         return self.fails_after if failure else self.start

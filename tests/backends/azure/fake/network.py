@@ -201,8 +201,8 @@ class Networks(Part):
             "ipConfigurations": [{"name": "main", "properties": inside}],
             **({"networkSecurityGroup": {"id": facts["group"]}} if facts["group"] else {}),
         }
-        if (machine := self.existing("vm", facts["machine"])) is not None:
-            has["virtualMachine"] = {"id": machine.facts["path"].upper()}
+        if self.existing("vm", facts["machine"]) is not None or (facts["machine"] and "nic" in self.clings):
+            has["virtualMachine"] = {"id": facts["machine"].upper()}
         return {"id": path, "name": path.rpartition("/")[2], "location": facts["location"], "tags": facts["tags"]} | {
             "properties": has
         }
@@ -210,7 +210,7 @@ class Networks(Part):
     def _address(self, address: Resource) -> Any:
         path, facts = address.facts["path"], address.facts
         has: dict[str, Any] = {"provisioningState": address.state(self.now()), "ipAddress": facts["ip"]}
-        if self.existing("nic", facts["card"]) is not None:
+        if self.existing("nic", facts["card"]) is not None or (facts["card"] and "address" in self.clings):
             has["ipConfiguration"] = {"id": f"{facts['card']}/ipConfigurations/main"}
         return {"id": path, "name": path.rpartition("/")[2], "location": facts["location"], "tags": facts["tags"]} | {
             "properties": has

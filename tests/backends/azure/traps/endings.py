@@ -7,7 +7,7 @@ import pytest
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.errors import Gone, InsufficientCapacity, Transient
 from tests.backends.azure.account import Account
-from tests.backends.azure.traps.common import PARTS
+from tests.backends.azure.traps.common import PARTS, failing
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import is_gone
 from tests.backends.fakes.script import Cut, Fault
@@ -95,6 +95,37 @@ def leftovers_are_swept(account: Account) -> None:
     account.fake.lose(account.provider.machine(account.running()))
     assert len(account.left()) == 2, "the address is the card's"
     account.sweep()
+    assert account.left() == set()
+
+
+def leftovers_that_name_a_machine_that_is_gone_are_swept(account: Account) -> None:
+    account.fake.survives = account.fake.clings = PARTS
+    account.fake.lose(account.provider.machine(account.running()))
+    account.sweep()
+    assert account.left() == set()
+
+
+def what_a_machine_has_that_no_list_shows_is_no_leftover(account: Account) -> None:
+    """Its parts may be listed before it is."""
+    handles = account.running()
+    account.fake.script.faults.append(Fault("VirtualMachines_list", lambda body: {**body, "value": []}))
+    assert list(account.backend.list_owned()) == []
+    assert [each.handle for each in account.backend.list_owned()] == handles
+
+
+def what_a_machine_elsewhere_has_is_no_leftover(account: Account) -> None:
+    """Somebody has given it to a machine of another resource group, which the login may not see."""
+    account.fake.survives = account.fake.clings = PARTS
+    account.fake.lose(account.provider.machine(account.running()))
+    (disk,) = [each for each in account.fake.books.existing("disk")]
+    disk.facts["machine"] = disk.facts["machine"].replace("/dstack/", "/theirs/")
+    assert {each.handle.kind for each in account.backend.list_owned()} == {"nic"}
+
+
+def a_machine_that_goes_before_it_is_deleted_leaves_nothing(account: Account) -> None:
+    handles = account.running()
+    account.fake.script.faults.append(Fault("VirtualMachines_delete", failing("ResourceNotFound", status=404)))
+    account.end(handles)
     assert account.left() == set()
 
 

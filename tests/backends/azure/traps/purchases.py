@@ -81,6 +81,15 @@ def a_machine_that_isnt_found_at_first_isnt_gone(account: Account) -> None:
     assert account.backend.describe(handles).state == "running"
 
 
+def a_machine_whose_time_isnt_told_isnt_gone(account: Account) -> None:
+    account.fake.script.lag, account.fake.untimed = 40 * SECOND, True
+    handles = account.made()
+    account.clock.passes(10)
+    for call in (lambda: account.backend.describe(handles), lambda: account.backend.terminate(handles[0])):
+        with pytest.raises(Transient, match="doesn't show"):
+            call()
+
+
 def a_lost_answer_makes_no_second_machine(account: Account) -> None:
     account.fake.script.lag = 40 * SECOND
     account.fake.script.faults.append(Fault("VirtualMachines_create_or_update", Cut, "after"))
