@@ -175,6 +175,17 @@ def test_what_turns_out_to_be_somebodys_is_left_alone(scene: Scene) -> None:
     assert scene.left() == {instance.id}
 
 
+def test_what_a_purchase_has_created_twice_is_ended_once(scene: Scene) -> None:
+    """It was listed too late to be adopted."""
+    instance = scene.add("twice", "idle")
+    late, *others = instance.handles
+    recorded = scene.place.again(instance).with_(handles=(late.with_(id="another"), *others))
+    scene.store.commit([nouns.put(recorded)])
+    assert scene.sweep() == Swept()
+    assert [one.handle.id for one in scene.sweep(after=APART).released] == [late.id]
+    assert [body["id"] for body in scene.cloud.resources()] == [each.id for each in others]
+
+
 def test_a_first_sight_is_forgotten_in_time(scene: Scene) -> None:
     scene.buy("unheard-of")
     scene.sweep()

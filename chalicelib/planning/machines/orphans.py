@@ -2,9 +2,10 @@
 which volumes their disk.
 
 An instance is committed before anything is bought for it, and its record is read by key, so a resource whose tag names
-no instance is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is
-missing from a complete listing has lost its machine, unless its agent still reports. Resources with another install's
-tag belong to somebody else and are never touched.
+no instance is an orphan, provided that the listing is taken before the owners are read; so is the second machine that a
+purchase has made by mistake, as long as no job can be on it. Conversely, an instance that is missing from a complete
+listing has lost its machine, unless its agent still reports. Resources with another install's tag belong to somebody
+else and are never touched.
 
 Rule 1: nothing is done at the first sighting. Two sweeps must agree, far enough apart that neither the provider's lag
 nor a call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or
@@ -35,6 +36,9 @@ from chalicelib.planning.volumes.volumes import DescribeVolume
 
 SIGHTING_LASTS: Micros = DAY  # how long a first sighting counts; afterwards the resource is reported again
 LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
+# Bought, with each handle recorded, and without a job. If it has two machines by mistake, a job may be on either: the
+# token of its agent was used by whichever started first.
+JOBLESS = (InstanceStatus.provisioning, InstanceStatus.idle)
 
 
 class Tagged(Protocol):
@@ -148,9 +152,19 @@ def without_disk(listed: Iterable[OfVolume], volumes: Iterable[Volume]) -> list[
 def _is_stray(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
     if owner is None or resource.epoch < owner.epoch:  # never wanted, or from a superseded purchase
         return True
-    if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
+    if resource.epoch > owner.epoch:
         return False
-    return (owner.finished_at or owner.last_processed_at) <= before
+    if owner.status in JOBLESS:
+        return _is_double(resource.handle, owner.handles)
+    return owner.status is InstanceStatus.terminated and (owner.finished_at or owner.last_processed_at) <= before
+
+
+def _is_double(handle: Handle, recorded: Iterable[Handle]) -> bool:
+    """Did an instance get it besides one of its own? After a lost reply, a repeated creation can't adopt what isn't
+    listed yet. What the provider makes and lists by itself, such as a network card, has no recorded handle of its
+    kind."""
+    alike = {each.id for each in recorded if each.kind == handle.kind}
+    return bool(alike) and handle.id not in alike
 
 
 def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> list[Instance]:

@@ -88,6 +88,27 @@ def test_an_earlier_purchase_is_nobodys_and_a_later_one_isnt_judged() -> None:
     assert not judged(Found(epoch=1), ended, now=b.NOW + 100 * LAG)
 
 
+OTHER_VM = Handle(kind="vm", id="vm-2")
+
+
+@pytest.mark.parametrize("status", InstanceStatus)
+def test_a_second_machine_of_a_purchase_is_nobodys_while_no_job_can_be_on_it(status: InstanceStatus) -> None:
+    """The answer to a creation was lost, and what it had created was listed after the next one. The agent of either
+    may have used the instance's token first."""
+    one = instance(status=status, handles=(DISK, VM))
+    assert judged(Found(handle=OTHER_VM), one) == (status in ("provisioning", "idle"))
+    assert judged(Found(handle=Handle(kind="disk", id="disk-2")), one) == (status in ("provisioning", "idle"))
+    assert not judged(Found(handle=VM), one) and not judged(Found(handle=DISK), one)
+
+
+def test_what_came_with_a_machine_is_no_second_one() -> None:
+    """Such as a network card, which the provider lists by itself."""
+    one = instance(status="idle", handles=(VM,))
+    assert not judged(Found(handle=DISK), one)
+    assert not judged(Found(handle=OTHER_VM), instance(status="idle"))
+    assert not judged(Found(handle=OTHER_VM, epoch=1), one)
+
+
 # --- one listing: whose machine isn't there ---------------------------------------------------------------------------
 
 
