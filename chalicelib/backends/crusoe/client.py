@@ -16,18 +16,20 @@ from typing import Any
 from urllib.parse import unquote, urlencode
 
 from chalicelib.backends.crusoe.errors import TABLE, failure_of
-from chalicelib.backends.kit.errors import ProviderFailure
+from chalicelib.backends.kit.errors import Kind, ProviderFailure
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer, at
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.credentials import AccessKeyCreds
-from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission
+from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient
 
 BASE = "https://api.cloud.crusoe.ai/v1"
 RATE, BURST = 5.0, 300  # calls a second and at once; Crusoe publishes no limits, and its lists have many pages
+READ, WRITE = 15.0, 30.0  # seconds for a call
 VMS, DISKS = ("compute", "vms", "instances"), ("storage", "disks")
 PARTITIONS, NETWORKS = ("networking", "ib-partitions"), ("networking", "ib-networks")
+NO_LIST: Mapping[str | int, Kind] = {404: Transient, 410: Transient}  # a list that isn't there doesn't say what exists
 
 Body = Mapping[str, Any]
 Path = Sequence[str]
@@ -58,7 +60,7 @@ class CrusoeClient:
 
     def everybodys(self, *path: str) -> Body:
         """What isn't a project's."""
-        found: Body = self._rest.call("GET", *path)
+        found: Body = self._rest.call("GET", *path, deadline=READ)
         return found
 
     def call(
@@ -69,29 +71,43 @@ class CrusoeClient:
         body: Any = None,
         region: str = "",
         secrets: Sequence[str] = (),
+        meanings: Mapping[str | int, Kind] | None = None,
     ) -> Any:
         """In the project. The query is sent in the order in which it is signed."""
-        ordered = dict(sorted((query or {}).items()))
-        return self._rest.call(method, *self._project, *path, query=ordered, body=body, region=region, secrets=secrets)
+        return self._rest.call(
+            method,
+            *self._project,
+            *path,
+            query=dict(sorted((query or {}).items())),
+            body=body,
+            region=region,
+            secrets=secrets,
+            meanings=meanings,
+            deadline=READ if method == "GET" else WRITE,
+        )
 
     def listed(self, path: Path, **query: str) -> Iterator[Body]:
         def page(token: str) -> tuple[Sequence[Body], str]:
-            answer = self.call("GET", *path, query={**query, **({"next_token": token} if token else {})})
+            wanted = {**query, **({"next_token": token} if token else {})}
+            answer = self.call("GET", *path, query=wanted, meanings=NO_LIST)
             return answer["items"], answer.get("next_page_token") or ""
 
         return pages(page)
 
+    def named(self, path: Path, name: str, **query: str) -> list[Body]:
+        """Those with the name, the oldest first. `query`: a list may ignore its filters."""
+        found = [each for each in self.listed(path, **query) if each["name"] == name]
+        return sorted(found, key=lambda each: (str(each["created_at"]), str(each["id"])))
+
     def found(self, path: Path, identity: str, **query: str) -> Body | None:
-        """The resource. That there is none is a 403, as a lack of permission is: its list tells them apart. `query`:
-        the list's, if it can be asked for this one."""
+        """The resource. That there is none is a 403, as a lack of permission is, or a 404, as that of a wrong address
+        is: its list tells them apart. `query`: the list's, if it can be asked for this one."""
         try:
             body: Body = self.call("GET", *path, identity)
-        except Gone:
-            return None
-        except MissingPermission:
-            if any(each["id"] == identity for each in self.listed(path, **query)):
-                raise
-            return None
+        except (Gone, MissingPermission) as error:
+            if not any(each["id"] == identity for each in self.listed(path, **query)):
+                return None
+            raise Transient(error.message) if isinstance(error, Gone) else error from None
         return body
 
     def operations(self, path: Path, identity: str) -> Sequence[Body]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 
 from chalicelib.backends.crusoe.client import DISKS, Body, CrusoeClient, failure_in
@@ -21,16 +22,23 @@ class CrusoeDisks:
         self._client, self._now = client, now
 
     def made(self, name: str, gib: int, region: str, kind: str) -> Handle:
-        """By its name, what an earlier call made; the oldest, should there be several."""
-        named = self.listed(region, disk_names=name)
-        for body in sorted(named, key=lambda each: (str(each["created_at"]), str(each["id"]))):
-            return handle_of(body, kind)
+        """By its name, what an earlier call made: the one that is attached, or else the oldest. Deletes any other. If
+        its creation has failed already, `body` says why."""
+        named = self._client.named(DISKS, name, **_wanted(region, disk_names=name))
+        named.sort(key=lambda each: not each["attached_to"])
+        for other in named[1:]:  # of a creation whose answer was lost, and which was listed late
+            if not other["attached_to"]:
+                with suppress(Gone):
+                    self.delete(other)
+        if named:
+            return handle_of(named[0], kind)
         body = {"name": name, "size": f"{gib}GiB", "location": region, "type": PERSISTENT}
         operation = self._client.call("POST", *DISKS, body=body, region=region)["operation"]
-        if (error := failure_in(operation, f"creating the disk {name}")) is not None:
+        identity = str(operation["metadata"].get("id") or "")
+        if not identity and (error := failure_in(operation, f"creating the disk {name}")) is not None:
             raise error
         at = stamp(datetime.fromisoformat(operation["started_at"]))
-        return Handle(kind=kind, id=str(operation["metadata"]["id"]), data={"region": region, CREATED: at})
+        return Handle(kind=kind, id=identity, data={"region": region, CREATED: at})
 
     def ready(self, handle: Handle) -> Body:
         """The disk, which can be attached. Raises NotYet while it is being made."""
@@ -44,10 +52,10 @@ class CrusoeDisks:
         body = self._client.found(DISKS, handle.id, disk_ids=handle.id)
         if body is not None:
             return body
-        check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
         for operation in self._client.operations(DISKS, handle.id)[:1]:
             if (error := failure_in(operation, f"creating the disk {handle.id}")) is not None:
                 raise Gone(error.message, refused=type(error))
+        check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
         raise Gone(f"Crusoe has no disk {handle.id}.")
 
     def is_being_made(self, body: Body) -> bool:
@@ -59,10 +67,13 @@ class CrusoeDisks:
     def delete(self, body: Body) -> None:
         self._client.call("DELETE", *DISKS, str(body["id"]))
 
-    def listed(self, region: str = "", **query: str) -> Iterator[Body]:
+    def listed(self, region: str = "") -> Iterator[Body]:
         """Those that aren't machines' own, which end with these."""
-        where = {"location": region} if region else {}
-        return self._client.listed(DISKS, exclude_os="true", **where, **query)
+        return self._client.listed(DISKS, **_wanted(region))
+
+
+def _wanted(region: str, **query: str) -> dict[str, str]:
+    return {"exclude_os": "true", **({"location": region} if region else {}), **query}
 
 
 def handle_of(body: Body, kind: str) -> Handle:

@@ -8,6 +8,7 @@ the machine isn't listed, or is broken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_in
@@ -42,8 +43,8 @@ class CrusoeMachines:
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        """Adopts by its name what an earlier call created; the oldest machine, should there be several. Raises NotYet
-        while its data disk is being made."""
+        """Adopts by its name what an earlier call created: the oldest machine, and ends any other. Raises NotYet while
+        its data disk is being made."""
         partition, disk, group = "", None, request.placement_group
         if has_fabric(request.offer.instance.name):
             if group is None or NO_PARTITION in group.data:
@@ -55,12 +56,18 @@ class CrusoeMachines:
         if gib := data_disk(request):
             made = self._disks.made(request.name, gib, request.offer.region, DISK)
             yield made
-            disk = self._disks.ready(made)
-        named = self._client.listed(VMS, names=request.name)
-        for body in sorted(named, key=lambda each: (str(each["created_at"]), str(each["id"]))):
-            yield _handle(body)
-            return
-        yield self._launched(request, partition, disk)
+            disk = self._ready(made)
+        named = [_handle(body) for body in self._client.named(VMS, request.name, names=request.name)]
+        yield named[0] if named else self._launched(request, partition, disk)
+        for other in named[1:]:  # of a creation whose answer was lost, and which was listed late
+            with suppress(Gone):
+                self._end_vm(other)
+
+    def _ready(self, handle: Handle) -> Body:
+        try:
+            return self._disks.ready(handle)
+        except Gone as error:
+            raise error.refused(error.message) if error.refused else error from None
 
     def _launched(self, request: CreateRequest, partition: str, disk: Body | None) -> Handle:
         name, region = request.offer.instance.name, request.offer.region
@@ -70,10 +77,11 @@ class CrusoeMachines:
             operation = self._client.call("POST", *VMS, body=body, region=region, secrets=secrets)["operation"]
         except QuotaExceeded as error:
             raise QuotaExceeded(f"{error.message}{shown(self._client, name)}") from None
-        if (refusal := _refusal(operation, name, region)) is not None:
-            raise refusal
+        identity = str(operation["metadata"].get("id") or "")
+        if not identity and (refusal := _refusal(operation, name, region)) is not None:
+            raise refusal  # there is nothing to describe, which would say it
         at = stamp(datetime.fromisoformat(operation["started_at"]))
-        return Handle(kind=VM, id=str(operation["metadata"]["id"]), data={"region": region, "type": name, CREATED: at})
+        return Handle(kind=VM, id=identity, data={"region": region, "type": name, CREATED: at})
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -91,6 +99,7 @@ class CrusoeMachines:
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
         wanted = [handle for handle in handles if handle.kind == VM]
+        wanted.sort(key=lambda handle: handle.id in known and state_of(known[handle.id]) in ENDING)  # one too many
         for handle in wanted:
             if (body := known.get(handle.id)) is not None:
                 return self._described(handle, body)

@@ -19,12 +19,9 @@ from chalicelib.backends.crusoe.launch import AMD, PCIE, SXM
 from chalicelib.backends.kit.rest import RestCall
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.price_file import OfflinePrices
-from chalicelib.backends.spi import CreateRequest
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, from_iso
-from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.offers import Availability
 from chalicelib.errors import (
-    AlreadyThere,
     Gone,
     InsufficientCapacity,
     InUse,
@@ -41,31 +38,22 @@ from tests.backends.clock import Clock
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
 from tests.backends.crusoe.fake import DISK_MONTH, KEY, PRICES, PROJECT, SECRET, Crusoe, capacity_of, fabric, quota
-from tests.backends.crusoe.provider import CONFIG, STATUSES, CrusoeProvider, client, prices
-from tests.backends.fakes.books import Resource
-from tests.backends.fakes.script import Answer, Cut, Fault, Rate, misses, repeats
+from tests.backends.crusoe.orders import (
+    CPU,
+    EAST,
+    GIB,
+    H100,
+    ICELAND,
+    L40S,
+    MI300X,
+    offered,
+    running,
+    vms,
+    with_data_disk,
+)
+from tests.backends.crusoe.provider import CONFIG, STATUSES, client, prices
+from tests.backends.fakes.script import Answer, Fault, Rate, misses, repeats
 from tests.backends.fakes.transport import serving
-
-EAST, ICELAND = "us-east1-a", "eu-iceland1-a"
-CPU, L40S, H100, MI300X = "c1a.2x", "l40s-48gb.1x", "h100-80gb-sxm-ib.8x", "mi300x-192gb-ib.8x"
-GIB = 1024
-
-
-def offered(backend: CrusoeBackend, name: str, region: str = EAST, *, elastic: bool = False) -> Offer:
-    found = (each for each in backend.offers() if (each.instance.name, each.region) == (name, region))
-    return next(each for each in found if each.elastic == elastic)
-
-
-def with_data_disk(backend: CrusoeBackend, name: str = "one") -> CreateRequest:
-    return replace(request_for(offered(backend, CPU, elastic=True).sized(200), name), disk_mib=200 * GIB)
-
-
-def running(backend: CrusoeBackend, clock: Clock, request: CreateRequest) -> list[Handle]:
-    made = list(backend.create(request))
-    clock.passes(60)
-    assert backend.describe(made).state == "running"
-    return made
-
 
 # --- 1, 2, 13: what is sold, what is left, and what one may have ----------------------------------------------------
 
@@ -455,46 +443,6 @@ def test_a_location_that_isnt_one_is_named(crusoe: Crusoe, clock: Clock, tmp_pat
     assert {offer.region for offer in backend.offers()} == {EAST}
 
 
-# --- 11, 12: names ---------------------------------------------------------------------------------------------------
-
-
-def test_where_names_are_unique_a_second_machine_is_refused(
-    backend: CrusoeBackend, crusoe: Crusoe, clock: Clock
-) -> None:
-    """It isn't listed yet; the next try finds it."""
-    request = request_for(offered(backend, CPU))
-    crusoe.script.lag = 10 * SECOND
-    made = list(backend.create(request))
-    with pytest.raises(AlreadyThere):
-        list(backend.create(request))
-    clock.passes(10)
-    assert list(backend.create(request)) == made
-
-
-def test_where_names_arent_unique_the_older_machine_is_the_one(
-    backend: CrusoeBackend, crusoe: Crusoe, clock: Clock
-) -> None:
-    crusoe.unique_names = False
-    request = request_for(offered(backend, CPU))
-    crusoe.script.lag = 10 * SECOND
-    first, second = list(backend.create(request)), list(backend.create(request))
-    clock.passes(10)
-    assert first != second and list(backend.create(request)) == first
-    listed = {each.handle.id for each in backend.list_owned(request.instance_id)}
-    assert listed == {handle.id for handle in (*first, *second)}
-
-
-def test_an_answer_that_is_lost_isnt_asked_for_twice(backend: CrusoeBackend, crusoe: Crusoe, clock: Clock) -> None:
-    request = with_data_disk(backend)
-    for operation in ("createDisk", "createInstance"):
-        crusoe.script.faults.append(Fault(operation, Cut, when="after"))
-        with pytest.raises(Transient):
-            list(backend.create(request))
-        clock.passes(10)
-    made = list(backend.create(request))
-    assert {handle.id for handle in made} == CrusoeProvider(crusoe).existing()
-
-
 # --- lists and states ------------------------------------------------------------------------------------------------
 
 
@@ -509,6 +457,29 @@ def test_a_list_that_lacks_a_machine_is_no_proof(backend: CrusoeBackend, crusoe:
     made = running(backend, clock, request_for(offered(backend, CPU)))
     crusoe.script.faults += [Fault("listInstances", misses("items")), Fault("listInstances", repeats("items"))]
     assert [backend.describe(made).state for _ in range(2)] == ["running", "running"]
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_list_that_isnt_there_is_no_proof(backend: CrusoeBackend, crusoe: Crusoe, clock: Clock, status: int) -> None:
+    """As behind a proxy that is set up wrong."""
+    made = running(backend, clock, with_data_disk(backend))
+    volume = backend.create_volume(volume_request(EAST))
+    nothing = Answer(status, {"code": "not_found", "message": "no route"})
+    for name in ("listInstances", "listDisks", "listIBPartitions"):
+        crusoe.script.faults.append(Fault(name, nothing))
+        with pytest.raises(Transient):
+            list(backend.list_owned())
+    crusoe.script.faults.append(Fault("listInstances", nothing, times=2))
+    with pytest.raises(Transient):
+        backend.describe_several([made])
+    with pytest.raises(Transient):
+        backend.describe(made)
+    crusoe.script.faults += [Fault(name, nothing) for name in ("getInstance", "getDisk")]
+    with pytest.raises(Transient):
+        backend.terminate(made[1])
+    with pytest.raises(Transient):
+        backend.describe_volume(volume)
+    assert backend.describe(made).state == "running"
 
 
 @pytest.mark.parametrize("state", ["STATE_STOPPED", "STATE_SHUTOFF", "stopped"])
@@ -577,7 +548,3 @@ def test_images_follow_the_cards(backend: CrusoeBackend, crusoe: Crusoe) -> None
         body = vms(crusoe)[-1].facts["request"]
         assert (body["image"], body["install_crusoe_watch_agent"]) == (image, False)
         assert body["ssh_public_key"] == NOBODYS_KEY
-
-
-def vms(crusoe: Crusoe) -> list[Resource]:
-    return list(crusoe.books.existing("vm"))
