@@ -17,12 +17,12 @@ from typing import Any
 
 from chalicelib.backends.gcp import sdk
 from chalicelib.backends.gcp.credentials import credentials
-from chalicelib.backends.gcp.errors import TABLE, Body, failure
+from chalicelib.backends.gcp.errors import TABLE, Body, failure, is_blind
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import FailureReader, RestCall, RestClient, Sender, at
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient, Unfit
 
 DEADLINE = 30.0  # seconds
 PAGE = 500  # items, the most
@@ -223,6 +223,9 @@ class GcpClients:
             status = int(error.code or 0)
             text = re.sub(r"^[A-Z]+ https?://\S+ ", "", str(error.message))
             found = failure(status, error.errors or (), str(error.reason or ""), text, self._now())
+            kind = TABLE.kind(found, meanings)
+            if kind is Gone and is_blind(action, found):
+                meanings = {found.code: MissingPermission, found.status: MissingPermission}
             return TABLE.error(found, action, where, meanings=meanings, secrets=secrets)
         if isinstance(error, GoogleAuthError):
             return _no_login(error)

@@ -7,6 +7,7 @@ unknown outcome, and of an operation it is a lack of capacity. So an operation's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,17 @@ _SECONDARY = frozenset({"VM_MIN_COUNT_NOT_REACHED"})  # beside the code that say
 
 # Of a launch: another zone may have what this one refused, or lacks.
 _ELSEWHERE = frozenset({"notFound", "RESOURCE_NOT_FOUND", "UNSUPPORTED_OPERATION"})
+
+
+# What a 404 is about: a thing, and not the project or the zone where it would be.
+_THING = re.compile(r"/(?:(?:zones|regions)/[^/']+|global)/\w+/")
+
+
+def is_blind(action: str, failure: ProviderFailure) -> bool:
+    """Does a 404 say nothing about what was asked for? A list has no thing to miss. Who may not see a project, or a
+    zone of it, is answered that this isn't there."""
+    service, _, verb = action.removeprefix("compute.").partition(".")
+    return "ist" in verb or (service != "projects" and not _THING.search(failure.text))
 
 
 def elsewhere(error: BackendError) -> bool:

@@ -9,6 +9,7 @@ has vanished: the zone's operations say why.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
@@ -23,11 +24,12 @@ from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, Micros
-from chalicelib.errors import AlreadyThere, BackendError, Gone, NotYet, Transient, Unfit
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 INSERT = "compute.instances.insert"
 STARTING = ("PENDING", "PROVISIONING", "STAGING")
@@ -59,13 +61,13 @@ class GcpMachines:
             if body.get("labels", {}).get(REQUEST_TAG) != request.token:
                 raise AlreadyThere(f"{last(body['zone'])} has a machine {request.name} that isn't ours.")
             if body["status"] not in ENDING:
-                return _vm(body["name"], last(body["zone"]))
+                return _vm(body["name"], last(body["zone"]), str(body.get("creationTimestamp", "")))
         return None
 
     def _launch(self, request: CreateRequest) -> Generator[Handle, None, Handle]:
         def in_zone(place: GcpPlace) -> Handle:
-            self._insert(request, place)
-            return _vm(request.name, place.zone)
+            accepted = self._insert(request, place)
+            return _vm(request.name, place.zone, str(accepted.get("insertTime", "")))
 
         try:
             return (yield from first_with_room(request, self._zones(request), in_zone, elsewhere))
@@ -76,7 +78,8 @@ class GcpMachines:
                 self._networks.forget()  # what is cached may be gone
             raise
 
-    def _insert(self, request: CreateRequest, place: GcpPlace) -> None:
+    def _insert(self, request: CreateRequest, place: GcpPlace) -> Body:
+        """The operation that was accepted."""
         spot, secrets = request.offer.instance.resources.spot, secrets_of(request)
         body = launch(request, place, self._settings)
         try:
@@ -92,6 +95,7 @@ class GcpMachines:
         wrong = failed(settled(self._clients, place.zone, operation), INSERT, secrets)
         if wrong is not None:
             raise self._refused(wrong, request, spot=spot)
+        return operation
 
     def _refused(self, error: BackendError, request: CreateRequest, *, spot: bool) -> BackendError:
         group = request.placement_group
@@ -181,9 +185,12 @@ class GcpMachines:
         if body is None:
             self._prove_gone(handle, past)
         state = f"is {status}" if status else "isn't there"
-        raise Gone(": ".join(filter(None, (f"{handle.id} {state}", past.why()))))
+        taken = InsufficientCapacity if past.is_preempted else None  # it may have been so before it ever ran
+        raise Gone(": ".join(filter(None, (f"{handle.id} {state}", past.why()))), refused=taken)
 
     def _prove_gone(self, handle: Handle, past: History) -> None:
+        """Operations are listed with a delay, too."""
+        check_settled([handle], self._now(), FACTS.visibility_lag, "Google")
         if past.may_show_later(self._now(), FACTS.visibility_lag):
             raise Transient(f"Google doesn't show {handle.id} yet.")
 
@@ -214,13 +221,18 @@ class GcpMachines:
         of = "labels.dstack-instance:*" if instance_id is None else f'labels.dstack-instance = "{instance_id}"'
         for kind, collection in (("vm", "instances"), ("disk", "disks")):
             for body in self._clients.pages(f"{collection}.aggregatedList", within=region, filter=of):
-                handle = handle_of(kind, str(body["name"]), last(body["zone"]))
+                name, zone = str(body["name"]), last(body["zone"])
+                vm = kind == "vm"
+                handle = _vm(name, zone, str(body.get("creationTimestamp", ""))) if vm else handle_of(kind, name, zone)
                 if region in ("", handle.data["region"]) and not body.get("users"):
                     yield from owned(handle, body.get("labels", {}))
 
 
-def _vm(name: str, zone: str) -> Handle:
-    return handle_of("vm", name, zone)
+def _vm(name: str, zone: str, created: str) -> Handle:
+    """`created`: when, as Google writes it."""
+    handle = handle_of("vm", name, zone)
+    at = {CREATED: stamp(datetime.fromisoformat(created))} if created else {}
+    return handle.with_(data={**handle.data, **at})
 
 
 def handle_of(kind: str, name: str, zone: str) -> Handle:

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import Transient, Unfit
+from chalicelib.errors import Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
 from tests.backends.fakes.script import Answer, Fault
 from tests.backends.gcp.conftest import Site
 
@@ -78,3 +78,44 @@ def test_a_machine_that_a_list_lacks_is_looked_up(site: Site) -> None:
     found = site.backend.describe_several(machines)
     assert [isinstance(each, Machine) and each.state for each in found] == ["running"] * 3
     assert len(site.fake.calls_of("instances.get")) == 1, "those that are listed aren't looked up"
+
+
+def test_a_project_that_cant_be_seen_proves_nothing_about_its_machines(site: Site) -> None:
+    """Google answers so, too, if the credentials have lost their role."""
+    made = bought(site)
+
+    def lost(operation: str, path: str) -> None:
+        site.refuses(operation, 404, "notFound", f"The resource 'projects/{path}' was not found")
+
+    for path in ("my-project", "my-project/zones/us-central1-a"):
+        lost("instances.get", path)
+        with pytest.raises(MissingPermission):
+            site.backend.describe(made)
+        lost("instances.delete", path)
+        with pytest.raises(MissingPermission):
+            site.backend.terminate(made[-1])
+    lost("instances.aggregatedList", "my-project/zones/us-central1-a/instances/one")
+    with pytest.raises(MissingPermission):
+        list(site.backend.list_owned())
+
+
+def test_what_neither_a_machine_nor_its_operations_show_may_show_later(site: Site) -> None:
+    made = list(site.backend.create(site.request()))
+    path = f"my-project/zones/{made[-1].data['zone']}/instances/{made[-1].id}"
+    for call in (lambda: site.backend.terminate(made[-1]), lambda: site.backend.describe(made)):
+        site.refuses("instances.*", 404, "notFound", f"The resource 'projects/{path}' was not found")
+        site.fake.script.faults.append(Fault("zoneOperations.list", lambda body: {}))
+        with pytest.raises(Transient, match="yet"):
+            call()
+    assert list(site.backend.create(site.request())) == made
+    assert [each.handle for each in site.backend.list_owned()] == made
+
+
+def test_a_spot_machine_that_was_taken_back_unseen_had_no_room(site: Site) -> None:
+    """So its job gets another offer, if it has never run."""
+    made = list(site.backend.create(site.request(spot=True)))
+    site.fake.preempted(site.provider.machine(made))
+    site.clock.passes(60)
+    with pytest.raises(Gone, match="Google has taken it back") as gone:
+        site.backend.describe(made)
+    assert gone.value.refused is InsufficientCapacity

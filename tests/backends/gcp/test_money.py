@@ -84,11 +84,13 @@ def test_the_machine_of_another_zone_is_found(site: Site) -> None:
 
 
 def test_a_machine_that_isnt_shown_yet_isnt_gone(site: Site) -> None:
-    site.fake.script.lag = 9 * SECOND
+    site.fake.script.lag = 29 * SECOND
     made = list(site.backend.create(site.request()))
-    for call in (lambda: site.backend.terminate(made[-1]), lambda: site.backend.describe(made)):
-        with pytest.raises(Transient):
-            call()
+    for later in (0, 12, 10):  # its operation is listed, and it is done after 20 seconds
+        site.clock.passes(later)
+        for call in (lambda: site.backend.terminate(made[-1]), lambda: site.backend.describe(made)):
+            with pytest.raises(Transient):
+                call()
     site.clock.passes(30)
     swept(site)
 

@@ -30,6 +30,8 @@ from tests.backends.gcp.conftest import Site
 from tests.backends.gcp.instances import EXHAUSTED, exhausted, over_quota, stock
 from tests.backends.gcp.operations import refusal
 
+RULE = "projects/my-project/global/firewalls/dstack"
+
 
 def bought(site: Site, request: CreateRequest) -> list[Handle]:
     return list(site.backend.create(request))
@@ -161,7 +163,7 @@ def test_a_rule_that_somebody_else_has_just_made_is_ours(site: Site) -> None:
     """8: two purchases at once."""
     request = replace(site.request(), open_ports=(80, 443))
     bought(site, request)
-    site.refuses("firewalls.get", 404, "notFound", "not found", times=9)
+    site.refuses("firewalls.get", 404, "notFound", f"The resource '{RULE}' was not found", times=9)
     other = site.new(site.config)
     assert list(other.create(replace(site.request("two"), open_ports=(80, 443))))
     assert site.provider.open_ports(bought(site, request)) == {80, 443}
@@ -249,7 +251,7 @@ def test_a_spot_machine_is_deleted_when_it_is_taken_back(site: Site) -> None:
     site.clock.passes(31)
     with pytest.raises(Gone, match="Google has taken it back") as gone:
         site.backend.describe(made)
-    assert gone.value.refused is None and site.provider.existing() == set()
+    assert gone.value.refused is InsufficientCapacity and site.provider.existing() == set()
 
 
 def test_a_host_that_is_to_be_maintained_ends_its_machine(site: Site) -> None:
