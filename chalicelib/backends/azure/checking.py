@@ -9,8 +9,8 @@ from __future__ import annotations
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.network import AzureNetworks
-from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
-from chalicelib.backends.azure.places import Ids, region_named, regions_of
+from chalicelib.backends.azure.permissions import IDENTITY, JOIN, OWN_GROUP, lacking, needed
+from chalicelib.backends.azure.places import Body, region_named, regions_of
 from chalicelib.errors import Gone, MissingPermission, Unfit
 
 PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
@@ -26,7 +26,7 @@ def check(client: AzureClient, config: AzureBackendConfig, networks: AzureNetwor
     _rights(client, config)
     if config.vm_managed_identity:
         _identity(client, config.vm_managed_identity)
-    _networks(config, networks)
+    _networks(client, config, networks)
 
 
 def _subscription(client: AzureClient, config: AzureBackendConfig) -> None:
@@ -71,7 +71,7 @@ def _group(client: AzureClient, config: AzureBackendConfig, networks: AzureNetwo
             ) from None
         return
     try:
-        client.call("GET", _group_path(client.ids))
+        client.call("GET", _group_path(client, client.ids.group))
     except Gone:
         raise Unfit(
             f"The subscription has no resource group {config.resource_group}.",
@@ -80,16 +80,20 @@ def _group(client: AzureClient, config: AzureBackendConfig, networks: AzureNetwo
 
 
 def _rights(client: AzureClient, config: AzureBackendConfig) -> None:
-    granted = list(client.listed(f"{_group_path(client.ids)}/providers/Microsoft.Authorization/permissions"))
-    if denied := lacking(needed(config), granted):
+    if denied := lacking(needed(config), _granted(client, client.ids.group)):
         raise MissingPermission(
             f"The login may not do these in the resource group {client.ids.group}: {', '.join(denied)}.",
             hint="Give it a role that allows them there.",
         )
 
 
-def _group_path(ids: Ids) -> str:
-    return f"/subscriptions/{ids.subscription}/resourcegroups/{ids.group}"
+def _granted(client: AzureClient, group: str) -> list[Body]:
+    """What the login's roles allow in this resource group."""
+    return list(client.listed(f"{_group_path(client, group)}/providers/Microsoft.Authorization/permissions"))
+
+
+def _group_path(client: AzureClient, group: str) -> str:
+    return f"/subscriptions/{client.ids.subscription}/resourcegroups/{group}"
 
 
 def _identity(client: AzureClient, given: str) -> None:
@@ -101,14 +105,11 @@ def _identity(client: AzureClient, given: str) -> None:
             f"The subscription has no managed identity {given}.",
             hint="Correct `vm_managed_identity`: `group/identity`.",
         ) from None
-    path = (
-        f"/subscriptions/{client.ids.subscription}/resourcegroups/{group}/providers/Microsoft.Authorization/permissions"
-    )
-    if lacking([IDENTITY], list(client.listed(path))):
+    if lacking([IDENTITY], _granted(client, group)):
         raise MissingPermission(f"The login may not give machines the identity {given}: it lacks {IDENTITY}.")
 
 
-def _networks(config: AzureBackendConfig, networks: AzureNetworks) -> None:
+def _networks(client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks) -> None:
     """Those that are given. Our own are made with the first machine."""
     if not (config.vpc_ids or config.subnet_ids):
         return
@@ -120,3 +121,11 @@ def _networks(config: AzureBackendConfig, networks: AzureNetworks) -> None:
             wrong.append(str(error))
     if wrong:
         raise Unfit(" ".join(wrong))
+    given = {**(config.vpc_ids or {}), **(config.subnet_ids or {})}
+    groups = sorted({name.split("/")[0] for name in given.values()}, key=str.lower)
+    if closed := [group for group in groups if lacking([JOIN], _granted(client, group))]:
+        raise MissingPermission(
+            f"The login may not put machines into the networks of the resource group {', '.join(closed)}: "
+            f"it lacks {JOIN}.",
+            hint="Give it a role that allows this there.",
+        )

@@ -18,10 +18,8 @@ ACTIONS = (
     *(f"Microsoft.Network/publicIPAddresses/{each}" for each in ("read", "write", "delete", "join/action")),
     *(f"Microsoft.Network/networkSecurityGroups/{each}" for each in ("read", "write", "join/action")),
 )
-OWN_NETWORK = (
-    *(f"Microsoft.Network/virtualNetworks/{each}" for each in ("read", "write")),
-    "Microsoft.Network/virtualNetworks/subnets/join/action",
-)
+JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
+OWN_NETWORK = (*(f"Microsoft.Network/virtualNetworks/{each}" for each in ("read", "write")), JOIN)
 IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 OWN_GROUP = "Microsoft.Resources/subscriptions/resourceGroups/write"
 

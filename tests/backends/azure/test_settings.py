@@ -90,6 +90,17 @@ def test_a_network_that_wont_do_is_refused_by_the_check(settings: Any, subnets: 
         account(dict(subnets), **settings).backend.check()
 
 
+@pytest.mark.parametrize("settings", [VPC, SUBNET], ids=["network", "subnet"])
+def test_a_network_that_the_login_may_not_use_is_refused_by_the_check(settings: Any) -> None:
+    """Its resource group is somebody else's, and the login's role may hold in its own group alone."""
+    found = account({"gpu": {}}, **settings)
+    found.fake.rights_in = {"net": [{"actions": ["*/read"], "notActions": []}]}
+    with pytest.raises(MissingPermission, match=r"networks of the resource group net: it lacks .*subnets/join/action"):
+        found.backend.check()
+    found.fake.rights_in = {"net": [{"actions": ["Microsoft.Network/virtualNetworks/*"], "notActions": []}]}
+    found.backend.check()
+
+
 def test_regions_are_those_of_the_networks_unless_they_are_named() -> None:
     assert regions_of(config(regions=None)) == REGIONS
     assert regions_of(config(regions=None, vpc_ids={"East US": "a/b"}, subnet_ids={"westeurope": "a/b/c"})) == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,6 +21,7 @@ class Account(Part):
     subscription_state = "Enabled"
     sees = True  # does the login see the subscription?
     rights: Any = (EVERYTHING,)
+    rights_in: Mapping[str, Any] = {}  # by resource group, where they differ
     unregistered: frozenset[str] = frozenset()
 
     @answers("Subscriptions_list")
@@ -54,7 +56,7 @@ class Account(Part):
     @answers("Permissions_list_for_resource_group")
     def _permissions(self, call: Call) -> Any:
         self.in_group(path_of(call))
-        return {"value": list(self.rights)}
+        return {"value": list(self.rights_in.get(call.path["resourceGroupName"], self.rights))}
 
     def allow(self, call: Call) -> None:
         """What changes machines, disks and networks. A resource's type alternates with its name."""
