@@ -14,17 +14,19 @@ from urllib.parse import parse_qs, urlsplit
 
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import TABLE, failure_of
+from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
 from chalicelib.backends.azure.places import GROUP, Body, Ids
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender, at
-from chalicelib.domain.instants import Micros
-from chalicelib.errors import InvalidCredentials
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import InvalidCredentials, Transient
 
 PRICES = "https://prices.azure.com"
-DEADLINE = 60.0  # seconds: half of `create_timeout` is for the longest step
+DEADLINE = 60.0  # seconds
+LATEST: Micros = FACTS.create_timeout // 2 - round(DEADLINE * SECOND)  # in a step, for a call that buys something
 READS, WRITES = (25.0, 250), (10.0, 200)  # a second in the long run, and at once
 # By a part of the path; the first that is in it.
 VERSIONS: Mapping[str, str] = {
@@ -38,6 +40,13 @@ VERSIONS: Mapping[str, str] = {
     "/providers/": "2025-04-01",
     "": "2022-12-01",  # subscriptions, tenants and locations
 }
+
+
+def check_time(begun: Micros, now: Micros) -> None:
+    """Before a call that buys something, in a step that began then. Raises Transient if it might outlast the step, and
+    what it buys be taken for what was never bought."""
+    if now - begun > LATEST:
+        raise Transient(f"Azure answers slowly: what comes before the purchase took {(now - begun) // SECOND} seconds.")
 
 
 class AzureClient:

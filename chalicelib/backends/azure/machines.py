@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.azure.client import AzureClient, check_time
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import elsewhere
 from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
@@ -87,18 +87,21 @@ class AzureMachines:
     # --- create ------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
+        begun = self._now()
         found = self._find(self._ids.of(VM, request.name))
         if found is not None and tags_of(found).get(REQUEST_TAG) != request.token:
             raise AlreadyThere(f"Azure has another machine {request.name}.")
-        handle = _vm(found or (yield from self._launch(request)), self._ids.of(VM, request.name))
+        handle = _vm(found or (yield from self._launch(request, begun)), self._ids.of(VM, request.name))
         # An answer without its time mustn't make a new machine look like one that is gone.
         yield handle.model_copy(update={"data": {**handle.data, CREATED: handle.data.get(CREATED, iso(self._now()))}})
 
-    def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
+    def _launch(self, request: CreateRequest, begun: Micros) -> Generator[Handle, None, Body]:
         if request.placement_group is not None:
             self._client.call("GET", request.placement_group.id, region=request.offer.region)  # raises Gone
         try:
-            return (yield from first_with_room(request, self._places(request), self._in_zone(request), elsewhere))
+            return (
+                yield from first_with_room(request, self._places(request), self._in_zone(request, begun), elsewhere)
+            )
         except BackendError as error:
             if error.provider_code in _STALE:
                 self._networks.forget()
@@ -118,19 +121,26 @@ class AzureMachines:
     def _had_no_room(self, size: str, zone: str) -> bool:
         return self._now() < self._short.get((size, zone), 0)
 
-    def _in_zone(self, request: CreateRequest) -> Callable[[AzurePlace], Body]:
+    def _in_zone(self, request: CreateRequest, begun: Micros) -> Callable[[AzurePlace], Body]:
+        """`begun`: when the first place's step did. Each other place has a step of its own."""
+        first = iter((begun,))
+
         def created(place: AzurePlace) -> Body:
+            step = next(first, self._now())
             try:
-                return self._put(request, place, {"If-None-Match": "*"})
+                return self._put(request, place, step, {"If-None-Match": "*"})
             except AlreadyThere as error:
                 if error.provider_code != "PreconditionFailed":
                     raise NotYet(f"Azure doesn't show the machine {request.name} yet: {error.message}") from error
             # Made by an earlier call whose answer was lost. While it doesn't show, the same request describes it.
-            return self._find(self._ids.of(VM, request.name)) or self._put(request, place)
+            return self._find(self._ids.of(VM, request.name)) or self._put(request, place, step)
 
         return created
 
-    def _put(self, request: CreateRequest, place: AzurePlace, condition: Mapping[str, str] | None = None) -> Body:
+    def _put(
+        self, request: CreateRequest, place: AzurePlace, step: Micros, condition: Mapping[str, str] | None = None
+    ) -> Body:
+        check_time(step, self._now())
         try:
             body: Body = self._client.call(
                 "PUT",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.azure.client import AzureClient, check_time
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.network import AzureNetworks
@@ -59,7 +59,7 @@ class AzureVolumes:
         self._config, self._networks, self._prices = config, networks, prices
 
     def create(self, request: VolumeRequest) -> Handle:
-        path = self._ids.of(VOLUME, request.name)
+        begun, path = self._now(), self._ids.of(VOLUME, request.name)
         found = self._find(path)
         if found is not None:
             if tags_of(found).get(REQUEST_TAG) != request.token:
@@ -79,6 +79,7 @@ class AzureVolumes:
             },
             **({"zones": [number_of(zone)]} if zone else {}),
         }
+        check_time(begun, self._now())
         made: Body = self._client.call("PUT", path, body=body, region=request.region)
         return _handle(made, path)
 

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.backends.azure.backend import AzureBackend
 from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -30,7 +31,14 @@ class Account:
         self.fake = Azure(self.clock.now)
         self.provider = AzureProvider(self.fake)
         found = config(**settings)
-        self.client = client(found, self.clock.now, send=sender(self.fake), env={})
+        self.takes = 0.0  # seconds: how long each call does
+        whole = sender(self.fake)
+
+        def send(call: RestCall, deadline: float) -> RestAnswer:
+            self.clock.passes(self.takes)
+            return whole(call, deadline)
+
+        self.client = client(found, self.clock.now, send=send, env={})
         self.backend: AzureBackend = backend(found, self.client, self.clock.now)
 
     def offer(self, size: str = SMALL, *, spot: bool = False, region: str = "westeurope") -> Offer:

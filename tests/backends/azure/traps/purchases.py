@@ -19,6 +19,7 @@ from chalicelib.errors import (
 from tests.backends.azure.account import GPU, SMALL, Account
 from tests.backends.azure.fake.shop import over, quota, stock
 from tests.backends.azure.traps.common import failing
+from tests.backends.conformance.requests import volume_request
 from tests.backends.fakes.script import Answer, Cut, Fault
 
 # --- capacity ---------------------------------------------------------------------------------------------------------
@@ -88,6 +89,38 @@ def a_machine_whose_time_isnt_told_isnt_gone(account: Account) -> None:
     for call in (lambda: account.backend.describe(handles), lambda: account.backend.terminate(handles[0])):
         with pytest.raises(Transient, match="doesn't show"):
             call()
+
+
+def nothing_is_bought_late_in_a_step(account: Account) -> None:
+    """Its answer would come when it counts as lost for good. What was prepared meanwhile is there the next time."""
+    request, account.takes = account.request(), 8.0
+    with pytest.raises(Transient, match="Azure answers slowly: what comes before the purchase took"):
+        list(account.backend.create(request))
+    assert account.sent("VirtualMachines_create_or_update") == 0
+    for _ in range(3):
+        try:
+            assert list(account.backend.create(request))
+            return
+        except Transient:
+            continue
+    pytest.fail("it is never bought")
+
+
+def no_volume_is_bought_late_in_a_step(account: Account) -> None:
+    account.takes = 15.0
+    with pytest.raises(Transient, match="Azure answers slowly"):
+        account.backend.create_volume(volume_request("westeurope"))
+    assert account.sent("Disks_create_or_update") == 0
+    account.takes = 8.0
+    assert account.backend.create_volume(volume_request("westeurope"))
+
+
+def each_zone_has_a_step_of_its_own(account: Account) -> None:
+    account.made("first")
+    for number in "12":
+        account.fake.script.limits[stock("westeurope", number, SMALL, spot=True)] = 0
+    request, account.takes = account.request(spot=True), 16.0
+    assert list(account.backend.create(request))[-1].data["zone"] == "westeurope-3"
 
 
 def a_lost_answer_makes_no_second_machine(account: Account) -> None:
