@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import inspect
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,7 @@ class ArtefactKind:
     """A kind of artefact that can be built."""
 
     packages: tuple[str, ...]
+    trims: tuple[Callable[[Path], None], ...] = ()  # remove from the packages what isn't used
     most_zipped: int = 50 * MEGABYTE  # Lambda's limit for a direct upload
 
 
@@ -64,7 +66,8 @@ def _kinds() -> Mapping[str, ArtefactKind]:
     for artefact, types in registry.artefacts().items():
         sdks = {package for name in types for package in requirements.of_extra(registry.BACKENDS[name].extra)}
         certificates = {"acme"} if artefact == registry.CLOUDS else set[str]()
-        found[artefact] = ArtefactKind((*requirements.NEEDED, *sorted({*sdks, *certificates} - {*requirements.NEEDED})))
+        packages = (*requirements.NEEDED, *sorted({*sdks, *certificates} - {*requirements.NEEDED}))
+        found[artefact] = ArtefactKind(packages, tuple(registry.trims(types)))
     found["ssh"] = ArtefactKind((*requirements.NEEDED, "paramiko"))
     return found
 
@@ -166,7 +169,7 @@ def packages(
     several kinds need, by one call of pip for all."""
     lock = (ROOT / "requirements-dev.lock").read_text()
     parts = {name: requirements.pinned(lock, kind.packages, python) for name, kind in kinds.items()}
-    places = {name: folder / "packages" / _named(part, python) for name, part in parts.items()}
+    places = {name: folder / "packages" / _named(part, python, kinds[name].trims) for name, part in parts.items()}
     missing = [name for name in kinds if not places[name].exists()]
     if not missing:
         return places
@@ -179,13 +182,16 @@ def packages(
             into = Path(draft) / name
             link(every, requirements.names(parts[name]), into)
             strip(into)
+            for trim in kinds[name].trims:
+                trim(into)
             if not places[name].exists():  # two kinds may need the same
                 into.replace(places[name])
     return places
 
 
-def _named(part: str, python: str) -> str:
-    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES)])
+def _named(part: str, python: str, trims: Iterable[Callable[[Path], None]] = ()) -> str:
+    code = [inspect.getsource(sys.modules[trim.__module__]) for trim in trims]
+    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *code])
     return hashlib.sha256(wanted.encode()).hexdigest()[:20]
 
 

@@ -16,18 +16,27 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-_PACKAGE = "google.cloud.compute_v1"
+from chalicelib.errors import Bug
+
+PACKAGE = "google.cloud.compute_v1"
+SERVICES = (  # that are called
+    *("accelerator_types", "disks", "firewalls", "global_operations", "images", "instances", "machine_types"),
+    *("networks", "projects", "region_operations", "regions", "reservations", "resource_policies", "routers"),
+    *("subnetworks", "zone_operations"),
+)
 _lock = threading.RLock()
 
 
 def client_class(service: str) -> Any:
     """Of a service, by the name of its module."""
+    if service not in SERVICES:
+        raise Bug(f"{service} isn't among the services of Google's that are packed")
     name = "".join(map(str.capitalize, service.split("_"))) + "Client"
-    return getattr(_imported(f"{_PACKAGE}.services.{service}"), name)
+    return getattr(_imported(f"{PACKAGE}.services.{service}"), name)
 
 
 def message_class(name: str) -> Any:
-    return getattr(_imported(f"{_PACKAGE}.types.compute"), name)
+    return getattr(_imported(f"{PACKAGE}.types.compute"), name)
 
 
 def _imported(name: str) -> ModuleType:
@@ -40,15 +49,15 @@ def _imported(name: str) -> ModuleType:
 
 @contextmanager
 def without_init() -> Iterator[None]:
-    spec = find_spec(_PACKAGE) if _PACKAGE not in sys.modules else None
+    spec = find_spec(PACKAGE) if PACKAGE not in sys.modules else None
     if spec is None:
         yield
         return
-    stand_in = ModuleType(_PACKAGE)
+    stand_in = ModuleType(PACKAGE)
     stand_in.__spec__ = spec  # meanwhile, others may ask whether the package is installed
     stand_in.__path__ = list(spec.submodule_search_locations or ())
-    sys.modules[_PACKAGE] = stand_in
+    sys.modules[PACKAGE] = stand_in
     try:
         yield
     finally:
-        del sys.modules[_PACKAGE]
+        del sys.modules[PACKAGE]
