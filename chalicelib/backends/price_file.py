@@ -1,5 +1,6 @@
 """The operator's prices, for accounts that may not read their provider's, and providers that say none: from a file, and
-from a published catalogue (`published_prices.py`). Where both have a price, the file's counts.
+from a published catalogue (`published_prices.py`). Where both have a price, the file's counts. A row of the file
+without a region is for all of them.
 
 The file is CSV with a header. The columns `provider`, `instance_type`, `region`, `price` and `spot_price` are used, in
 US dollars an hour; `currency`, if there is one, must say so. The file is reread whenever it has changed.
@@ -17,6 +18,7 @@ from typing import Protocol
 from chalicelib.errors import Unfit
 
 Priced = Mapping[tuple[str, str], tuple[float | None, float | None]]  # (type, region) → on demand, spot
+UNKNOWN = (None, None)
 USD = "USD"
 COLUMNS = ("provider", "instance_type", "region", "price", "spot_price")
 
@@ -40,7 +42,7 @@ class OfflinePrices:
     def of(self, provider: str) -> Priced:
         """Raises Unfit if the file or the catalogue can't be used, Transient if the catalogue can't be reached."""
         listed = self._published.of(provider) if self._published else {}
-        return {**listed, **self._of_file(self._path, provider)} if self._path else listed
+        return _over(self._of_file(self._path, provider), listed) if self._path else listed
 
     def _of_file(self, path: Path, provider: str) -> Priced:
         try:
@@ -68,6 +70,17 @@ class OfflinePrices:
             at = self._mark[0] if self._mark else 0
             listed.insert(0, f"{self._path.name}, {datetime.fromtimestamp(at / 1e9, UTC):%Y-%m-%d}")
         return "; ".join(listed)
+
+
+def _over(own: Priced, listed: Priced) -> Priced:
+    """Both, on demand and spot by themselves: those of `own` where it has any for the type in the region, or in all."""
+    found = {}
+    for name, region in {**listed, **own}:
+        usual, spot = own.get((name, region), UNKNOWN)
+        everywhere, everywhere_spot = own.get((name, ""), UNKNOWN)
+        listed_usual, listed_spot = listed.get((name, region), UNKNOWN)
+        found[name, region] = (usual or everywhere or listed_usual, spot or everywhere_spot or listed_spot)
+    return found
 
 
 def _rows(

@@ -16,8 +16,9 @@ import re
 import threading
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -25,15 +26,17 @@ from urllib.parse import unquote, urlsplit
 
 from chalicelib.backends.kit.rest import HttpSender, NoAnswer, RestCall
 from chalicelib.backends.price_file import Priced
-from chalicelib.domain.instants import HOUR, Micros, iso
-from chalicelib.errors import Transient, Unfit
+from chalicelib.domain.instants import HOUR, MINUTE, Micros, iso
+from chalicelib.errors import BackendError, Transient, Unfit
 
 log = logging.getLogger(__name__)
 
 LIFETIME = 4 * HOUR  # after which its version is looked up again
+PAUSE = 5 * MINUTE  # and after a failure
 DEADLINE = 60.0  # seconds
 LARGEST = 64 << 20, 512 << 20  # bytes of an archive, and of what is in it
 COLUMNS = ("instance_name", "location", "price", "spot")
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)  # an archive: damaged, cut or encrypted
 _VERSION = re.compile(r"[\w.-]{1,64}")
 
 
@@ -51,10 +54,11 @@ Getter = Callable[[str], Published | None]  # None: there is no such file. Raise
 class _Prices:
     """A provider's, as they were last read."""
 
-    checked_at: Micros
+    due_at: Micros  # when its version is looked up again
     version: str = ""  # empty: the catalogue has none of this provider
     modified: Micros | None = None
     rows: Priced = field(default_factory=dict)
+    failure: tuple[type[BackendError], str] | None = None  # why none could be read so far
 
 
 class PublishedPrices:
@@ -78,41 +82,52 @@ class PublishedPrices:
         return ", ".join([urlsplit(self._address).hostname or urlsplit(self._address).path, *sorted(ages)])
 
     def of(self, provider: str) -> Priced:
-        """Empty if the catalogue has none. Prices that were read before are used while it can't be reached. Raises
-        Transient if there are none, and Unfit if it can't be used."""
+        """Empty if the catalogue has none. Prices that were read before are used while it can't be reached, or can't be
+        used. If there are none, raises Transient or Unfit."""
         with self._lock:
             known = self._known.get(provider)
-        if known is not None and self._now() - known.checked_at < LIFETIME:
-            return known.rows
+        if known is None or self._now() >= known.due_at:
+            known = self._renewed(provider, known)
+            with self._lock:
+                self._known[provider] = known
+        if known.failure is not None:
+            kind, text = known.failure
+            raise kind(text)
+        return known.rows
+
+    def _renewed(self, provider: str, known: _Prices | None) -> _Prices:
         try:
-            found = self._read(provider, known)
+            return self._read(provider, known)
         except NoAnswer as error:
-            if known is None:
-                raise Transient(f"The prices of {provider} in {self.name} can't be read: {error}") from None
-            log.warning("the prices of %s are those of version %s: %s", provider, known.version, error)
-            return known.rows
-        with self._lock:
-            self._known[provider] = found
-        return found.rows
+            failure: BackendError = Transient(f"The prices of {provider} in {self.name} can't be read: {error}")
+        except Unfit as error:
+            failure = error
+        again = self._now() + PAUSE
+        if known is None or known.failure is not None:
+            return _Prices(again, failure=(type(failure), failure.message))
+        log.warning("the prices of %s are those of version %s: %s", provider, known.version or "none", failure.message)
+        return replace(known, due_at=again)
 
     def _read(self, provider: str, known: _Prices | None) -> _Prices:
-        newest = self._get(f"{self._address}/{provider}/version")
+        newest, due_at = self._get(f"{self._address}/{provider}/version"), self._now() + LIFETIME
         version = "" if newest is None else newest.body[:1000].decode(errors="replace").strip()
+        if not version and known is not None and known.version:  # a bucket's answer, too, while it can't be read
+            raise NoAnswer(f"there is no {self._address}/{provider}/version any more")
         if not version:
-            return _Prices(self._now())
+            return _Prices(due_at)
         if not _VERSION.fullmatch(version):
             raise Unfit(f"The version of the prices of {provider} in {self.name} isn't one: {version[:40]!r}.")
         if known is not None and known.version == version:
-            return _Prices(self._now(), version, known.modified, known.rows)
+            return replace(known, due_at=due_at)
         place = f"{self._address}/{provider}/{version}/catalog.zip"
         archive = self._get(place)
         if archive is None:
             raise NoAnswer(f"there is no {place}")
         try:
             rows = _rows(archive.body, provider)
-        except (zipfile.BadZipFile, KeyError, csv.Error, UnicodeDecodeError, ValueError) as error:
+        except (*UNREADABLE, KeyError, csv.Error, ValueError) as error:
             raise Unfit(f"The prices in {place} can't be read: {error}.") from error
-        return _Prices(self._now(), version, archive.modified, rows)
+        return _Prices(due_at, version, archive.modified, rows)
 
 
 def _rows(archive: bytes, provider: str) -> Priced:
@@ -127,6 +142,8 @@ def _rows(archive: bytes, provider: str) -> Priced:
                 raise ValueError(f"{listed.filename} lacks the column {', '.join(lacking)}")
             found: dict[tuple[str, str], tuple[float | None, float | None]] = {}
             for row in reader:
+                if any(row[name] is None for name in COLUMNS):
+                    raise ValueError(f"{listed.filename}, line {reader.line_num} has too few columns")
                 price = _price(row["price"])
                 if price is not None:
                     key = row["instance_name"], row["location"]

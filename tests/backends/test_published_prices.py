@@ -6,6 +6,7 @@ import io
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from chalicelib.backends.kit.rest import NoAnswer
 from chalicelib.backends.price_file import OfflinePrices
-from chalicelib.backends.published_prices import LIFETIME, Published, PublishedPrices, got
+from chalicelib.backends.published_prices import LIFETIME, PAUSE, Published, PublishedPrices, got
 from chalicelib.domain.instants import SECOND, from_iso
 from chalicelib.errors import Transient, Unfit
 from tests.backends.clock import Clock
@@ -35,6 +36,16 @@ def archive(rows: str = ROWS, provider: str = "nimbus", head: str = HEAD) -> byt
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as zipped:
         zipped.writestr(f"{provider}.csv", head + rows)
     return made.getvalue()
+
+
+def damaged(made: bytes) -> bytes:
+    return made[:45] + bytes(each ^ 0xFF for each in made[45:60]) + made[60:]
+
+
+def encrypted(made: bytes) -> bytes:
+    """By its flags."""
+    entry = made.index(b"PK\x01\x02")
+    return made[:6] + b"\x01" + made[7 : entry + 8] + b"\x01" + made[entry + 9 :]
 
 
 class Site:
@@ -102,10 +113,48 @@ def test_while_it_is_down_the_last_prices_serve(prices: PublishedPrices, site: S
     with pytest.raises(Transient, match=r"prices of nimbus in the catalogue https://prices\.example\.com/v1"):
         prices.of("nimbus")
     site.down = False
+    clock.passes(PAUSE / SECOND)
     known = prices.of("nimbus")
     site.down = True
     clock.passes(LIFETIME / SECOND)
     assert prices.of("nimbus") == known
+    site.down = False
+    site.publish("2", archive("m.large,east,0.7,2,8,0,,,False,,,\n"))
+    assert prices.of("nimbus") == known
+    clock.passes(PAUSE / SECOND)
+    assert prices.of("nimbus") == {("m.large", "east"): (0.7, None)}
+
+
+@pytest.mark.parametrize("read_before", [True, False])
+def test_after_a_failure_it_is_left_alone_for_a_while(
+    prices: PublishedPrices, site: Site, clock: Clock, read_before: bool
+) -> None:
+    """Each call may take as long as its deadline."""
+    if read_before:
+        prices.of("nimbus")
+        clock.passes(LIFETIME / SECOND)
+    site.asked.clear()
+    site.down = True
+    for _ in range(10):
+        with nullcontext() if read_before else pytest.raises(Transient, match="can't be read: it is down"):
+            assert prices.of("nimbus") == {("m.large", "east"): (0.5, 0.3)}
+    assert site.asked == ["nimbus/version"]
+
+
+def test_what_is_missing_for_a_while_doesnt_take_the_last_prices_away(
+    prices: PublishedPrices, site: Site, clock: Clock
+) -> None:
+    """A bucket that refuses, and a version that is being replaced by one that can't be read."""
+    known = prices.of("nimbus")
+    for body in (None, b"", b"<html>Sign in</html>", b"2"):
+        site.files.pop("nimbus/version", None)
+        site.files |= {} if body is None else {"nimbus/version": body}
+        site.files["nimbus/2/catalog.zip"] = b"<html>"
+        clock.passes(LIFETIME / SECOND)
+        assert prices.of("nimbus") == known
+    site.publish("3", archive("m.large,east,0.7,2,8,0,,,False,,,\n"))
+    clock.passes(PAUSE / SECOND)
+    assert prices.of("nimbus") == {("m.large", "east"): (0.7, None)}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +166,9 @@ def test_while_it_is_down_the_last_prices_serve(prices: PublishedPrices, site: S
         (archive("m.large,east,-1,2,8,0,,,False,,,\n"), "'-1' is no number of dollars an hour"),
         (archive("m.large,east,inf,2,8,0,,,False,,,\n"), "'inf' is no number"),
         (archive("m.large,east,cheap,2,8,0,,,False,,,\n"), "could not convert"),
+        (archive("m.large,east,0.1\n"), r"nimbus\.csv, line 2 has too few columns"),
+        (damaged(archive(ROWS * 50)), "invalid|incorrect|Bad CRC"),
+        (encrypted(archive()), "encrypted"),
     ],
 )
 def test_what_cant_be_used_says_where_and_why(prices: PublishedPrices, site: Site, body: bytes, said: str) -> None:
@@ -125,11 +177,12 @@ def test_what_cant_be_used_says_where_and_why(prices: PublishedPrices, site: Sit
         prices.of("nimbus")
 
 
-def test_a_version_that_is_a_page_or_a_path_is_refused(prices: PublishedPrices, site: Site) -> None:
+def test_a_version_that_is_a_page_or_a_path_is_refused(prices: PublishedPrices, site: Site, clock: Clock) -> None:
     for version in ("<html>Sign in</html>", "../../secret"):
         site.files["nimbus/version"] = version.encode()
         with pytest.raises(Unfit, match="isn't one"):
             prices.of("nimbus")
+        clock.passes(PAUSE / SECOND)
     site.files = {"nimbus/version": b"7"}
     with pytest.raises(Transient, match="there is no"):
         prices.of("nimbus")
@@ -143,7 +196,10 @@ def test_the_files_price_counts_where_both_have_one(prices: PublishedPrices, tmp
     assert both.origin.startswith("own.csv, ") and both.origin.endswith("; prices.example.com, 2026-11-20")
     assert both.name == f"{file} and the catalogue https://prices.example.com/v1"
     file.write_text("provider,instance_type,region,price,spot_price\nnimbus,m.large,east,0.41,\n")
-    assert both.of("nimbus") == {("m.large", "east"): (0.41, None)}
+    assert both.of("nimbus") == {("m.large", "east"): (0.41, 0.3)}, "each of its prices by itself"
+    file.write_text("provider,instance_type,region,price,spot_price\nnimbus,m.large,,0.41,\nnimbus,m.large,west,,0.2\n")
+    everywhere = {("m.large", ""): (0.41, None), ("m.large", "west"): (0.41, 0.2)}
+    assert both.of("nimbus") == {**everywhere, ("m.large", "east"): (0.41, 0.3)}
     assert OfflinePrices(None, prices).of("nimbus") == {("m.large", "east"): (0.5, 0.3)}
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from chalicelib.backends.price_file import OfflinePrices, Priced
-from chalicelib.errors import Unfit
+from chalicelib.backends.price_file import UNKNOWN, OfflinePrices, Priced
+from chalicelib.errors import BackendError, Unfit
+
+log = logging.getLogger(__name__)
 
 HINT = "Name a file by DSTACK_CATALOG_FILE, or a catalogue by DSTACK_CATALOG_URL, where the control plane runs."
 SHOWN = 3  # types without a price that are named
@@ -25,8 +28,12 @@ class CrusoePrices:
         return rows
 
     def of_disk(self, kind: str, region: str) -> float | None:
-        """Dollars a month for a GiB; None: nobody says it."""
-        return None if self._given is None else price_of(self._given.of("crusoe"), kind, region)
+        """Dollars a month for a GiB; None: nobody says it, or its source can't be read, for which no volume waits."""
+        try:
+            return None if self._given is None else price_of(self._given.of("crusoe"), kind, region)
+        except BackendError as error:
+            log.warning("the price of %s in %s isn't known: %s", kind, region, error)
+            return None
 
     def origin(self, unpriced: Sequence[str]) -> str:
         """Where they are from, and the types of which they say nothing."""
@@ -37,4 +44,4 @@ class CrusoePrices:
 
 def price_of(known: Priced, name: str, region: str) -> float | None:
     """Dollars an hour of a machine, or a month of a GiB on disks of that type; None: it isn't known."""
-    return known.get((name, region), known.get((name, ""), (None, None)))[0]
+    return known.get((name, region), UNKNOWN)[0] or known.get((name, ""), UNKNOWN)[0]

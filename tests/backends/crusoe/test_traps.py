@@ -140,6 +140,28 @@ def test_a_price_may_be_one_locations(crusoe: Crusoe, clock: Clock, tmp_path: Pa
     assert backend.offers()[0].terms.prices.startswith("prices.csv, ")
 
 
+def test_a_row_with_a_spot_price_alone_hides_no_other(crusoe: Crusoe, clock: Clock, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    rows = f"crusoe,{CPU},,0.08,\ncrusoe,{CPU},{ICELAND},,0.02\n"
+    file.write_text(f"provider,instance_type,region,price,spot_price\n{rows}")
+    backend = CrusoeBackend(CONFIG, client(crusoe, clock), clock.now, OfflinePrices(file))
+    assert {(each.region, each.price) for each in backend.offers()} == {(EAST, 0.08), (ICELAND, 0.08)}
+
+
+def test_a_volume_waits_for_no_price(backend: CrusoeBackend, crusoe: Crusoe, clock: Clock, tmp_path: Path) -> None:
+    machine = running(backend, clock, request_for(offered(backend, CPU)))
+    volume = backend.create_volume(volume_request(EAST))
+    backend.attach_volume(volume, machine)
+    clock.passes(10)
+    assert backend.describe_volume(volume).price is not None
+    with (tmp_path / "prices.csv").open("a") as file:
+        file.write(f"crusoe,{CPU},,1O.0,\n")
+    found = backend.describe_volume(volume)
+    assert (found.state, found.price) == ("in_use", None)
+    with pytest.raises(Unfit, match=r"price is '1O\.0'"):
+        backend.offers()
+
+
 def test_a_data_disk_is_a_part_of_the_price(backend: CrusoeBackend, crusoe: Crusoe, clock: Clock) -> None:
     plain, larger = offered(backend, CPU), offered(backend, CPU, elastic=True)
     assert plain.instance.resources.disk.size_mib == 128 * GIB and plain.price == PRICES[CPU]
