@@ -15,9 +15,8 @@ FACTS = BackendFacts(
     title="Lambda",
     idempotent_create=False,
     visibility_lag=15 * SECOND + LISTS_LAST,
-    create_timeout=90 * SECOND,
+    create_timeout=3 * MINUTE,  # half of it: types, keys, a new key, instances, the launch
     provisioning_timeout=PROVISIONING,
     describes=1000,
     spot=False,
-    tags=False,
 )

@@ -9,7 +9,7 @@ from typing import Any
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import TokenBucket
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
-from chalicelib.backends.tensordock.errors import TABLE, failure_of
+from chalicelib.backends.tensordock.errors import NOWHERE, TABLE, failure_of
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import InsufficientCapacity, Transient
 
@@ -17,6 +17,8 @@ Body = Mapping[str, Any]
 BASE = "https://dashboard.tensordock.com/api/v2"
 RATE, BURST = 1.5, 20  # calls a second: an organisation may make a hundred a minute
 READ, CREATE = 15.0, 60.0  # seconds
+# A refused creation: if its text says nothing known, it may have created something all the same.
+REFUSED: Mapping[str | int, Kind] = {NOWHERE: InsufficientCapacity, 404: Transient, 409: Transient}
 NO_LIST: Mapping[str | int, Kind] = {404: Transient, 410: Transient}  # that there is no list says nothing of machines
 
 
@@ -56,9 +58,8 @@ class TensorDockClient:
 
     def create(self, body: Body, region: str, secrets: Sequence[str]) -> str:
         """The id of what it created."""
-        refused: Mapping[str | int, Kind] = {404: InsufficientCapacity, 409: InsufficientCapacity}
         answer = self._rest.call(
-            "POST", "instances", body=body, region=region, secrets=secrets, meanings=refused, deadline=CREATE
+            "POST", "instances", body=body, region=region, secrets=secrets, meanings=REFUSED, deadline=CREATE
         )
         data = answer.get("data")
         made = data.get("id") if isinstance(data, Mapping) else answer.get("instance_id")

@@ -31,6 +31,7 @@ def failed(status: int, code: str) -> Answer:
 class LambdaProvider(ScriptedProvider):
     fake: LambdaApi
     secrets = (KEY,)
+    longest_tags = tuple((f"t{n:02}-{'k' * 51}", "v" * 128) for n in range(25))
     operations: ClassVar = {
         "check": "listInstances",
         "offers": "listInstanceTypes",

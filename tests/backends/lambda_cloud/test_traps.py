@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.lambda_cloud import requests
 from chalicelib.backends.lambda_cloud.backend import LambdaBackend
@@ -262,6 +263,23 @@ def test_a_list_that_began_before_a_launch_is_not_used_after_it(
         list(backend.create(one))
     clock.passes(1)
     assert len(list(backend.create(one))) == len(list(fake.books.existing("vm"))) == 1
+
+
+def test_the_calls_up_to_a_launch_fit_into_the_time_that_is_kept_for_them(fake: LambdaApi, clock: Clock) -> None:
+    """However slow each of them is: nobody else may act before the last one has ended."""
+    send, longest = sender(fake), 0.0
+
+    def timed(call: RestCall, deadline: float) -> RestAnswer:
+        nonlocal longest
+        longest += deadline
+        return send(call, deadline)
+
+    backend = LambdaBackend(CONFIG, LambdaClient(KEY, clock.now, send=timed, burst=99), clock.now)
+    one, longest = request(backend), 0.0
+    clock.passes(HOUR / SECOND)
+    list(backend.create(one))
+    assert len(fake.calls_of("addSSHKey")) == len(fake.calls_of("launchInstance")) == 1
+    assert longest <= FACTS.create_timeout / 2 / SECOND
 
 
 # --- the key ----------------------------------------------------------------------------------------------------------
@@ -572,6 +590,7 @@ def test_tags_that_lambda_doesnt_take_are_refused_by_name(
     made = list(backend.create(replace(one, tags=(*one.tags, ("team", "ml")))))
     body = fake.books.find("vm", made[0].id).facts["request"]  # type: ignore[union-attr]
     assert {"key": "team", "value": "ml"} in body["tags"]
+    assert FACTS.tags, "otherwise plans say that tags aren't set"
 
 
 def test_a_script_that_is_too_long_is_refused(fake: LambdaApi, backend: LambdaBackend) -> None:

@@ -274,7 +274,10 @@ def test_an_error_with_the_status_200_proves_nothing(
         (400, "You need at least $1.00 in your account", QuotaExceeded),
         (400, "The hostnode does not have enough resources available", InsufficientCapacity),
         (409, "external port 20001 is already in use", InsufficientCapacity),
+        (409, "A server with this name is being deployed", Transient),
         (404, "Location not found", InsufficientCapacity),
+        (404, "GPU model x not found in this location", InsufficientCapacity),
+        (404, "Not found", Transient),
         (422, "no gpus of this kind available", InsufficientCapacity),
         (402, "Your balance is too low", QuotaExceeded),
         (400, "unavailable", InsufficientCapacity),
@@ -290,6 +293,17 @@ def test_what_a_creation_is_refused_with(
     with pytest.raises(kind) as found:
         list(backend.create(request(backend)))
     assert text in str(found.value)
+
+
+def test_a_refusal_of_unknown_meaning_is_a_creation_that_may_have_succeeded(
+    fake: TensorDock, clock: Clock, backend: TensorDockBackend
+) -> None:
+    one, refusal = request(backend), Answer(409, {"error": "A server with this name is being deployed"})
+    fake.script.faults.append(Fault("createInstance", refusal, "after"))
+    with pytest.raises(Transient):
+        list(backend.create(one))
+    clock.passes(FACTS.visibility_lag / SECOND)
+    assert len(list(backend.create(one))) == len(list(fake.books.existing("vm"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -382,7 +396,8 @@ def test_the_limit_of_an_organisation_is_kept(fake: TensorDock, clock: Clock) ->
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(404, {"error": "Not found"}), Answer(410, {}), Answer(200, {"status": 404, "error": "Not found"})]
+    "answer",
+    [Answer(404, {"error": "Location not found"}), Answer(410, {}), Answer(200, {"status": 404, "error": "Not found"})],
 )
 def test_a_list_that_isnt_found_ends_nothing(
     fake: TensorDock, clock: Clock, backend: TensorDockBackend, answer: Answer
