@@ -13,7 +13,7 @@ from typing import Any
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
-from chalicelib.backends.nebius.errors import SERVICE_ERROR, of_status, translated
+from chalicelib.backends.nebius.errors import OF_MANY, SERVICE_ERROR, of_status, translated
 from chalicelib.backends.nebius.messages import Body, all_messages
 from chalicelib.backends.nebius.tokens import Tokens
 from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
@@ -50,7 +50,7 @@ class NebiusClient:
         wire: Wire | None = None,
     ) -> None:
         self._wire: Wire = wire or GrpcWire()
-        self._tokens = Tokens(creds, now, lambda body: self._sent(TOKENS, "Exchange", body, (), READ))
+        self._tokens = Tokens(creds, now, self._exchanged)
 
     def call(
         self,
@@ -88,12 +88,21 @@ class NebiusClient:
             self._tokens.forget(token)
             raise
 
-    def listed(self, service: str, body: Body, *, region: str = "", items: str = "items") -> Iterator[dict[str, Any]]:
+    def listed(
+        self,
+        service: str,
+        body: Body,
+        *,
+        region: str = "",
+        items: str = "items",
+        meanings: Mapping[str | int, Kind] | None = OF_MANY,
+    ) -> Iterator[dict[str, Any]]:
         """The items of all pages."""
 
         def page(token: str) -> tuple[Iterable[dict[str, Any]], str]:
             more = {"page_token": token} if token else {}
-            answer = self.call(service, "List", {"page_size": str(PAGE), **body, **more}, region=region)
+            wanted = {"page_size": str(PAGE), **body, **more}
+            answer = self.call(service, "List", wanted, region=region, meanings=meanings)
             return answer.get(items, ()), str(answer.get("next_page_token", ""))
 
         return pages(page)
@@ -110,6 +119,9 @@ class NebiusClient:
 
     def close(self) -> None:
         self._wire.close()
+
+    def _exchanged(self, body: dict[str, str]) -> Mapping[str, Any]:
+        return self._sent(TOKENS, "Exchange", body, (), READ, secrets=(body["subject_token"],))
 
     def _sent(
         self,

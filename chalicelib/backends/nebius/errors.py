@@ -29,9 +29,9 @@ from chalicelib.errors import (
 TABLE = ErrorTable(
     "Nebius",
     (
-        (InsufficientCapacity, "not_enough_resources RESOURCE_EXHAUSTED"),
+        (InsufficientCapacity, "not_enough_resources"),
         (QuotaExceeded, "quota_failure"),
-        (Throttled, "too_many_requests"),
+        (Throttled, "too_many_requests RESOURCE_EXHAUSTED"),
         (InvalidCredentials, "UNAUTHENTICATED"),
         (MissingPermission, "permission_denied PERMISSION_DENIED"),
         (Gone, "resource_not_found NOT_FOUND"),
@@ -43,10 +43,15 @@ TABLE = ErrorTable(
     ),
     statuses={},
 )
-# Of a creation: what it names isn't there, or isn't in a state for it.
-OF_CREATION: Mapping[str | int, Kind] = dict.fromkeys(
-    ("bad_resource_state", "resource_conflict", "FAILED_PRECONDITION", "resource_not_found", "NOT_FOUND"), Unfit
-)
+# Of a creation: what it names isn't there, or isn't in a state for it; and without a detail, capacity is exhausted.
+OF_CREATION: Mapping[str | int, Kind] = {
+    **dict.fromkeys(
+        ("bad_resource_state", "resource_conflict", "FAILED_PRECONDITION", "resource_not_found", "NOT_FOUND"), Unfit
+    ),
+    "RESOURCE_EXHAUSTED": InsufficientCapacity,
+}
+# Of a call about many: that it wasn't found proves nothing of any of them.
+OF_MANY: Mapping[str | int, Kind] = {"resource_not_found": Transient, "NOT_FOUND": Transient}
 SERVICE_ERROR = "nebius.common.v1.ServiceError"
 _COMMON = frozenset({"@type", "service", "code", "retry_type"})  # fields beside the one that says what it is about
 _QUOTA = re.compile(r"quota limit exceeded", re.IGNORECASE)

@@ -84,7 +84,7 @@ class NebiusGroups:
             raise Gone(f"Nebius has no GPU cluster {handle.id}.") from error
 
     def list_owned(self) -> Iterator[OwnedGroup]:
-        for found in everywhere(tuple(self._places.projects()), lambda region: list(self._owned(region))):
+        for found in everywhere(self._places.regions(), lambda region: list(self._owned(region))):
             yield from found
 
     def _owned(self, region: str) -> Iterator[OwnedGroup]:

@@ -17,7 +17,7 @@ from chalicelib.backends.kit.regions import everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.errors import OF_CREATION, of_status
+from chalicelib.backends.nebius.errors import OF_CREATION, OF_MANY, of_status
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import specification
 from chalicelib.backends.nebius.named import created_once
@@ -122,7 +122,9 @@ class NebiusMachines:
 
     def _described(self, ids: Sequence[str]) -> dict[str, Body | BackendError]:
         """An empty body stands for a machine that isn't there, which no other error proves."""
-        found = self._client.call(INSTANCES, "BatchGet", {"instance_ids": ids}).get("items", {}) if ids else {}
+        if not ids:
+            return {}
+        found = self._client.call(INSTANCES, "BatchGet", {"instance_ids": ids}, meanings=OF_MANY).get("items", {})
         return {each: _result(each, found.get(each)) for each in ids}
 
     def _histories(self, ids: Sequence[str]) -> Sequence[History | BackendError]:
@@ -178,7 +180,7 @@ class NebiusMachines:
     # --- what is ours ------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        regions = (region,) if region else tuple(self._places.projects())
+        regions = (region,) if region else self._places.regions()
         for found in everywhere(regions, lambda each: list(self._owned(each))):
             yield from (one for one in found if instance_id in (None, one.instance_id))
 

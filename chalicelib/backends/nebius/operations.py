@@ -29,9 +29,8 @@ class Operations:
 
     def of(self, handle: Handle) -> History:
         try:
-            listed = list(
-                self._client.listed("common.v1.OperationService", {"resource_id": handle.id}, items="operations")
-            )
+            wanted = {"resource_id": handle.id}
+            listed = list(self._client.listed("common.v1.OperationService", wanted, items="operations", meanings=None))
         except Gone:
             return ()
         return sorted(listed, key=lambda each: from_iso(each["created_at"]))

@@ -19,7 +19,8 @@ def create(kind: str, project: str, name: str, spec: Body) -> Body:
 
 
 def hourly(client: NebiusClient, region: str, wanted: Sequence[Body]) -> dict[str, float]:
-    """Dollars an hour for each, by its name. What the calculator has no price of is missing."""
+    """Dollars an hour for each, by its name. What the calculator has no price of is missing, and nothing is
+    free."""
     answer = client.call(
         "billing.v1.CalculatorService",
         "EstimateBatch",
@@ -41,4 +42,4 @@ def hourly(client: NebiusClient, region: str, wanted: Sequence[Body]) -> dict[st
     if not any(names) and len(rows) == len(wanted):  # the order is all that tells them apart
         names = [each["metadata"]["name"] for each in wanted]
     costs = [each.get("general", {}).get("total", {}).get("cost") for each in rows]
-    return {name: float(cost) for name, cost in zip(names, costs, strict=True) if name and cost}
+    return {name: float(cost) for name, cost in zip(names, costs, strict=True) if name and cost and float(cost) > 0}

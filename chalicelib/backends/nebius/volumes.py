@@ -156,7 +156,7 @@ class NebiusVolumes:
                 self._client.started(DISKS, "Delete", {"id": handle.id}, region=_region(handle), what=handle.id)
 
     def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
-        regions = (region,) if region else tuple(self._places.projects())
+        regions = (region,) if region else self._places.regions()
         for found in everywhere(regions, lambda each: list(self._owned(each))):
             yield from (one for one in found if volume_id in (None, one.volume_id))
 
@@ -170,7 +170,8 @@ class NebiusVolumes:
 
     def _disk(self, body: Body, region: str) -> ProviderDisk:
         identity, status = str(body["metadata"]["id"]), body["status"]
-        gib = int(status["size_bytes"]) >> 30
+        known = status.get("size_bytes")  # not while it is being created
+        gib = int(known) >> 30 if known else int(body["spec"].get("size_gibibytes", 0))
         readers = frozenset(status.get("read_only_attachments", ()))
         device = Device(by_id=f"virtio-{device_id(identity)}")
         users = sorted(_users(status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -266,6 +267,19 @@ def test_quota_and_capacity_are_told_apart_by_their_details(backend: NebiusBacke
     fake.script.faults.append(Fault(f"{INSTANCES}.Create", replace(answer("UNKNOWN"), body=quota)))
     with pytest.raises(QuotaExceeded):
         bought(backend)
+
+
+def test_a_read_that_exhausts_something_is_one_of_too_many(backend: NebiusBackend, fake: Nebius) -> None:
+    asks: tuple[tuple[str, Callable[[], object], type[BackendError]], ...] = (
+        ("List", lambda: list(backend.list_owned()), Throttled),
+        ("GetByName", lambda: bought(backend), Throttled),
+        ("Create", lambda: bought(backend), InsufficientCapacity),
+    )
+    for call, ask, kind in asks:
+        fake.script.faults.append(Fault(f"{INSTANCES}.{call}", answer("RESOURCE_EXHAUSTED")))
+        with pytest.raises(BackendError) as raised:
+            ask()
+        assert type(raised.value) is kind, call
 
 
 def test_calls_that_are_too_many_are_throttled(backend: NebiusBackend, fake: Nebius) -> None:

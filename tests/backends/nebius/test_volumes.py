@@ -63,6 +63,19 @@ def site(backend: NebiusBackend, fake: Nebius, clock: Clock) -> Site:
     return Site(backend, fake, clock)
 
 
+def test_a_disk_whose_size_isnt_known_yet_has_the_size_that_was_asked_for(
+    backend: NebiusBackend, fake: Nebius, clock: Clock
+) -> None:
+    site = Site(backend, fake, clock)
+
+    def new(body: dict[str, Any]) -> object:
+        return {**body, "status": {"state": "CREATING"}}
+
+    fake.script.faults.append(Fault(f"{DISKS}.Get", new))
+    found = site.seen()
+    assert (found.state, found.size_gib) == ("creating", site.seen().size_gib)
+
+
 def test_nothing_else_of_a_machine_changes(site: Site) -> None:
     before = site.specification
     other = site.backend.create_volume(volume_request(NORTH, "other"))

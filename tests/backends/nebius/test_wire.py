@@ -8,11 +8,12 @@ import pytest
 
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import DOMAIN, NebiusClient
-from chalicelib.errors import InvalidCredentials, MissingPermission, QuotaExceeded, Transient
+from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, QuotaExceeded, Transient
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.fakes.procedures import serving_procedures
 from tests.backends.fakes.script import Cut, Fault
+from tests.backends.nebius.compute import refusal
 from tests.backends.nebius.fake import EXCHANGE, Nebius
 from tests.backends.nebius.provider import INSTANCES, InProcess, NebiusProvider, config
 
@@ -113,3 +114,18 @@ def test_a_key_that_was_removed_is_asked_about_once(fake: Nebius) -> None:
     with pytest.raises(InvalidCredentials):
         backend.check()
     assert len(fake.calls_of(EXCHANGE)) == 1
+
+
+def test_a_signature_is_hidden_where_nebius_repeats_it() -> None:
+    clock = Clock()
+    fake = _Repeating(clock.now)
+    backend = NebiusBackend(config(), NebiusClient(config().creds, clock.now, InProcess(fake)), clock.now)
+    with pytest.raises(BackendError, match="malformed") as raised:
+        backend.check()
+    assert fake.seen and fake.seen[0] not in str(raised.value)
+
+
+class _Repeating(Nebius):
+    def _check_signature(self, token: str) -> None:
+        self.seen = [token]
+        raise refusal("INVALID_ARGUMENT", f"malformed: {token}", "bad_request")
