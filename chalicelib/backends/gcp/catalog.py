@@ -85,8 +85,9 @@ class GcpCatalog:
     def offers(self) -> Sequence[Offer]:
         """All offers. Raises if a part of them can't be listed, because an incomplete catalog would look like a
         complete one."""
-        rows = list(self._clients.pages("machineTypes.aggregatedList", filter=TYPES))
-        cards = list(self._clients.pages("acceleratorTypes.aggregatedList", filter=f'name = "{T4}"'))
+        within = self._config.regions or ""
+        rows = list(self._clients.pages("machineTypes.aggregatedList", within=within, filter=TYPES))
+        cards = list(self._clients.pages("acceleratorTypes.aggregatedList", within=within, filter=f'name = "{T4}"'))
         project = self._clients.call("projects.get")
         limits = {str(each["metric"]): float(each.get("limit", 0)) for each in project.get("quotas", ())}
         subnets = self._networks.subnets()
@@ -101,7 +102,7 @@ class GcpCatalog:
             if spot or sold.name not in NOT_ON_DEMAND
             for offer in self._offer(regions[region], limits, prices, sold, unpriced, spot=spot)
         ]
-        for reserved in self._reservations.all():
+        for reserved in self._reservations.all(within):
             region = region_of(reserved.zone)
             known = types.get((region, f"{reserved.type}/{reserved.cards}")) or _only(types, region, reserved.type)
             if known is not None and region in regions:

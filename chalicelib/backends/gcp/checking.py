@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.images import find_usual
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.permissions import needed
 from chalicelib.backends.gcp.places import GcpPlaces
@@ -32,6 +33,12 @@ def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, netw
             f"Google has no region {', '.join(unknown)} for the project {config.project_id}.",
             hint="Correct `regions`, or take it out.",
         )
+    if unknown := sorted(set(config.subnetworks or ()).difference(known)):
+        raise Unfit(
+            f"Google has no region {', '.join(unknown)} for the project {config.project_id}.",
+            hint="Correct `subnetworks`: its keys are regions.",
+        )
+    find_usual(clients)
     if wrong := list(_unusable(config, networks)):
         raise Unfit(" ".join(wrong))
 
@@ -55,7 +62,7 @@ def _unusable(config: GCPBackendConfig, networks: GcpNetworks) -> Iterator[str]:
     subnets = networks.subnets()
     if config.regions is None and not subnets:
         yield f"The VPC {networks.name} of {networks.project} has no subnetwork that machines can use."
-    for region in config.regions or sorted(subnets):
+    for region in sorted({*(config.regions or subnets), *(config.subnetworks or ())}):
         if region not in subnets:
             try:
                 networks.subnet(region)

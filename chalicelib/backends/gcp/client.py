@@ -93,9 +93,9 @@ class GcpClients:
             raise found from None  # the library's text may have what was sent
         return _plain(answer)
 
-    def pages(self, method: str, within: str = "", **parameters: Any) -> Iterator[dict[str, Any]]:
+    def pages(self, method: str, within: str | Sequence[str] = "", **parameters: Any) -> Iterator[dict[str, Any]]:
         """The items of all pages. A list that lacks a place where Google can't look just now is an error, unless the
-        place is outside of the region `within`."""
+        place is outside of the region, or of all regions, `within`."""
 
         def page(token: str) -> tuple[Sequence[dict[str, Any]], str]:
             more: dict[str, Any] = {"pageToken": token} if token else {}
@@ -276,7 +276,7 @@ def _plain(answer: Any) -> dict[str, Any]:
     return found
 
 
-def _items(method: str, answer: Body, within: str) -> list[dict[str, Any]]:
+def _items(method: str, answer: Body, within: str | Sequence[str]) -> list[dict[str, Any]]:
     """A page's items. A listing of all places has them by place."""
     unreached = [*answer.get("unreachables", ()), *_unreached("", answer)]
     items = answer.get("items", ())
@@ -288,7 +288,12 @@ def _items(method: str, answer: Body, within: str) -> list[dict[str, Any]]:
                 found += rows if isinstance(rows, list) else ()
     else:
         found += items
-    unreached = [scope for scope in unreached if f"/{within}" in f"/{scope}" or scope.startswith(_SOME)]
+    regions = [within] if isinstance(within, str) else within
+    unreached = [
+        scope
+        for scope in unreached
+        if scope.startswith(_SOME) or any(f"/{region}" in f"/{scope}" for region in regions)
+    ]
     if unreached:
         raise Transient(
             f"compute.{method} doesn't list everything: Google can't look at {', '.join(unreached[:5])} now."

@@ -28,13 +28,14 @@ from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, Micros
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 INSERT = "compute.instances.insert"
 STARTING = ("PENDING", "PROVISIONING", "STAGING")
 RUNNING = ("RUNNING", "REPAIRING")
 ENDING = ("DEPROVISIONING", "PENDING_STOP", "STOPPING", "SUSPENDING")
+PREPARING: Micros = MINUTE  # at most; the rest of half of `create_timeout` is for the first launch
 ANNOUNCED: Micros = HOUR  # before a host is maintained
 
 
@@ -54,23 +55,29 @@ class GcpMachines:
     # --- create ------------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
-        yield self._launched(request) or (yield from self._launch(request))
+        begun = self._now()
+        yield self._launched(request) or (yield from self._launch(request, begun))
 
     def _launched(self, request: CreateRequest) -> Handle | None:
-        for body in self._clients.pages("instances.aggregatedList", filter=f'name = "{request.name}"'):
+        for body in self._clients.pages(
+            "instances.aggregatedList", within=request.offer.region, filter=f'name = "{request.name}"'
+        ):
             if body.get("labels", {}).get(REQUEST_TAG) != request.token:
                 raise AlreadyThere(f"{last(body['zone'])} has a machine {request.name} that isn't ours.")
             if body["status"] not in ENDING:
                 return _vm(body["name"], last(body["zone"]), str(body.get("creationTimestamp", "")))
         return None
 
-    def _launch(self, request: CreateRequest) -> Generator[Handle, None, Handle]:
+    def _launch(self, request: CreateRequest, begun: Micros) -> Generator[Handle, None, Handle]:
         def in_zone(place: GcpPlace) -> Handle:
             accepted = self._insert(request, place)
             return _vm(request.name, place.zone, str(accepted.get("insertTime", "")))
 
         try:
-            return (yield from first_with_room(request, self._zones(request), in_zone, elsewhere))
+            places = self._zones(request)
+            if self._now() - begun > PREPARING:  # what is known by now is cached for the next try
+                raise Transient(f"Google was too slow for {request.name} to be launched in time.")
+            return (yield from first_with_room(request, places, in_zone, elsewhere))
         except Gone:  # of the placement group: what a zone lacks is Unfit
             raise
         except BackendError as error:
@@ -113,10 +120,8 @@ class GcpMachines:
             raise Unfit(f"{region} has no zone for {request.offer.instance.name} among {', '.join(allowed) or 'none'}.")
         reserved = None
         if request.reservation is not None:
-            reserved = self._reservations.named(request.reservation, request.offer.instance.name)
-            zones = [zone for zone in zones if zone == reserved.zone]
-            if not zones:
-                raise Unfit(f"The reservation {reserved.name} is in {reserved.zone}, not in {', '.join(allowed)}.")
+            reserved = self._reservations.named(request.reservation, request.offer.instance.name, zones)
+            zones = [reserved.zone]
         tags = tuple(self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports))
         image = self._images.usual()
         fabric, name = self._networks.fabric(region), request.offer.instance.name

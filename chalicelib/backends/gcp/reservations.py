@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
-from chalicelib.backends.gcp.places import instant, last
+from chalicelib.backends.gcp.places import instant, last, region_of
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.offers import Availability
 from chalicelib.errors import MissingPermission, Unfit
@@ -49,17 +49,23 @@ class GcpReservations:
     def __init__(self, clients: GcpClients, now: Callable[[], Micros]) -> None:
         self._clients, self._now = clients, now
 
-    def all(self) -> Sequence[GcpReservation]:
+    def all(self, within: str | Sequence[str] = "") -> Sequence[GcpReservation]:
         try:
-            listed = list(self._clients.pages("reservations.aggregatedList"))
+            listed = list(self._clients.pages("reservations.aggregatedList", within=within))
         except MissingPermission as error:
             log.info("the reservations of %s stay unknown: %s", self._clients.project, error)
             return ()
         return [_read(each) for each in listed if each.get("specificReservationRequired") and each["status"] in _COMING]
 
-    def named(self, name: str, type_name: str) -> GcpReservation:
-        """The one that machines of the type are launched into. Raises Unfit if they can't be."""
-        found = next((each for each in self.all() if each.name == name), None)
+    def named(self, name: str, type_name: str, zones: Sequence[str]) -> GcpReservation:
+        """The one that machines of the type are launched into, in one of the zones: each zone may have one of the
+        name. Raises Unfit if they can't be."""
+        of_name = [each for each in self.all(region_of(zones[0])) if each.name == name]
+        there = sorted((each for each in of_name if each.zone in zones), key=lambda each: zones.index(each.zone))
+        if of_name and not there:
+            where = ", ".join(sorted(each.zone for each in of_name))
+            raise Unfit(f"The reservation {name} is in {where}, not in {', '.join(zones)}.")
+        found = next((each for each in there if each.type == type_name), next(iter(there), None))
         if found is None or found.status == "CREATING":
             state = f"is {found.status}" if found else "isn't there"
             raise Unfit(f"The reservation {name} can't be used: it {state}.")

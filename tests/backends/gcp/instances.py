@@ -244,8 +244,9 @@ class Instances(Places):
             assert wanted.get("consumeReservationType") == "NO_RESERVATION", "it eats open reservations"
             return None
         (name,) = wanted["values"]
-        found = next((each for each in self.books.existing("reservation") if each.facts["name"] == name), None)
-        if found is None or found.facts["zone"] != zone or found.state(self.now()) != "READY":
+        here = [each for each in self.books.existing("reservation") if each.facts["zone"] == zone]
+        found = next((each for each in here if each.facts["name"] == name), None)
+        if found is None or found.state(self.now()) != "READY":
             raise not_found(f"zones/{zone}/reservations/{name}")
         has = found.facts["body"]["specificReservation"]["instanceProperties"]
         ssds = [each["interface"] for each in has.get("localSsds", ())]

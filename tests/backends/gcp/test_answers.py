@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,3 +120,63 @@ def test_a_spot_machine_that_was_taken_back_unseen_had_no_room(site: Site) -> No
     with pytest.raises(Gone, match="Google has taken it back") as gone:
         site.backend.describe(made)
     assert gone.value.refused is InsufficientCapacity
+
+
+def test_a_zone_of_another_region_stops_no_purchase(site: Site) -> None:
+    name = site.fake.reserve("us-central1-c", "n2-standard-2", 1)
+    site.fake.unreachable.add("europe-west4-a")
+    list(site.backend.create(replace(site.request(), reservation=name, zones=("us-central1-c",))))
+    assert site.fake.in_use(name) == 1
+    assert site.new(site.configured(regions=["us-central1"])).offers()
+    for regions in (None, ["us-central1", "europe-west4"]):
+        with pytest.raises(Transient, match="europe-west4-a"):
+            site.new(site.configured(regions=regions)).offers()
+    site.fake.unreachable.add("us-central1-c")
+    with pytest.raises(Transient, match="us-central1-c"):
+        list(site.backend.create(site.request("two")))
+
+
+def test_a_reservation_is_of_a_zone(site: Site) -> None:
+    """Another zone may have one of the same name."""
+    names = {site.fake.reserve(zone, "n2-standard-2", 1) for zone in ("us-central1-a", "us-central1-c")}
+    for each in site.fake.books.existing("reservation"):
+        each.facts["name"] = "ours"
+    request = replace(site.request(), reservation="ours")
+    assert len(names) == 2
+    (made,) = site.backend.create(replace(request, zones=("us-central1-c",)))
+    assert made.data["zone"] == "us-central1-c"
+    with pytest.raises(Unfit, match="ours is in us-central1-a, us-central1-c, not in us-central1-b"):
+        list(site.backend.create(replace(site.request("two"), reservation="ours", zones=("us-central1-b",))))
+
+
+def test_a_retired_image_is_no_machine_that_is_gone(site: Site) -> None:
+    path = "projects/deeplearning-platform-release/global/images/family/common"
+    site.refuses("images.getFromFamily", 404, "notFound", f"The resource '{path}' was not found", times=2)
+    with pytest.raises(Unfit, match="no longer has the images"):
+        site.backend.check()
+    with pytest.raises(Unfit, match="no longer has the images"):
+        list(site.backend.create(site.request()))
+
+
+def test_each_subnetwork_that_is_named_is_checked(site: Site) -> None:
+    for subnetworks, text in (
+        ({"us-central1": "typo"}, "no subnetwork typo in us-central1"),
+        ({"us-centrel1": "training"}, "no region us-centrel1"),
+    ):
+        with pytest.raises(Unfit, match=text):
+            site.new(site.configured(subnetworks=subnetworks)).check()
+    site.new(site.configured(subnetworks={"us-central1": "training"})).check()
+
+
+def test_a_launch_that_was_prepared_too_slowly_isnt_begun(site: Site) -> None:
+    """Its effect might come after the next purchase has looked for it."""
+
+    def slowly(body: Any) -> Any:
+        site.clock.passes(61)
+        return body
+
+    site.fake.script.faults.append(Fault("images.getFromFamily", slowly))
+    with pytest.raises(Transient, match="too slow"):
+        list(site.backend.create(site.request()))
+    assert not site.fake.calls_of("instances.insert")
+    assert list(site.backend.create(site.request())), "what was looked up is known now"
