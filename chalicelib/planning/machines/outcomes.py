@@ -200,8 +200,12 @@ class _InstanceOutcome(InstancePass):
         return not seen.hostname
 
     def _hidden(self) -> bool:
-        """Could the machine exist although the provider doesn't show it yet?"""
-        return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
+        """Could the machine exist although the provider doesn't show it yet? Once its agent has reported, the call that
+        created it explains nothing more."""
+        shown_by = purchases.act_until(self.instance.created_at, self.facts)
+        if self.instance.started_at is not None:
+            shown_by = min(shown_by, self.instance.started_at + self.facts.visibility_lag)
+        return self.now < shown_by or not self.instance.handles
 
     def _interrupt(self, seen: Seen) -> None:
         soonest = self.now + NOTICE

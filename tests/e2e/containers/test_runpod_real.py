@@ -11,7 +11,7 @@ import pytest
 from tests.backends.runpod.fake import KEY
 from tests.e2e.containers.cloud import ENGINE, SOLD
 from tests.e2e.containers.test_containers_real import BRIDGE, IMAGE, apply, nothing_left, resources
-from tests.e2e.containers.under_load import NAME, Site
+from tests.e2e.containers.under_load import NAME, Site, no_request_fails
 from tests.e2e.hosts.network import Namespace
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
@@ -56,16 +56,11 @@ def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
             docker_engine.api.remove(found["Id"])
 
 
-def test_a_service_is_replaced_pod_by_pod_without_a_failed_request(server: Server, docker_engine: DockerEngine) -> None:
+def test_a_service_in_pods_loses_no_request_when_one_is_killed_and_versions_change(
+    server: Server, docker_engine: DockerEngine
+) -> None:
     site = Site(server, image=IMAGE, resources=resources(), backends=["runpod"])
-    site.apply("1", 2)
-    site.replicas("1", 2)
-    assert len(docker_engine.api.labelled(SOLD)) == 2
-    with site.constant_requests():
-        site.apply("2", 2)
-        site.replicas("2", 2)
-    assert {status for status, _ in site.answers} == {200}
-    assert {version for _, version in site.answers} == {"1", "2"}
+    no_request_fails(site, lambda name: docker_engine.api.call("POST", f"/containers/{name}/kill"))
     server.call("/api/project/main/runs/stop", {"runs_names": [NAME], "abort": False})
     assert wait_for(server, NAME, "done", "failed", "terminated")["status"] == "terminated"
     nothing_left(server, docker_engine)

@@ -542,6 +542,18 @@ def test_a_machine_that_may_only_be_hidden_is_not_called_gone() -> None:
     assert young.instance.status is without.instance.status is InstanceStatus.provisioning
 
 
+@pytest.mark.parametrize(("after", "status"), [(0, InstanceStatus.busy), (1, InstanceStatus.terminating)])
+def test_a_machine_that_has_reported_is_hidden_for_no_longer_than_the_lag(after: int, status: InstanceStatus) -> None:
+    """Though its purchase may have taken minutes longer."""
+    joined = b.NOW + 5 * b.SECOND
+    world = World("busy", created_at=b.NOW, started_at=joined, handles=(Handle(kind="vm", id="v1"),))
+    world.with_job("running")
+    world.now = joined + world.facts.visibility_lag - 1 + after
+    assert world.now < OPEN
+    world.seen("gone")
+    assert world.instance.status is status
+
+
 def test_a_purchase_that_was_open_when_the_looking_began_is_waited_for() -> None:
     world = World("terminating", due_at=b.NOW)
     world.decide()
