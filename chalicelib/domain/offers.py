@@ -97,6 +97,7 @@ class OfferTerms(Value):
     # off, and who has bought the machine has the time of that day
     disk: DiskTerms | None = None
     no_volumes: str = ""  # why no volume can be attached to its machines; empty if they can be
+    no_volumes_in_clusters: str = ""  # likewise of its machines in a cluster, where volumes have zones
     cluster: ClusterLimit | None = None
     interconnect: Interconnect | None = None
     grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)

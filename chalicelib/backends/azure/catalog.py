@@ -28,6 +28,7 @@ LEAST_DISK, MOST_DISK = 128, 4095  # GiB of a machine's own disk; the least is a
 USUAL_DISK = 9.6  # dollars a month for the least, where nobody says it
 ADDRESS = 0.005  # dollars an hour for a public address, in every region
 HOURS = 730  # of a month
+NO_ZONE = "with InfiniBand they are in an availability set, which is in no zone"
 
 
 class AzureCatalog:
@@ -78,6 +79,7 @@ class AzureCatalog:
         )
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour / LEAST_DISK, 9)),
+            no_volumes_in_clusters=NO_ZONE if size.rdma and size.zones else "",
             cluster=of_clusters(limits, size, region, spot=spot),
             interconnect=interconnect(size.name) if size.rdma else None,
             prices=source,

@@ -138,11 +138,11 @@ class MachineIndex:
             granted = (each for each in self.grants.values if each == _ANYTHING or query.container <= {*each})
             found &= self.grants.any_of(granted)
         if query.places is not None:
-            found &= self._sold_at(query.places)
+            found &= self._sold_at(query.places, query.nodes)
         return found if query.spot is None else found & self.spot.equal(query.spot)
 
-    def _sold_at(self, sites: Sequence[Site]) -> int:
-        return sum(1 << row for row, offer in enumerate(self.offers) if any(site.sells(offer) for site in sites))
+    def _sold_at(self, sites: Sequence[Site], nodes: int) -> int:
+        return sum(1 << row for row, offer in enumerate(self.offers) if any(site.sells(offer, nodes) for site in sites))
 
     def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:
         """The rows that meet the spec. If not `whole`, a share of the machine may meet it, so upper bounds don't apply.

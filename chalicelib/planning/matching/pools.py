@@ -132,7 +132,7 @@ class Pool:
         may = {
             1 << row
             for row, one in enumerate(self.machines)
-            if self.coming >> row & 1 and not one.zone and any(site.sells(one.offer) for site in sites)
+            if self.coming >> row & 1 and not one.zone and any(site.sells(one.offer, query.nodes) for site in sites)
         }
         fitting = self.shares(requirements, query._replace(sites=None)) if may else ()
         return sum(row for row in may if any(share.rows & row for share in fitting))
@@ -244,7 +244,7 @@ def blocks_for(requirements: JobRequirements, query: Query, instance: Instance, 
 
 def at_sites(query: Query, instance: Instance) -> bool:
     """Is the instance at a site of the job's volumes?"""
-    return query.sites is None or any(site.has(instance) for site in query.sites)
+    return query.sites is None or any(site.has(instance, query.nodes) for site in query.sites)
 
 
 def _kind(instance: Instance) -> object:

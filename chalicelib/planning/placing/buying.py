@@ -45,7 +45,7 @@ def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[s
 
 def in_zones(offer: Offer, query: Query) -> Offer:
     """The offer, limited to the requested zones, or to the zone of the job's volumes."""
-    site = next((site for site in query.places or () if site.sells(offer)), None)
+    site = next((site for site in query.places or () if site.sells(offer, query.nodes)), None)
     if site is not None and site.zone:
         zones = [zone for zone in offer.availability_zones or () if zone.lower() == site.zone]
         return offer.with_(availability_zones=tuple(zones) or (site.zone,))

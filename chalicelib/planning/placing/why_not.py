@@ -152,8 +152,8 @@ def misfits_of(requirements: JobRequirements, query: Query, instance: Instance) 
         wrong.append(UNISOLATED)
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
-    if query.sites is not None and offer.terms.no_volumes:
-        wrong.append(Misfit(f"can't have volumes: {offer.terms.no_volumes}", OTHER_TYPES))
+    if query.sites is not None and (why := _no_volumes(query, [offer])):
+        wrong.append(Misfit(f"can't have volumes: {why}", OTHER_TYPES))
     elif not at_sites(query, instance):
         wrong.append(Misfit(f"isn't where the run's volumes are: {_volume_sites(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
@@ -170,9 +170,10 @@ def misfits_of(requirements: JobRequirements, query: Query, instance: Instance) 
     return wrong or [Misfit(f"has no share of its {instance.total_blocks} blocks that fits exactly", "ask for ranges")]
 
 
-def _no_volumes(offers: Iterable[Offer]) -> str:
-    """Why none of them can have volumes; empty if one can, or if there is none."""
-    whys = [offer.terms.no_volumes for offer in offers]
+def _no_volumes(query: Query, offers: Iterable[Offer]) -> str:
+    """Why none of them can have the query's volumes; empty if one can, or if there is none."""
+    clustered = query.nodes and all(site.zone for site in query.sites or ())
+    whys = [offer.terms.no_volumes or (offer.terms.no_volumes_in_clusters if clustered else "") for offer in offers]
     return whys[0] if whys and all(whys) else ""
 
 
@@ -203,7 +204,7 @@ def closed_to(requirements: JobRequirements, view: FleetView, query: Query | Non
         return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
     if nodes.max is not None and len(view.instances) >= nodes.max:
         full = f"is full ({nodes.max} of {nodes.max} nodes), and"
-        if query is not None and query.sites and (why := _no_volumes(each.offer for each in view.instances)):
+        if query is not None and query.sites and (why := _no_volumes(query, (each.offer for each in view.instances))):
             return Note(subject, f"{full} its machines can't have volumes: {why}", OTHER_TYPES)
         if query is not None and not any(at_sites(query, instance) for instance in view.instances):
             text = f"{full} none of its machines is where the run's volumes are: {_volume_sites(query)}"
@@ -230,7 +231,7 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
         return Note(subject, text, OTHER_FOLDERS)
     if query.sites is not None and (found := book.match(query._replace(sites=None), 1)[1]):
         near = [offer for offer in book.match(query._replace(sites=None), found)[0] if _in_region(query, offer)]
-        if why := _no_volumes(near):
+        if why := _no_volumes(query, near):
             text = f"can grow, but what fits where the volumes are can't have any ({near[0].instance.name}: {why})"
             return Note(subject, text, OTHER_TYPES)
         where = " or ".join(map(str, query.sites[:3])) or "any one place"
@@ -310,7 +311,7 @@ def too_many(query: Query, book: OfferBook) -> Misfit | None:
     if not query.nodes or book.match(query, 1)[1]:
         return None
     found = book.match(query._replace(nodes=0), 1)[0]
-    if not found:
+    if not found or found[0].most_nodes >= query.nodes:  # in a cluster it can't have the volumes
         return None
     limit, name = found[0].terms.cluster, found[0].instance.name
     if limit is None:

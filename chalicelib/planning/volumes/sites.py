@@ -27,28 +27,28 @@ class Site(NamedTuple):
     def __str__(self) -> str:
         return f"{self.backend} in {self.zone or self.region or 'any region'}"
 
-    def sells(self, offer: Offer) -> bool:
-        """Could a machine of this offer be created here?"""
-        return self._near(offer) and (
+    def sells(self, offer: Offer, nodes: int = 0) -> bool:
+        """Could a machine of this offer be created here? `nodes`: the size of its cluster; 0: it isn't in one."""
+        return self._near(offer, nodes) and (
             not self.zone or offer.availability_zones is None or self.zone in _lower(offer.availability_zones)
         )
 
-    def has(self, instance: Instance) -> bool:
+    def has(self, instance: Instance, nodes: int = 0) -> bool:
         """Is this machine at the site? One that is still starting counts only if it can't be anywhere else."""
-        return self.surely(instance.offer, instance.zone)
+        return self.surely(instance.offer, instance.zone, nodes)
 
-    def surely(self, offer: Offer, zone: str = "") -> bool:
+    def surely(self, offer: Offer, zone: str = "", nodes: int = 0) -> bool:
         """Is a machine of this offer certainly at the site? `zone`: the machine's, if known."""
         zones = (zone,) if zone else offer.availability_zones
-        return self._near(offer) and (not self.zone or zones is None or _lower(zones) == {self.zone})
+        return self._near(offer, nodes) and (not self.zone or zones is None or _lower(zones) == {self.zone})
 
     def meets(self, other: Site) -> bool:
         """Could one machine be at both sites?"""
         return self[:2] == other[:2] and (not self.zone or not other.zone or self.zone == other.zone)
 
-    def _near(self, offer: Offer) -> bool:
+    def _near(self, offer: Offer, nodes: int) -> bool:
         """Is the offer's machine in the region, and can it have volumes?"""
-        if offer.terms.no_volumes:
+        if offer.terms.no_volumes or (nodes and self.zone and offer.terms.no_volumes_in_clusters):
             return False
         return self.backend == offer.backend.lower() and self.region in ("", offer.region.lower())
 

@@ -247,6 +247,22 @@ def test_machines_that_cant_have_volumes_are_passed_over_and_say_why() -> None:
         assert total == 0 and "can't have volumes: its disks show no serial number" in notes[0].text
 
 
+def test_machines_that_have_no_zone_in_clusters_get_no_volumes_there() -> None:
+    terms = OfferTerms(no_volumes_in_clusters="they are in no zone")
+    offer, spec = b.offer("fast", availability_zones=("eu-a",), terms=terms), b.run_spec(volumes=["data:/data"])
+    zoned, zoneless = known(volume(zone="eu-a")), known(volume())
+    cluster, single = b.fleet("cluster"), b.fleet("any")
+    for fleet, volumes, total in ((cluster, zoned, 0), (cluster, zoneless, 1), (single, zoned, 1)):
+        needs, grows = b.requirements(spec, volumes=volumes), b.view(fleet, nodes="0..2", placement=fleet.name)
+        assert plan_offers(needs, (grows,), OfferBook([offer]), 10)[1] == total
+        full = b.view(fleet, b.machine(0, fleet, offer=offer), nodes="1..1", placement=fleet.name)
+        assert plan_offers(needs, (full,), OfferBook([]), 10)[1] == total
+        if not total:
+            for view in (grows, full):
+                (note,) = plan_offers(needs, (view,), OfferBook([offer]), 10)[2]
+                assert "they are in no zone" in note.text
+
+
 def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() -> None:
     away = b.machine(0, b.fleet("cloud"), offer=b.offer(availability_zones=("eu-b",)))
     full = (b.view(b.fleet("cloud"), away, nodes="1..1"),)

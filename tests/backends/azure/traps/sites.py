@@ -274,6 +274,13 @@ def a_volume_is_found_by_its_place_on_the_machine(account: Account) -> None:
     assert links == ["azure/scsi1/lun0", "azure/scsi1/lun1"]
 
 
+def a_cluster_with_infiniband_gets_no_volumes(account: Account) -> None:
+    """Its machines are in no zone, and volumes are in one, except where there are none."""
+    fast = account.offer("Standard_ND96isr_H100_v5").terms
+    assert "no zone" in fast.no_volumes_in_clusters and not fast.no_volumes
+    assert not account.offer().terms.no_volumes_in_clusters
+
+
 def a_machine_has_room_for_so_many(account: Account) -> None:
     handles, many = account.running(), [volume(account, f"v{n}") for n in range(9)]
     for each in many[:8]:
