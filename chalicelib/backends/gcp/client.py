@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from chalicelib.backends.gcp import sdk
@@ -176,7 +177,10 @@ class GcpClients:
         headers: dict[str, str] = {}
         try:
             self._logged_in().before_request(
-                Request(), call.method if call else "GET", call.url if call else "", headers
+                partial(Request(), timeout=DEADLINE),  # the library's own is two minutes
+                call.method if call else "GET",
+                call.url if call else "",
+                headers,
             )
         except GoogleAuthError as error:
             raise _no_login(error) from None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from chalicelib.backends.gcp.client import DEADLINE, GcpClients
 from chalicelib.backends.spi import Machine
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
 from tests.backends.fakes.script import Answer, Fault
+from tests.backends.fakes.transport import sender
 from tests.backends.gcp.conftest import Site
+from tests.backends.gcp.fake import PROJECT, TOKEN
 
 HTML = Answer(200, "<html>This proxy is busy</html>", {"content-type": "text/html"})
 OVER = "LIST_OVERHEAD_QUOTA_EXCEED"
@@ -180,3 +184,17 @@ def test_a_launch_that_was_prepared_too_slowly_isnt_begun(site: Site) -> None:
         list(site.backend.create(site.request()))
     assert not site.fake.calls_of("instances.insert")
     assert list(site.backend.create(site.request())), "what was looked up is known now"
+
+
+class _Login:
+    """Credentials that ask Google for a token before each call."""
+
+    def before_request(self, request: Any, method: str, url: str, headers: dict[str, str]) -> None:
+        self.timeout = request.keywords.get("timeout") if isinstance(request, partial) else None
+        headers["authorization"] = f"Bearer {TOKEN}"
+
+
+def test_a_login_has_the_deadline_of_a_call(site: Site) -> None:
+    login = _Login()
+    GcpClients(None, PROJECT, now=site.clock.now, login=lambda: login, send=sender(site.fake)).allowed(["x.y.z"])
+    assert login.timeout == DEADLINE
