@@ -43,11 +43,10 @@ TABLE = ErrorTable(
     ),
     statuses={},
 )
+NOT_READY = ("bad_resource_state", "resource_conflict", "FAILED_PRECONDITION")
 # Of a creation: what it names isn't there, or isn't in a state for it; and without a detail, capacity is exhausted.
 OF_CREATION: Mapping[str | int, Kind] = {
-    **dict.fromkeys(
-        ("bad_resource_state", "resource_conflict", "FAILED_PRECONDITION", "resource_not_found", "NOT_FOUND"), Unfit
-    ),
+    **dict.fromkeys((*NOT_READY, "resource_not_found", "NOT_FOUND"), Unfit),
     "RESOURCE_EXHAUSTED": InsufficientCapacity,
 }
 # Of a call about many: that it wasn't found proves nothing of any of them.

@@ -8,6 +8,7 @@ handle stands for nothing at Nebius.
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,15 +19,14 @@ from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import NO_GROUP
-from chalicelib.backends.nebius.named import created_once
-from chalicelib.backends.nebius.operations import Operations
+from chalicelib.backends.nebius.named import Made, created_once
+from chalicelib.backends.nebius.operations import CLUSTERS, Operations
 from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.nebius.reservations import fabric_of, reservations
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import Gone, NotYet, Unfit
-
-CLUSTERS = "compute.v1.GpuClusterService"
 
 
 class NebiusGroups:
@@ -41,24 +41,47 @@ class NebiusGroups:
             return Handle(kind="group", id=request.name, data={"region": region, NO_GROUP: "no InfiniBand"})
         tags = dict(request.tags)
         ours = labels_of(tags).items()
-        identity = created_once(
-            self._client,
-            CLUSTERS,
-            "GPU cluster",
-            {
-                "parent_id": self._places.project(region),
-                "name": request.name,
-                "labels": labels_of({**(self._config.tags or {}), **tags}),
-            },
-            lambda: {"infiniband_fabric": self._fabric(request.offer)},
-            lambda labels: ours <= labels.items(),
-            region=region,
-            key=idempotency_key(request.token, "group"),
-        )
-        return _handle(identity, region)
+
+        def made(key: str) -> Made:
+            return created_once(
+                self._client,
+                CLUSTERS,
+                "GPU cluster",
+                {
+                    "parent_id": self._places.project(region),
+                    "name": request.name,
+                    "labels": labels_of({**(self._config.tags or {}), **tags}),
+                },
+                lambda: {"infiniband_fabric": self._fabric(request.offer)},
+                lambda labels: ours <= labels.items(),
+                region=region,
+                key=key,
+            )
+
+        found = made(idempotency_key(request.token, "group"))
+        if found.over and not self._is_there(found.id, region):  # the key repeats the answer of one that is gone
+            found = made(str(uuid.uuid4()))  # its name is there once at most
+        if found.failed is not None:
+            raise found.failed
+        return _handle(found.id, region)
+
+    def _is_there(self, cluster: str, region: str) -> bool:
+        try:
+            self._client.call(CLUSTERS, "Get", {"id": cluster}, region=region, what=cluster)
+        except Gone:
+            return False
+        return True
 
     def _fabric(self, offer: Offer) -> str:
-        """The one with the most room now."""
+        """The one with the most room now, or that of the reserved machines."""
+        if offer.reservation and (reserved := fabric_of(offer.reservation, reservations(self._client, self._places))):
+            if self._config.fabrics and reserved not in self._config.fabrics:
+                raise Unfit(
+                    f"The capacity block group {offer.reservation} is in the InfiniBand fabric {reserved}, which isn't "
+                    f"among {', '.join(self._config.fabrics)}.",
+                    hint="Add it to `fabrics`.",
+                )
+            return reserved
         platform, _, preset = offer.instance.name.partition(" ")
         advice = self._catalog.advice().get((offer.region, platform, preset))
         found = next(iter(advice.fabrics), "") if advice else ""

@@ -15,14 +15,15 @@ from typing import Any
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned
 from chalicelib.backends.kit.regions import everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
+from chalicelib.backends.kit.visibility import CREATED
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.errors import OF_CREATION, OF_MANY, of_status
+from chalicelib.backends.nebius.errors import NOT_READY, OF_MANY, of_status
 from chalicelib.backends.nebius.labels import labels_of
-from chalicelib.backends.nebius.launch import specification
+from chalicelib.backends.nebius.launch import NO_GROUP, specification
 from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.network import NebiusNetworks
-from chalicelib.backends.nebius.operations import History, Operations, failure
+from chalicelib.backends.nebius.operations import CLUSTERS, History, Operations, failure
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.reservations import policy, reservations
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -64,10 +65,8 @@ class NebiusMachines:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
-        in_group = request.placement_group is not None  # a group that isn't there is Gone
-        meanings = {code: kind for code, kind in OF_CREATION.items() if not (in_group and "FOUND" in str(code).upper())}
         try:
-            identity = created_once(
+            made = created_once(
                 self._client,
                 INSTANCES,
                 "machine",
@@ -81,14 +80,23 @@ class NebiusMachines:
                 region=region,
                 key=idempotency_key(request.token, "instance"),
                 what=request.offer.instance.name,
-                meanings=meanings,
                 secrets=secrets_of(request),
             )
-        except Unfit:
+        except Unfit as error:
             self._places.forget()  # the subnet or a group may be another by now
             self._networks.forget()
+            self._check_group(request, error)
             raise
-        yield _handle("vm", identity, region)
+        yield _handle("vm", made.id, region, made.at)
+
+    def _check_group(self, request: CreateRequest, error: Unfit) -> None:
+        """Why a machine was refused: Gone if its group is, and NotYet if that isn't ready."""
+        group = request.placement_group
+        if group is None or NO_GROUP in group.data:
+            return
+        found = self._client.call(CLUSTERS, "Get", {"id": group.id}, region=request.offer.region, what=group.id)
+        if error.provider_code in NOT_READY and found.get("status", {}).get("reconciling"):
+            raise NotYet(f"The GPU cluster {group.id} isn't ready.") from error
 
     def _specification(self, request: CreateRequest) -> Body:
         region, install = request.offer.region, dict(request.tags)["dstack-install"]
@@ -108,10 +116,9 @@ class NebiusMachines:
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         handles = {handle.id: handle for several in machines for handle in several if handle.kind == "vm"}
         ids = sorted(each for each, handle in handles.items() if self._operations.is_possible(INSTANCES, handle))
-        for each in handles.keys() - ids:  # it would spoil the call for the others
-            with contextlib.suppress(Gone):
-                self._operations.found(INSTANCES, handles[each])
         bodies = self._described(ids)
+        for each in handles.keys() - ids:  # it would spoil the call for the others
+            (bodies[each],) = outcomes([handles[each]], lambda handle: self._operations.found(INSTANCES, handle))
         unclear = [
             each
             for each, body in bodies.items()
@@ -152,7 +159,7 @@ class NebiusMachines:
         history = histories.get(vm.id, ())
         if isinstance(history, BackendError):
             raise history
-        failed = failure(history, vm)
+        failed = failure(history, vm) if state != "UPDATING" else None  # which only follows a creation that went well
         if failed is not None:
             refused = type(failed) if isinstance(failed, LASTING) else InsufficientCapacity
             raise Gone(f"{vm.id} was never there: {failed.message}", refused=refused)
@@ -210,12 +217,14 @@ def _result(vm: str, given: Body | None) -> Body | BackendError:
 
 def _owner(kind: str, body: Body, region: str) -> Iterator[Owned]:
     metadata = body["metadata"]
-    handle = _handle(kind, str(metadata["id"]), region)
+    handle = _handle(kind, str(metadata["id"]), region, str(metadata.get("created_at", "")))
     yield from owned(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
 
 
-def _handle(kind: str, identity: str, region: str) -> Handle:
-    return Handle(kind=kind, id=identity, data={"region": region})
+def _handle(kind: str, identity: str, region: str, created: str) -> Handle:
+    """To the second: a resource and its creation may differ in a fraction."""
+    at = {CREATED: f"{created[:19]}Z"} if created else {}
+    return Handle(kind=kind, id=identity, data={"region": region, **at})
 
 
 def _state(body: Body) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit import visibility
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.errors import of_status
 from chalicelib.backends.nebius.facts import FACTS
@@ -13,13 +14,15 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros, from_iso
 from chalicelib.errors import BackendError, Gone, Transient, Unfit
 
+CLUSTERS = "compute.v1.GpuClusterService"
 History = Sequence[Mapping[str, Any]]  # the first first
 
 
+_OTHERS = ("update", "delete", "start", "stop", "attach", "detach", "resize", "move")  # what operations do
 _IDS = {  # how the ids begin
     "compute.v1.InstanceService": "computeinstance-",
     "compute.v1.DiskService": "computedisk-",
-    "compute.v1.GpuClusterService": "computegpucluster-",
+    CLUSTERS: "computegpucluster-",
 }
 
 
@@ -58,6 +61,7 @@ class Operations:
 
     def check_settled(self, handle: Handle, history: History) -> None:
         """Raises Transient if it was created so lately that it may not show yet."""
+        visibility.check_settled([handle], self._now(), FACTS.visibility_lag, "Nebius")
         if not history:
             return
         begun = from_iso(history[0]["created_at"])
@@ -66,7 +70,13 @@ class Operations:
 
 
 def failure(history: History, handle: Handle) -> BackendError | None:
-    """Why its creation failed; None if it didn't, or hasn't yet."""
-    if not history:
+    """Why its creation failed; None if it didn't, or hasn't yet, or Nebius has forgotten it: old operations go."""
+    if not history or not _creates(history[0]):
         return None
     return of_status(history[0].get("status", {}), f"creating {handle.id}", handle.data.get("region", ""))
+
+
+def _creates(operation: Mapping[str, Any]) -> bool:
+    """Taken as one if it doesn't say that it is another."""
+    said = f"{operation.get('request', {}).get('@type', '')} {operation.get('description', '')}".lower()
+    return "create" in said or not any(each in said for each in _OTHERS)

@@ -34,8 +34,18 @@ def reservations(client: NebiusClient, places: Places) -> Sequence[Body]:
 
 
 def is_for(reservation: Body, region: str, platform: str) -> bool:
-    affinity = reservation["status"].get("resource_affinity", {}).get("compute_v1", {})
-    return (reservation["status"].get("region"), affinity.get("platform")) == (region, platform)
+    return (reservation["status"].get("region"), _affinity(reservation).get("platform")) == (region, platform)
+
+
+def fabric_of(identity: str, known: Sequence[Body]) -> str:
+    """The InfiniBand fabric of its machines; empty if it has none."""
+    found = next((each for each in known if each["metadata"]["id"] == identity), None)
+    return str(_affinity(found).get("fabric", "")) if found else ""
+
+
+def _affinity(reservation: Body) -> Body:
+    found: Body = reservation["status"].get("resource_affinity", {}).get("compute_v1", {})
+    return found
 
 
 def left(reservation: Body) -> Availability:

@@ -56,7 +56,7 @@ class NebiusVolumes:
 
     def create(self, request: VolumeRequest) -> Handle:
         tags = all_tags(request, self._config.tags)
-        identity = created_once(
+        made = created_once(
             self._client,
             DISKS,
             "disk",
@@ -70,7 +70,9 @@ class NebiusVolumes:
             region=request.region,
             key=idempotency_key(request.token, "volume"),
         )
-        return _handle(identity, request.region)
+        if made.failed is not None:
+            raise made.failed
+        return _handle(made.id, request.region)
 
     def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
         project = self._places.projects().get(region)

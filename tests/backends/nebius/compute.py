@@ -232,15 +232,19 @@ class Compute:
             raise _bad("spec.recovery_policy", "a preemptible instance needs FAIL")
         cpus, _, gpus = sold.presets[preset]
         if wanted := spec.get("reservation_policy", {}).get("reservation_ids"):
-            return {f"reservation/{self._reserved(wanted[0], region, platform)}": gpus}
+            cluster = spec.get("gpu_cluster", {}).get("id", "")
+            return {f"reservation/{self._reserved(wanted[0], region, platform, cluster)}": gpus}
         return {stock(region, platform, preset, spot=spot): 1, quota(region, sold.quota): gpus or cpus}
 
-    def _reserved(self, identity: str, region: str, platform: str) -> str:
+    def _reserved(self, identity: str, region: str, platform: str, cluster: str) -> str:
         found = self.books.find("reservation", identity)
         if found is None or found.state(self.now()) != "STATE_ACTIVE":
             raise refusal("FAILED_PRECONDITION", f"{identity} isn't active", "bad_resource_state")
-        if (found.facts["region"], found.facts["platform"]) != (region, platform):
+        if (found.facts["region"], found.facts["affinity"]["platform"]) != (region, platform):
             raise _bad("spec.reservation_policy.reservation_ids", "it is for another platform")
+        fabric = found.facts["affinity"].get("fabric")
+        if cluster and fabric and self._one("cluster", cluster).facts["spec"]["infiniband_fabric"] != fabric:
+            raise _bad("spec.reservation_policy.reservation_ids", "it is in another fabric than the cluster")
         return identity
 
     def _check_references(self, parent: str, region: str, spec: Mapping[str, Any]) -> None:
@@ -257,6 +261,8 @@ class Compute:
                     raise refusal("NOT_FOUND", f"no security group {group['id']}", "resource_not_found")
         if cluster := spec.get("gpu_cluster", {}).get("id"):
             found = self._one("cluster", cluster)
+            if found.state(self.now()) != "there":
+                raise refusal("FAILED_PRECONDITION", f"{cluster} isn't ready", "bad_resource_state")
             platform, preset = spec["resources"]["platform"], spec["resources"]["preset"]
             if self.platforms[platform].presets[preset][2] != 8:
                 raise _bad("spec.gpu_cluster", f"{preset} can't be in a GPU cluster")
@@ -448,7 +454,7 @@ class Compute:
         ]
 
     def _shown_cluster(self, each: Resource) -> dict[str, Any]:
-        status = {"instances": self._members(each.id)}
+        status = {"instances": self._members(each.id), "reconciling": each.state(self.now()) != "there"}
         return {"metadata": self._metadata(each), "spec": each.facts["spec"], "status": status}
 
     @answers("nebius.compute.v1.GpuClusterService.Delete")

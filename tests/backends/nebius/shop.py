@@ -169,14 +169,14 @@ class Shop:
                             "status": {"on_demand": known, **({"preemptible": known} if sold.spot else {})},
                         }
 
-    def reserve(self, region: str, platform: str, gpus: int, state: str) -> str:
+    def reserve(self, region: str, platform: str, gpus: int, state: str, fabric: str = "") -> str:
         """Capacity block groups are Nebius's own to make."""
         made = self.books.add(
             "reservation",
             (0, state),
             prefix="capacityblockgroup-e00",
             region=region,
-            platform=platform,
+            affinity={"platform": platform, **({"fabric": fabric} if fabric else {})},
             limit=gpus,
         )
         self.script.limits[f"reservation/{made.id}"] = gpus
@@ -189,7 +189,7 @@ class Shop:
                 "metadata": metadata(each.id, "", TENANT),
                 "status": {
                     "region": each.facts["region"],
-                    "resource_affinity": {"compute_v1": {"platform": each.facts["platform"]}},
+                    "resource_affinity": {"compute_v1": each.facts["affinity"]},
                     "service": "compute",
                     "state": each.state(self.books.now()),
                     "current_limit": str(each.facts["limit"]),

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Transient
 from tests.backends.clock import Clock
@@ -120,7 +121,7 @@ def a_machine_whose_end_was_lost_is_ended(account: Account) -> None:
 
 
 def a_machine_that_doesnt_show_yet_is_not_called_gone(account: Account) -> None:
-    account.fake.script.lag = account.backend.facts.visibility_lag
+    account.fake.script.lag = account.backend.facts.visibility_lag + 10 * SECOND  # and its creation isn't over
     made = list(account.backend.create(request_for(account.offer(CPU))))
     end_all(account.backend, account.clock.passes, made)
     account.nothing_is_left()
