@@ -7,12 +7,15 @@ it creates one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.nebius.client import NebiusClient
+from chalicelib.backends.nebius.launch import DISK
 from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.nebius.prices import create, hourly
 from chalicelib.errors import BackendError, MissingPermission, Unfit
 
 _OF_A_PROJECT = (
@@ -22,11 +25,14 @@ _OF_A_PROJECT = (
     "compute.v1.GpuClusterService",
     "vpc.v1.SecurityGroupService",
 )
-_OF_THE_TENANT = (
+_OF_THE_TENANT = (  # hints; without them, availability is unknown
     "capacity.v1.CapacityBlockGroupService",
     "capacity.v1.ResourceAdviceService",
     "quotas.v1.QuotaAllowanceService",
 )
+_PRICED = {"type": DISK, "size_gibibytes": "1"}
+
+log = logging.getLogger(__name__)
 
 
 def check(client: NebiusClient, places: Places) -> None:
@@ -35,7 +41,8 @@ def check(client: NebiusClient, places: Places) -> None:
     regions = sorted(places.projects())
     found = [error for wrong in everywhere(regions, lambda region: _region(client, places, region)) for error in wrong]
     for service in _OF_THE_TENANT:
-        found += _problem(partial(_first, client, service, places.tenant()))
+        for error in _problem(partial(_first, client, service, places.tenant())):
+            log.warning("what Nebius says of capacity stays unknown: %s", error)
     if found:
         denied = [error for error in found if isinstance(error, MissingPermission)]
         kind = MissingPermission if denied else Unfit
@@ -46,7 +53,7 @@ def _region(client: NebiusClient, places: Places, region: str) -> list[BackendEr
     wrong = _problem(lambda: places.subnet(region))
     for service in _OF_A_PROJECT:
         wrong += _problem(partial(_first, client, service, places.project(region), region))
-    return wrong
+    return wrong + _problem(lambda: hourly(client, region, [create("Disk", places.project(region), DISK, _PRICED)]))
 
 
 def _problem(ask: Callable[[], object]) -> list[BackendError]:

@@ -20,7 +20,7 @@ from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
 
-READ, WRITE = 10.0, 30.0  # seconds
+READ, WRITE = 10.0, 20.0  # seconds
 PAGE = 500  # items
 DOMAIN = "api.nebius.cloud:443"
 TOKENS = "iam.v1.TokenExchangeService"

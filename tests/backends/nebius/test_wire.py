@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import DOMAIN, NebiusClient
+from chalicelib.backends.nebius.tokens import Tokens
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, QuotaExceeded, Transient
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
@@ -16,6 +19,7 @@ from tests.backends.fakes.script import Cut, Fault
 from tests.backends.nebius.compute import refusal
 from tests.backends.nebius.fake import EXCHANGE, Nebius
 from tests.backends.nebius.provider import INSTANCES, InProcess, NebiusProvider, config
+from tests.backends.test_nebius import all_offers
 
 
 @pytest.fixture
@@ -129,3 +133,52 @@ class _Repeating(Nebius):
     def _check_signature(self, token: str) -> None:
         self.seen = [token]
         raise refusal("INVALID_ARGUMENT", f"malformed: {token}", "bad_request")
+
+
+def test_who_waited_for_a_token_shares_its_failure() -> None:
+    """So a host that doesn't answer holds nobody up for longer than one call."""
+    attempts: list[object] = []
+
+    def unanswered(body: object) -> dict[str, str]:
+        attempts.append(body)
+        raise Transient("no answer")
+
+    tokens = Tokens(config().creds, Clock().now, unanswered)
+    before = tokens.attempts
+    for _ in range(3):  # these asked before the first attempt was over
+        with pytest.raises(Transient, match="no answer"):
+            tokens.after(before)
+    assert len(attempts) == 1
+    with pytest.raises(Transient):
+        tokens.get()
+    assert len(attempts) == 2, "a later question is asked anew"
+
+
+def test_who_waited_for_a_token_that_is_refused_by_now_asks_for_another() -> None:
+    answers = iter(("one", "two"))
+    tokens = Tokens(config().creds, Clock().now, lambda body: {"access_token": next(answers), "expires_in": "3600"})
+    before = tokens.attempts
+    assert tokens.get() == tokens.after(before) == "one"
+    tokens.forget("one")
+    assert tokens.after(before) == "two"
+
+
+class _Adding(InProcess):
+    """Adds up how long the calls may take."""
+
+    total = 0.0
+
+    def __call__(
+        self, host: str, path: str, content: bytes, metadata: Sequence[tuple[str, str]], deadline: float
+    ) -> bytes:
+        self.total += deadline
+        return super().__call__(host, path, content, metadata, deadline)
+
+
+def test_a_first_creation_takes_no_longer_than_half_of_its_time(fake: Nebius) -> None:
+    """A gateway's, which makes two security groups."""
+    wire = _Adding(fake)
+    backend = NebiusBackend(config(), NebiusClient(config().creds, fake.now, wire), fake.now)
+    offer = next(each for each in all_offers() if not each.instance.resources.spot)
+    list(backend.create(replace(request_for(offer), open_ports=(80, 443))))
+    assert wire.total <= backend.facts.create_timeout / SECOND / 2
