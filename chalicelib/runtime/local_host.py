@@ -233,6 +233,8 @@ def isolation_here(settings: ServerSettings) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """Over what is there: if the disk is full, a file that was emptied first may not get its room back."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        file.truncate()
