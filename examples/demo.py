@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "hello.dstack.yml"
 PATIENCE = 900  # seconds for everything: if jobs run in Docker, an image may have to be pulled first
+LEAVING = 20  # seconds for the processes of a server that has ended
 
 
 def main() -> int:
@@ -105,7 +106,9 @@ def stop(server: subprocess.Popen[str], home: Path) -> str:
     except subprocess.TimeoutExpired:
         server.kill()
         status = server.wait()
-    left = processes_of(home)
+    until = time.monotonic() + LEAVING
+    while (left := processes_of(home)) and time.monotonic() < until:  # they end with it, but not before it
+        time.sleep(0.1)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
