@@ -47,7 +47,8 @@ def main() -> None:
         accounts = [ListedBackend(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
         backends = Accounts(Account(listed.facts, lambda listed=listed: listed) for listed in accounts)
         selling = Root(replace(root.ports, backends=backends))
-        selling.refresh_accounts()
+        for account in backends.accounts():
+            selling.refresh(account.key)
         plane = selling.plane
         first_start(plane, TOKEN)
         headers = {"authorization": f"Bearer {TOKEN}"}
@@ -71,6 +72,8 @@ def main() -> None:
             return answer
 
         total = plan()["job_plans"][0]["total_offers"]  # type: ignore[index]
+        if not total:
+            raise SystemExit("the plan has no offers, so it is no measure")
         report("plans", offers=len(offers), matching=total, get_plan_cpu_ms=cpu_ms(plan))
         root.close()
 
