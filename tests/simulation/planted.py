@@ -429,7 +429,7 @@ PLANTED: dict[str, Planted] = {
     "drops a machine's deadline": Planted(
         Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, known=9
     ),
-    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.EVENTS_MATCH),
+    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.EVENTS_MATCH, known=23),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
     "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN, known=5),
@@ -450,7 +450,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY, known=1),
     "takes a disk for attached": Planted(
-        Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=16, stories=always(volumes.Volumes)
+        Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST, known=31, stories=always(volumes.Volumes)
     ),
     "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_HOLDS),
     "deletes a gateway before its machines": Planted(
