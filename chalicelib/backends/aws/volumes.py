@@ -108,7 +108,7 @@ class AwsVolumes:
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
-    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         body, region = self._body(handle), self._region(handle)
         vm = _vm(machine)
         if _attachment(body, vm.id) in _HELD:

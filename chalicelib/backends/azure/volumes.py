@@ -120,7 +120,7 @@ class AzureVolumes:
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
-    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         body, vm = self._body(handle), _vm(machine)
         path, host = self._ids.at(VOLUME, handle.id), self._ids.at(VM, vm.id)
         if holder := self._holder(body):

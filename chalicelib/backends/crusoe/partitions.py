@@ -29,7 +29,7 @@ class Partitions:
         self._client = client
         self._regions = LookupCache[Mapping[str, str]](now)
 
-    def create_group(self, request: GroupRequest) -> Handle:
+    def create(self, request: GroupRequest) -> Handle:
         if not has_fabric(request.offer.instance.name):
             return Handle(
                 kind=GROUP, id=request.name, data={"region": request.offer.region, NO_PARTITION: "no InfiniBand"}
@@ -56,7 +56,7 @@ class Partitions:
         self.check(handle)
         self._client.call("DELETE", *PARTITIONS, handle.id)
 
-    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+    def list_owned(self) -> Iterator[OwnedGroup]:
         for handle, name in self.named(GROUP):
             yield from owned_group(handle, {}, name)
 

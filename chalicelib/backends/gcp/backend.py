@@ -1,4 +1,4 @@
-"""Google's cloud as a backend. Each call of the protocol is delegated to a part.
+"""Google's cloud as a backend. Calls of the protocol are delegated to its parts.
 
 The class is imported wherever its facts are needed; its parts are imported when an object is created, and Google's
 library with the first call.
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.tpu_types import is_tpu, of_tpu
-from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup, OwnedVolume, VolumeRequest
+from chalicelib.backends.kit.delegation import OfGroups, OfVolumes
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class GcpBackend:
+class GcpBackend(OfGroups, OfVolumes):
     facts = FACTS
 
     def __init__(
@@ -97,36 +97,6 @@ class GcpBackend:
         yield from self._machines.list_owned(instance_id, region)
         if self._config.tpu:
             yield from self._tpus.list_owned(instance_id, region)
-
-    def create_group(self, request: GroupRequest) -> Handle:
-        return self._groups.create(request)
-
-    def delete_group(self, handle: Handle) -> None:
-        self._groups.delete(handle)
-
-    def list_owned_groups(self) -> Iterator[OwnedGroup]:
-        return self._groups.list_owned()
-
-    def create_volume(self, request: VolumeRequest) -> Handle:
-        return self._volumes.create(request)
-
-    def register_volume(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
-        return self._volumes.register(volume_id, region, zone)
-
-    def describe_volume(self, handle: Handle) -> ProviderDisk:
-        return self._volumes.describe(handle)
-
-    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
-        self._volumes.attach(handle, machine, read_only=read_only)
-
-    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        self._volumes.detach(handle, machine)
-
-    def delete_volume(self, handle: Handle) -> None:
-        self._volumes.delete(handle)
-
-    def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
-        return self._volumes.list_owned(volume_id, region)
 
     def close(self) -> None:
         self._clients.close()

@@ -1,6 +1,7 @@
 """What providers share, so that a new one needs little code. Nothing here depends on a provider.
 
 `rest.py`        a client for a JSON API: one attempt and one deadline per call; signing and transport are inputs.
+`delegation.py`  calls that a backend's class passes on to its parts.
 `paging.py`      listings in pages.
 `errors.py`      what a provider's failures mean: a table by code, text and status; texts without secrets.
 `limits.py`      a token bucket for all calls of an account.

@@ -1,4 +1,4 @@
-"""Lambda as a backend. Each call of the protocol is delegated to a part.
+"""Lambda as a backend. Calls of the protocol are delegated to its parts.
 
 The class is imported wherever its facts are needed; its parts are imported when an object is created.
 """
@@ -6,15 +6,14 @@ The class is imported wherever its facts are needed; its parts are imported when
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.backends.kit.delegation import OfMachines
 from chalicelib.backends.lambda_cloud.facts import FACTS
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import BackendError, Unfit
+from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.lambda_cloud.client import LambdaClient
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class LambdaBackend:
+class LambdaBackend(OfMachines):
     facts = FACTS
 
     def __init__(
@@ -41,7 +40,7 @@ class LambdaBackend:
         self._config = config
         self._client = client or LambdaClient(config.creds.api_key, now, endpoint=endpoint)
         self._catalog = LambdaCatalog(self._client, now, config.regions)
-        self._instances = LambdaInstances(self._client, now, self._catalog)
+        self._machines = LambdaInstances(self._client, now, self._catalog)
 
     def check(self) -> None:
         """Its key, and the names of its regions: by one call, because a second one might be too early."""
@@ -56,21 +55,6 @@ class LambdaBackend:
 
     def offers(self) -> Sequence[Offer]:
         return self._catalog.offers()
-
-    def create(self, request: CreateRequest) -> Iterator[Handle]:
-        return self._instances.create(request)
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        return self._instances.describe(handles)
-
-    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        return self._instances.describe_several(machines)
-
-    def terminate(self, handle: Handle) -> None:
-        self._instances.terminate(handle)
-
-    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        return self._instances.list_owned(instance_id, region)
 
     def close(self) -> None:
         self._client.close()

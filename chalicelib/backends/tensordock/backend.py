@@ -1,4 +1,4 @@
-"""TensorDock as a backend. Each call of the protocol is delegated to a part.
+"""TensorDock as a backend. Calls of the protocol are delegated to its parts.
 
 The class is imported wherever its facts are needed; its parts are imported when an object is created.
 """
@@ -6,15 +6,14 @@ The class is imported wherever its facts are needed; its parts are imported when
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.kit.delegation import OfMachines
 from chalicelib.backends.tensordock.facts import FACTS
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import BackendError, Unfit
+from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.tensordock.config import TensorDockBackendConfig
 
 
-class TensorDockBackend:
+class TensorDockBackend(OfMachines):
     facts = FACTS
 
     def __init__(
@@ -41,7 +40,7 @@ class TensorDockBackend:
         self._config = config
         self._client = client or TensorDockClient(config.creds.api_token, now, endpoint=endpoint)
         self._catalog = TensorDockCatalog(self._client, now, config.regions)
-        self._instances = TensorDockInstances(self._client, now, self._catalog)
+        self._machines = TensorDockInstances(self._client, now, self._catalog)
 
     def check(self) -> None:
         """Its token, and the names of its regions. Locations are shown to anybody, so they prove nothing."""
@@ -56,21 +55,6 @@ class TensorDockBackend:
 
     def offers(self) -> Sequence[Offer]:
         return self._catalog.offers()
-
-    def create(self, request: CreateRequest) -> Iterator[Handle]:
-        return self._instances.create(request)
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        return self._instances.describe(handles)
-
-    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        return self._instances.describe_several(machines)
-
-    def terminate(self, handle: Handle) -> None:
-        self._instances.terminate(handle)
-
-    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        return self._instances.list_owned(instance_id, region)
 
     def close(self) -> None:
         self._client.close()
