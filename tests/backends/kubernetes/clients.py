@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +49,12 @@ class Client(Protocol):
     def log(self, name: str) -> str: ...
 
     def run(self, name: str, *command: str) -> tuple[str, int]: ...
+
+    def port(self, name: str, port: int) -> AbstractContextManager[socket.socket]: ...
+
+    def port_error(self, name: str, port: int) -> str: ...
+
+    def may(self, verb: str, resource: str, part: str = "") -> bool: ...
 
     def watch(self, kind: str, count: int) -> list[tuple[str, str]]: ...
 
@@ -114,6 +124,31 @@ class Official:
         opened = stream(opens, name, "default", command=list(command), stderr=True, stdout=True, _preload_content=False)
         opened.run_forever(timeout=PATIENCE)
         return opened.read_stdout(), opened.returncode
+
+    @contextmanager
+    def port(self, name: str, port: int) -> Iterator[socket.socket]:
+        with closing(self._forwarded(name, port).socket(port)) as sock:
+            yield sock
+
+    def port_error(self, name: str, port: int) -> str:
+        forwarded = self._forwarded(name, port)
+        with closing(forwarded.socket(port)) as sock:
+            sock.settimeout(PATIENCE)
+            assert sock.recv(1) == b""
+        return str(forwarded.error(port))
+
+    def _forwarded(self, name: str, port: int) -> Any:
+        from kubernetes.stream import portforward
+
+        return portforward(self._core.connect_get_namespaced_pod_portforward, name, "default", ports=str(port))
+
+    def may(self, verb: str, resource: str, part: str = "") -> bool:
+        from kubernetes import client
+
+        asked = {"verb": verb, "resource": resource, "subresource": part, "namespace": "default"}
+        review = {"spec": {"resourceAttributes": asked}}
+        answer = client.AuthorizationV1Api(self._api).create_self_subject_access_review(review)
+        return bool(answer.status.allowed)
 
     def watch(self, kind: str, count: int) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
@@ -194,6 +229,37 @@ class Kubectl:
         arguments = [*self._command, "exec", name, "--", *command]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return done.stdout, done.returncode
+
+    @contextmanager
+    def port(self, name: str, port: int) -> Iterator[socket.socket]:
+        with self._forwarding(name, port) as (_, local), socket.create_connection(("127.0.0.1", local)) as sock:
+            yield sock
+
+    def port_error(self, name: str, port: int) -> str:
+        """It ends after that."""
+        with self._forwarding(name, port) as (process, local), socket.create_connection(("127.0.0.1", local)):
+            said, _ = process.communicate(timeout=PATIENCE)
+            return str(said)
+
+    @contextmanager
+    def _forwarding(self, name: str, port: int) -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """The command, and its port on loopback."""
+        arguments = [*self._command, "port-forward", "--address=127.0.0.1", f"pod/{name}", f":{port}"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                assert process.stdout is not None
+                line = process.stdout.readline()
+                found = re.match(r"Forwarding from 127\.0\.0\.1:(\d+)", line)
+                assert found, line + process.stdout.read()
+                yield process, int(found[1])
+            finally:
+                process.kill()
+
+    def may(self, verb: str, resource: str, part: str = "") -> bool:
+        arguments = ["auth", "can-i", verb, resource, *([f"--subresource={part}"] if part else [])]
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=PATIENCE)
+        assert done.stdout in ("yes\n", "no\n"), done.stderr
+        return done.stdout == "yes\n"
 
     def watch(self, kind: str, count: int) -> list[tuple[str, str]]:
         arguments = [*self._command, "get", kind, "--watch", "--output-watch-events", "--no-headers"]

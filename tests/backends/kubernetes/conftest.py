@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -37,6 +40,22 @@ def core(cluster: Cluster) -> Iterator[Any]:
 
     with config.new_client_from_config_dict(cluster.kubeconfig()) as api:
         yield client.CoreV1Api(api)
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """A port here that answers one connection with what it's sent."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # its test has failed
+            sock, _ = listener.accept()
+            with sock:
+                while part := sock.recv(65536):
+                    sock.sendall(part)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
 
 
 Wire = Callable[..., tuple[int, Any, dict[str, str]]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.backends.kubernetes.clients import Client, Kubectl, Official, Refused
+from tests.backends.kubernetes.clients import PATIENCE, Client, Kubectl, Official, Refused
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.fake.scripted import Life
 from tests.backends.kubernetes.objects import pod, secret
@@ -17,11 +18,19 @@ from tests.backends.kubernetes.objects import pod, secret
 pytestmark = pytest.mark.slow
 
 
+Made = Callable[[dict[str, Any]], Client]
+
+
 @pytest.fixture(params=[Official, Kubectl], ids=["official", "kubectl"])
-def client(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> Iterator[Client]:
-    made = request.param(cluster.kubeconfig(), tmp_path)
-    yield made
-    made.close()
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
+    """A client with this kubeconfig."""
+    with ExitStack() as stack:
+        yield lambda kubeconfig: stack.enter_context(closing(request.param(kubeconfig, tmp_path)))
+
+
+@pytest.fixture
+def client(made: Made, cluster: Cluster) -> Client:
+    return made(cluster.kubeconfig())
 
 
 def config(name: str, version: str = "", **data: str) -> dict[str, Any]:
@@ -107,6 +116,46 @@ def test_logs_and_commands(client: Client, cluster: Cluster) -> None:
     client.create(pod("a"))
     assert client.log("a") == "hello\n"
     assert client.run("a", "sh", "-c", "echo out; exit 3") == ("out\n", 3)
+
+
+def test_a_port_is_a_connection(client: Client, cluster: Cluster, echo: int) -> None:
+    cluster.scripted.ports["a", 8000] = echo
+    client.create(pod("a"))
+    sent, found = bytes(range(256)) * 4000, b""
+    with client.port("a", 8000) as near:
+        near.settimeout(PATIENCE)
+        threading.Thread(target=near.sendall, args=(sent,), daemon=True).start()
+        while len(found) < len(sent):
+            part = near.recv(65536)
+            assert part, f"it ended after {len(found)} bytes"
+            found += part
+    assert found == sent
+
+
+def test_a_port_that_nobody_listens_to_is_an_error(client: Client) -> None:
+    client.create(pod("a"))
+    assert "error forwarding port 9 to pod" in client.port_error("a", 9)
+
+
+ROLE = """
+kind: Role
+metadata: {name: reader}
+rules:
+  - {apiGroups: [""], resources: [pods, pods/log], verbs: [get, list]}
+"""
+
+
+def test_a_user_learns_what_a_role_allows(made: Made, cluster: Cluster) -> None:
+    cluster.users.user("t", "reader")
+    cluster.users.grant("reader", ROLE, "default")
+    client = made(cluster.kubeconfig("t"))
+    for asked, allowed in (
+        (("get", "pods"), True),
+        (("get", "pods", "log"), True),
+        (("create", "pods"), False),
+        (("get", "pods", "exec"), False),
+    ):
+        assert client.may(*asked) is allowed, asked
 
 
 def test_watches(client: Client, cluster: Cluster) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
+import struct
 import threading
-from collections.abc import Iterator
+import zlib
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.backends.clock import Clock
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.fake.kubelet import Exit
 from tests.backends.kubernetes.fake.scripted import Life
+from tests.backends.kubernetes.fake.spdy import DICTIONARY, Data, Opened, Session, WrongFrame
 from tests.backends.kubernetes.objects import pod
 
 HERE = "default"
@@ -109,22 +110,6 @@ def test_commands_that_cannot_run(running: Any, cluster: Cluster, core: Any) -> 
 # --- ports -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def echo() -> Iterator[int]:
-    """A port here that answers one connection with what it's sent."""
-
-    def serve() -> None:
-        sock, _ = listener.accept()
-        with sock:
-            while part := sock.recv(65536):
-                sock.sendall(part)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-
-
 def test_a_port_is_a_socket(running: Any, cluster: Cluster, echo: int) -> None:
     from kubernetes.stream import portforward
 
@@ -149,3 +134,19 @@ def test_a_port_that_nobody_listens_to(running: Any) -> None:
     sock.settimeout(30)
     assert sock.recv(1) == b""
     assert "error forwarding port 9" in forwarded.error(9)
+
+
+def test_a_tunnels_frames_come_in_any_pieces() -> None:
+    sent, deflate = list[bytes](), zlib.compressobj(zdict=DICTIONARY)
+    assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2  # the specification's
+    texts = [b"streamtype", b"data", b"port", b"8000"]
+    plain = struct.pack("!I", 2) + b"".join(struct.pack("!I", len(each)) + each for each in texts)
+    block = deflate.compress(plain) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    opening = struct.pack("!IIIIH", 0x8003_0001, 10 + len(block), 5, 0, 0) + block
+    ping, data = struct.pack("!III", 0x8003_0006, 4, 7), struct.pack("!II", 5, 1 << 24 | 2) + b"hi"
+    session = Session(sent.append)
+    found = [event for byte in opening + ping + data for event in session.take(bytes([byte]))]
+    assert found == [Opened(5, {"streamtype": "data", "port": "8000"}, False), Data(5, b"hi", True)]
+    assert sent[0].startswith(struct.pack("!I", 0x8003_0002)) and sent[1:] == [ping]
+    with pytest.raises(WrongFrame, match="version 2"):
+        list(session.take(struct.pack("!II", 0x8002_0001, 0)))

@@ -13,7 +13,7 @@ import yaml
 from tests.backends.fakes.schema import Operation
 from tests.backends.fakes.script import Answer, Call, Cut
 from tests.backends.fakes.server import Refusal, Request
-from tests.backends.kubernetes.fake import discovery, errors, schema, streams, watching
+from tests.backends.kubernetes.fake import discovery, errors, forwarding, protobuf, schema, streams, watching
 from tests.backends.kubernetes.fake.operations import Operations, Place, ended
 from tests.backends.kubernetes.fake.rbac import Access
 from tests.backends.kubernetes.fake.schema import resources
@@ -153,7 +153,7 @@ class Api:
             return Lines(found, "text/plain") if follows else Answer(200, b"".join(found))
         if at.part == "attach":
             raise errors.not_implemented("attach")
-        opens = streams.execute if at.part == "exec" else streams.forward
+        opens = streams.execute if at.part == "exec" else forwarding.forward
         return opens(self._cluster, pod, query, request.headers)
 
     def _special(self, at: Place, body: Any) -> Any:
@@ -232,6 +232,11 @@ def _agent(request: Request) -> str:
 
 def _body(request: Request) -> Any:
     kind = request.headers.get("content-type", "application/json").partition(";")[0]
+    if kind == protobuf.CONTENT_TYPE:
+        try:
+            return protobuf.decoded(request.body)
+        except protobuf.Unreadable as problem:
+            raise errors.refusal(415, "UnsupportedMediaType", f"this fake reads of protobuf {problem}") from problem
     if kind not in ("application/json", "application/yaml", "*/*", ""):
         raise errors.refusal(415, "UnsupportedMediaType", f"the body of the request was in an unknown format: {kind}")
     if not request.body:

@@ -1,4 +1,4 @@
-"""Logs, commands in containers, and connections to their ports."""
+"""Logs, and commands in containers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import select
 import socket
-import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,8 +109,8 @@ def _pieces(
 
 def execute(cluster: Cluster, pod: Object, query: Query, headers: Mapping[str, str]) -> Upgrade:
     container = _container(pod, dict(query).get("container", ""))["name"]
-    protocol, head = _agreed(headers, ("v5.channel.k8s.io", "v4.channel.k8s.io"))
-    _running(pod, container)
+    protocol, head = agreed(headers, ("v5.channel.k8s.io", "v4.channel.k8s.io"))
+    running(pod, container)
     if dict(query).get("tty") in ("true", "1", "True"):
         raise errors.not_implemented("terminals")
     command = [value for key, value in query if key == "command"]
@@ -121,18 +120,18 @@ def execute(cluster: Cluster, pod: Object, query: Query, headers: Mapping[str, s
     return Upgrade(head, lambda sock: _serve(sock, process, protocol))
 
 
-def _running(pod: Object, container: str) -> None:
+def running(pod: Object, container: str) -> None:
     if not pod["spec"].get("nodeName"):
         raise errors.bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
     if "running" not in _state(pod, container):
         raise errors.refusal(500, "InternalError", f'container not found ("{container}")')
 
 
-def _agreed(headers: Mapping[str, str], offered: tuple[str, ...]) -> tuple[str, bytes]:
-    agreed = handshake(headers, offered)
-    if agreed is None:  # also what a client says that speaks SPDY, which no library here does
+def agreed(headers: Mapping[str, str], offered: tuple[str, ...]) -> tuple[str, bytes]:
+    found = handshake(headers, offered)
+    if found is None:  # also for a client that speaks SPDY outside a WebSocket, as those before 2024 do
         raise errors.bad_request(f"unable to upgrade: this server speaks WebSocket only, in {' or '.join(offered)}")
-    return agreed
+    return found
 
 
 def _serve(sock: socket.socket, process: subprocess.Popen[bytes], protocol: str) -> None:
@@ -184,47 +183,3 @@ def _ended(code: int) -> Any:
         "reason": "NonZeroExitCode",
         "details": {"causes": causes},
     }
-
-
-# --- ports -----------------------------------------------------------------------------------------------------------
-
-
-def forward(cluster: Cluster, pod: Object, query: Query, headers: Mapping[str, str]) -> Upgrade:
-    _protocol, head = _agreed(headers, ("v4.channel.k8s.io",))
-    ports = [int(port) for key, value in query if key == "ports" for port in value.split(",")]
-    if not ports:
-        raise errors.bad_request('query parameter "ports" is required')
-    _running(pod, pod["spec"]["containers"][0]["name"])
-    return Upgrade(head, lambda sock: _forward(sock, ports, lambda port: cluster.kubelet.runtime.dial(pod, port)))
-
-
-def _forward(sock: socket.socket, ports: Sequence[int], dial: Callable[[int], socket.socket]) -> None:
-    channels, ends = Channels(sock), dict[int, socket.socket]()
-    try:
-        for at, port in enumerate(ports):
-            for channel in (2 * at, 2 * at + 1):
-                channels.send(channel, struct.pack("<H", port))
-        for at, port in enumerate(ports):
-            try:
-                ends[2 * at] = dial(port)
-            except OSError as problem:
-                channels.send(2 * at + 1, f"error forwarding port {port} to pod: {problem}".encode())
-        while ends:
-            ready, _, _ = select.select([sock, *ends.values()], [], [])
-            for one in ready:
-                if one is sock:
-                    for channel, data in channels.receive():
-                        if channel in ends:
-                            ends[channel].sendall(data)
-                    continue
-                channel = next(each for each, end in ends.items() if end is one)
-                if part := one.recv(32768):
-                    channels.send(channel, part)
-                else:
-                    ends.pop(channel).close()
-        channels.close()
-    except (Gone, OSError):
-        return
-    finally:
-        for end in ends.values():
-            end.close()

@@ -1,4 +1,5 @@
-"""A WebSocket whose messages begin with the number of a channel: the server's side of exec and port-forward."""
+"""The server's side of a WebSocket. The messages of exec, and of a port-forward without SPDY, begin with the number of
+a channel."""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ def handshake(headers: Mapping[str, str], offered: tuple[str, ...]) -> tuple[str
     return protocol, "\r\n".join([*lines, *own, "", ""]).encode()
 
 
-class Channels:
+class Messages:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._buffer = self._message = b""
 
-    def send(self, channel: int, data: bytes) -> None:
+    def write(self, message: bytes) -> None:
         try:
-            self.sock.sendall(frame(BINARY, bytes([channel]) + data, masked=False))
+            self.sock.sendall(frame(BINARY, message, masked=False))
         except OSError as problem:
             raise Gone from problem
 
@@ -48,8 +49,8 @@ class Channels:
         except OSError as problem:
             raise Gone from problem
 
-    def receive(self) -> list[tuple[int, bytes]]:
-        """The messages in what has arrived. Raises Gone."""
+    def read(self) -> list[bytes]:
+        """Those in what has arrived, but for empty ones. Raises Gone."""
         try:
             part = self.sock.recv(65536)
             while part and getattr(self.sock, "pending", lambda: 0)():
@@ -69,7 +70,7 @@ class Channels:
             elif opcode < CLOSE:
                 self._message += payload
                 if last and self._message:
-                    found.append((self._message[0], self._message[1:]))
+                    found.append(self._message)
                 self._message = b"" if last else self._message
         return found
 
@@ -89,3 +90,12 @@ class Channels:
         payload = xor(data[at + 4 : at + 4 + size], data[at : at + 4])
         self._buffer = data[at + 4 + size :]
         return bool(first & 0x80), first & 0x0F, payload
+
+
+class Channels(Messages):
+    def send(self, channel: int, data: bytes) -> None:
+        self.write(bytes([channel]) + data)
+
+    def receive(self) -> list[tuple[int, bytes]]:
+        """The messages in what has arrived. Raises Gone."""
+        return [(each[0], each[1:]) for each in self.read()]
