@@ -108,7 +108,7 @@ _ROWS: dict[str, Row] = {
         volume=f"{_HERE}.nebius.specs:NebiusVolumeConfiguration",
         backend=f"{_HERE}.nebius.backend:NebiusBackend",
         extra="nebius",
-        sdk=("nebius", "grpc", "google"),
+        sdk=("grpc", "google.protobuf"),
         artefact="nebius",
     ),
     "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),

@@ -231,7 +231,7 @@ def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
 
 # By the top of their names. The plane's own in AWS, boto3 and what comes with it, is made with the first client.
 SDKS = (
-    "azure", "boto3", "botocore", "google", "googleapiclient", "kubernetes", "msal", "msrest", "nebius", "oci",
+    "azure", "boto3", "botocore", "google", "googleapiclient", "grpc", "kubernetes", "msal", "msrest", "nebius", "oci",
     "paramiko", "pynamodb", "s3transfer",
 )  # fmt: skip
 BLOCK = f"""

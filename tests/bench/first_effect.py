@@ -16,6 +16,7 @@ from chalicelib.errors import Throttled
 
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend, CreateRequest
+    from chalicelib.domain.offers import Offer
 
 
 def main(file: Path) -> None:

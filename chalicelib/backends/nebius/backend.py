@@ -1,6 +1,6 @@
 """Nebius as a backend. Calls of the protocol are delegated to its parts.
 
-The class is imported wherever its facts are needed; its parts are imported when an object is created, and the SDK with
+The class is imported wherever its facts are needed; its parts are imported when an object is created, and gRPC with
 the first call.
 """
 

@@ -1,13 +1,13 @@
-"""Makes `api.json`, the data of the fake, from the descriptors that Nebius's SDK carries, with the rules in their
-options:
+"""Makes two files from the descriptors that Nebius's SDK carries: `api.json`, the data of the fake, with the rules in
+their options, and `descriptors.txt`, the messages that the backend reads and writes, without these.
 
-    python -m tests.backends.nebius.descriptors > tests/backends/nebius/api.json
+    python -m tests.backends.nebius.descriptors
 """
 
 from __future__ import annotations
 
 import ast
-import sys
+import base64
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -16,8 +16,10 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, json_format
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from chalicelib.backends.nebius.messages import DESCRIPTORS
 from tests.backends.fakes import forms
 from tests.backends.fakes.extract import written
 
@@ -44,12 +46,55 @@ KINDS = {
 }
 
 
-def main() -> int:
+API = Path(__file__).with_name("api.json")
+ALSO = ("nebius/common/v1/error.proto", "google/rpc/status.proto")  # which no service's file names
+RULES = ("buf/validate/validate.proto", "google/protobuf/descriptor.proto", "nebius/annotations.proto")  # for options
+
+
+def main() -> None:
     source = f"serialized FileDescriptorProtos inside the PyPI wheel nebius {version('nebius')} (MIT)"
     wanted = [f"nebius.{service}.{method}" for service, methods in OPERATIONS.items() for method in methods]
-    data = forms.read(document(), wanted, source, also=["nebius.common.v1.ServiceError"])
-    sys.stdout.write(written(data))
-    return 0
+    API.write_text(written(forms.read(document(), wanted, source, also=["nebius.common.v1.ServiceError"])))
+    DESCRIPTORS.write_text(f"# {source}, one a line\n" + "".join(f"{line}\n" for line in messages()))
+
+
+def messages() -> Iterator[str]:
+    """The files that declare the services and all that they refer to, each after those that it refers to."""
+    protos = {name: descriptor_pb2.FileDescriptorProto.FromString(content) for name, content in _files().items()}
+    declared = {f"{each.package}.{one.name}": name for name, each in protos.items() for one in each.service}
+    done = set(RULES)
+
+    def needed(name: str) -> Iterator[str]:
+        if name not in done:
+            done.add(name)
+            for each in protos[name].dependency:
+                yield from needed(each)
+            yield base64.b64encode(_plain(protos[name]).SerializeToString(deterministic=True)).decode()
+
+    for name in (*(declared[f"nebius.{service}"] for service in OPERATIONS), *ALSO):
+        yield from needed(name)
+
+
+def _plain(proto: Any) -> Any:
+    """Without options, but for those that say what is a map."""
+    proto.ClearField("extension")
+    for at in reversed(range(len(proto.dependency))):
+        if proto.dependency[at] in RULES:
+            del proto.dependency[at]
+    _without_options(proto)
+    return proto
+
+
+def _without_options(part: Any) -> None:
+    is_map = part.DESCRIPTOR.name == "DescriptorProto" and part.options.map_entry
+    part.ClearField("options")
+    if is_map:
+        part.options.map_entry = True
+    for field, value in part.ListFields():
+        if field.message_type is not None and field.name != "options":
+            for each in [value] if isinstance(value, Message) else value:
+                if "options" in each.DESCRIPTOR.fields_by_name:
+                    _without_options(each)
 
 
 def document() -> dict[str, Any]:
@@ -144,4 +189,4 @@ def _kind(field: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

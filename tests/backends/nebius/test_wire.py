@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import DOMAIN, NebiusClient
+from chalicelib.backends.nebius.messages import DESCRIPTORS
 from chalicelib.backends.nebius.tokens import Tokens
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, QuotaExceeded, Transient
@@ -17,6 +18,7 @@ from tests.backends.conformance.requests import request_for
 from tests.backends.fakes.procedures import serving_procedures
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.nebius.compute import refusal
+from tests.backends.nebius.descriptors import messages
 from tests.backends.nebius.fake import EXCHANGE, Nebius
 from tests.backends.nebius.provider import INSTANCES, InProcess, NebiusProvider, config
 from tests.backends.test_nebius import all_offers
@@ -59,6 +61,13 @@ def test_no_answer_is_an_unknown_outcome(served: NebiusBackend, fake: Nebius) ->
         list(served.list_owned())
     fake.script.faults.append(Fault(f"{INSTANCES}.List", lambda body: {"items": [{"metadata": {"id": "x"}}]}))
     assert list(served.list_owned()) == []
+
+
+@pytest.mark.slow
+def test_the_descriptors_are_those_of_the_sdk() -> None:
+    assert DESCRIPTORS.read_text().splitlines()[1:] == list(messages()), (
+        "run `python -m tests.backends.nebius.descriptors`"
+    )
 
 
 def test_nobody_there_is_an_unknown_outcome() -> None:
