@@ -45,9 +45,12 @@ def elsewhere(path: Path) -> bool:
 
 
 def of_a_provider(path: Path) -> bool:
-    """Tests of one provider's package: the suite (`test_runpod.py`), and its folder, with the emulation of it."""
-    inside = path.relative_to(BACKENDS).parts[:1] if path.is_relative_to(BACKENDS) else ()
-    return any(name.removeprefix("test_").removesuffix(".py") in providers() for name in inside)
+    """Tests of one provider's package: its suites (`test_gcp.py`, `test_gcp_tpu.py`), and its folder, with the
+    emulation of it."""
+    if not path.is_relative_to(BACKENDS) or path == BACKENDS:
+        return False
+    name = path.relative_to(BACKENDS).parts[0].removeprefix("test_").removesuffix(".py")
+    return any(f"{name}_".startswith(f"{provider}_") for provider in providers())
 
 
 @functools.cache

@@ -40,6 +40,8 @@ def test_what_is_left_out_is_there() -> None:
         ("backends/aws", True),
         ("backends/test_aws.py", True),
         ("backends/test_runpod.py", True),
+        ("backends/test_gcp_tpu.py", True),
+        ("backends/test_lambda_cloud.py", True),
         ("backends/kubernetes/test_volumes.py", True),
         ("backends/test_fake.py", True),
         ("backends/test_accounts.py", False),
