@@ -20,7 +20,7 @@ from tests.harness.installed import build_wheel, install, metadata, plain_instal
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
 # nobody needs them all
-EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "kubernetes", "nebius", "pynamodb"}
+EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "grpcio", "kubernetes", "protobuf", "pynamodb"}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -14,18 +13,15 @@ from chalicelib.backends.crusoe.backend import CrusoeBackend
 from chalicelib.backends.crusoe.client import CrusoeClient
 from chalicelib.backends.crusoe.config import CrusoeBackendConfig
 from chalicelib.backends.crusoe.facts import FACTS
-from chalicelib.backends.registry import Row, registered
-from chalicelib.domain.boot_script import read_user_data
+from chalicelib.backends.registry import Row
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.offers import Offer
 from tests.backends.crusoe.fake import KEY, PROJECT, SECRET, Crusoe, capacity_of
 from tests.backends.crusoe.provider import prices
 from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
-from tests.scenarios.stages import MAIN, Virtual
-from tests.usecases.cluster import FACTS as AGENT_FACTS
-from tests.usecases.cluster import Agent
-from tests.world.embedded import ConfiguredSite
+from tests.backends.journeys import agent_of, applied, done, run_of, runs_job, sold_as, staged
+from tests.scenarios.stages import Virtual
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..2\nbackends: [crusoe-fake]\nidle_duration: 5m\n"
 TASK = """\
@@ -37,6 +33,9 @@ backends: [crusoe-fake]
 resources: {cpu: 2.., memory: 8GB.., disk: 200GB..}
 """
 RETRY = "retry: {on_events: [no-capacity, error], duration: 1h}\n"
+BACKEND = (
+    f"type: crusoe-fake\nproject_id: {PROJECT}\ncreds: {{type: access_key, access_key: {KEY}, secret_key: {SECRET}}}\n"
+)
 EAST, ICELAND, CPU = "us-east1-a", "eu-iceland1-a", "c1a.2x"
 
 
@@ -56,46 +55,16 @@ class FakeBackend(CrusoeBackend):
         super().__init__(config, client, fake.now, prices(folder))
 
     def offers(self) -> Sequence[Offer]:
-        return [offer.with_(backend="crusoe-fake") for offer in super().offers()]
+        return sold_as("crusoe-fake", super().offers())
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
-    with registered("crusoe-fake", Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")):
-        site = ConfiguredSite("crusoe", tmp_path / "server")
-        FakeBackend.accounts.append((Crusoe(site.time.now), tmp_path))
-        found = Virtual(site, tmp_path, MAIN)
-        creds = f"creds: {{type: access_key, access_key: {KEY}, secret_key: {SECRET}}}"
-        (found.home / "crusoe.yml").write_text(f"type: crusoe-fake\nproject_id: {PROJECT}\n{creds}\n")
-        done(found, "backend", "add", "-f", "crusoe.yml", "-y")
-        site.root.refresh_accounts()
+    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")
+    with staged(
+        "crusoe-fake", row, tmp_path, BACKEND, FakeBackend.accounts, lambda now: (Crusoe(now), tmp_path)
+    ) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
-
-
-def runs_on(stage: Virtual, machine: Resource) -> None:
-    """The agent joins with what is in the machine's script, and its job runs."""
-    _, instance, token = read_user_data(machine.facts["request"]["startup_script"])
-    world: Any = SimpleNamespace(plane=stage.site.root.plane)
-    at = stage.site.time.now()
-    agent = Agent(world, instance, credential=token)
-    agent.sync(facts=AGENT_FACTS)
-    stage.site.time.run(stage.site.time.at + MINUTE)
-    (task,) = agent.sync()["tasks"]
-    agent.sync({"id": task["id"], "state": "running", "at": at, "username": "root", "working_dir": "/w"})
-    stage.site.time.run(stage.site.time.at + SECOND)
 
 
 def machines(fake: Crusoe) -> list[Resource]:
@@ -112,11 +81,10 @@ def test_a_job_gets_a_machine_and_leaves_nothing_behind(stage: Virtual) -> None:
     stage.until("its machine", lambda: bool(machines(fake)))
     (machine,) = machines(fake)
     stage.until("its start", lambda: machine.state(fake.now()) == "STATE_RUNNING")
-    runs_on(stage, machine)
-    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
+    runs_job(stage, agent_of(stage, machine.facts["request"]["startup_script"]))
     machine.goes(fake.now(), (0, "STATE_STOPPED"))  # by Crusoe
     stage.until("another", lambda: any(each is not machine for each in machines(fake)))
-    ended = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"][0]
+    ended = run_of(stage)["jobs"][0]["job_submissions"][0]
     assert ended["termination_reason"] == "instance_unreachable"
     assert "somebody has stopped it, or Crusoe has" in ended["termination_reason_message"]
     stage.until("its end", lambda: machine not in fake.books.existing())

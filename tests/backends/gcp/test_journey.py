@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -15,18 +14,15 @@ from chalicelib.backends.gcp.backend import GcpBackend
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.specs import GCPVolumeConfiguration
-from chalicelib.backends.registry import Row, registered
-from chalicelib.domain.boot_script import read_user_data
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.backends.registry import Row
 from chalicelib.domain.offers import Offer
 from tests.backends.fakes.books import Resource
 from tests.backends.gcp.fake import PROJECT, Google
 from tests.backends.gcp.instances import EXHAUSTED
 from tests.backends.gcp.provider import KEY, GcpProvider, clients_of
-from tests.scenarios.stages import MAIN, Virtual
-from tests.usecases.cluster import FACTS as AGENT_FACTS
-from tests.usecases.cluster import Agent
-from tests.world.embedded import ConfiguredSite
+from tests.backends.journeys import agent_of, applied, done, run_of, runs_job, sold_as, staged
+from tests.scenarios.stages import Virtual
+from tests.usecases.cluster import FACTS as FACTS_OF_AGENTS
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..2\nbackends: [google-fake]\nidle_duration: 5m\nspot_policy: auto\n"
 TASK = """\
@@ -38,6 +34,8 @@ backends: [google-fake]
 resources: {gpu: L4:1}
 """
 SPOT = "spot_policy: spot\nretry: {on_events: [interruption, no-capacity], duration: 1h}\n"
+CREDS = {"type": "service_account", "data": json.dumps(KEY)}
+BACKEND = json.dumps({"type": "google-fake", "project_id": PROJECT, "creds": CREDS, "vpc_name": "training"})
 VOLUME = "type: volume\nname: data\nbackend: google-fake\nregion: us-central1\nsize: 20GB\n"
 
 
@@ -60,57 +58,19 @@ class FakeBackend(GcpBackend):
         super().__init__(config, clients_of(fake), fake.now)
 
     def offers(self) -> Sequence[Offer]:
-        return [offer.with_(backend="google-fake") for offer in super().offers()]
+        return sold_as("google-fake", super().offers())
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
     row = Row(f"{__name__}:FakeConfig", volume=f"{__name__}:FakeVolume", backend=f"{__name__}:FakeBackend")
-    with registered("google-fake", row):
-        site = ConfiguredSite("google", tmp_path / "server")
-        FakeBackend.accounts.append(Google(site.time.now))
-        found = Virtual(site, tmp_path, MAIN)
-        creds = {"type": "service_account", "data": json.dumps(KEY)}
-        given = {"type": "google-fake", "project_id": PROJECT, "creds": creds, "vpc_name": "training"}
-        (found.home / "google.yml").write_text(json.dumps(given))
-        done(found, "backend", "add", "-f", "google.yml", "-y")
-        site.root.refresh_accounts()
+    with staged("google-fake", row, tmp_path, BACKEND, FakeBackend.accounts, Google) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
 
 
 def boot_script(machine: Resource) -> str:
     items = {each["key"]: each["value"] for each in machine.facts["body"]["metadata"]["items"]}
     return str(items["user-data"])
-
-
-def agent_of(stage: Virtual, machine: Resource) -> Agent:
-    """It joins with what is in the machine's metadata."""
-    _, instance, token = read_user_data(boot_script(machine))
-    world: Any = SimpleNamespace(plane=stage.site.root.plane)
-    return Agent(world, instance, credential=token)
-
-
-def runs_on(stage: Virtual, machine: Resource) -> None:
-    """The agent joins, and its job runs."""
-    agent, at = agent_of(stage, machine), stage.site.time.now()
-    agent.sync(facts=AGENT_FACTS)
-    stage.site.time.run(stage.site.time.at + MINUTE)
-    (task,) = agent.sync()["tasks"]
-    agent.sync({"id": task["id"], "state": "running", "at": at, "username": "root", "working_dir": "/w"})
-    stage.site.time.run(stage.site.time.at + SECOND)
 
 
 def machines(fake: Google) -> list[Resource]:
@@ -131,11 +91,10 @@ def test_a_job_whose_spot_machine_is_taken_back_begins_anew_and_leaves_nothing_b
     (machine,) = machines(fake)
     assert "--notices gce" in boot_script(machine), "so that the agent polls the metadata service"
     stage.until("its start", lambda: machine.state(fake.now()) == "RUNNING")
-    runs_on(stage, machine)
-    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
+    runs_job(stage, agent_of(stage, boot_script(machine)))
     fake.preempted(machine)
     stage.until("another", lambda: any(each is not machine for each in machines(fake)))
-    ended = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"][0]
+    ended = run_of(stage)["jobs"][0]["job_submissions"][0]
     assert ended["termination_reason"] == "interrupted_by_no_capacity"
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: nothing_left(fake))
@@ -181,7 +140,7 @@ def test_a_volume_is_attached_to_the_machine_of_its_job(stage: Virtual) -> None:
     (machine,) = machines(fake)
     assert machine.facts["zone"] == disk.facts["zone"]
     stage.until("its start", lambda: machine.state(fake.now()) == "RUNNING")
-    agent_of(stage, machine).sync(facts=AGENT_FACTS)
+    agent_of(stage, boot_script(machine)).sync(facts=FACTS_OF_AGENTS)
     stage.until("the disk on it", lambda: machine.number in disk.facts["on"])
     done(stage, "stop", "work", "-y")
     stage.until("its detachment", lambda: not stage.ask("volumes/get", {"name": "data"})["attachments"])

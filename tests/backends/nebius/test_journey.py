@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -15,17 +14,14 @@ from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.facts import FACTS
-from chalicelib.backends.registry import Row, registered
-from chalicelib.domain.boot_script import read_user_data
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.backends.registry import Row
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offers import Offer
 from tests.backends.fakes.books import Resource
-from tests.backends.nebius.fake import Nebius
-from tests.backends.nebius.provider import InProcess, NebiusProvider, config
-from tests.scenarios.stages import MAIN, Virtual
-from tests.usecases.cluster import FACTS as AGENT_FACTS
-from tests.usecases.cluster import Agent
-from tests.world.embedded import ConfiguredSite
+from tests.backends.journeys import agent_of, applied, done, run_of, runs_job, sold_as, staged
+from tests.backends.nebius.fake import ACCOUNT, KEY_ID, Nebius, private_key
+from tests.backends.nebius.provider import InProcess, NebiusProvider
+from tests.scenarios.stages import Virtual
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..2\nbackends: [nebius-fake]\nidle_duration: 5m\nspot_policy: auto\n"
 TASK = """\
@@ -54,50 +50,24 @@ class FakeBackend(NebiusBackend):
         super().__init__(config, NebiusClient(config.creds, fake.now, InProcess(fake)), fake.now)
 
     def offers(self) -> Sequence[Offer]:
-        return [offer.with_(backend="nebius-fake") for offer in super().offers()]
+        return sold_as("nebius-fake", super().offers())
+
+
+def backend() -> str:
+    creds = {
+        "type": "service_account",
+        "service_account_id": ACCOUNT,
+        "public_key_id": KEY_ID,
+        "private_key_content": private_key(),
+    }
+    return json.dumps({"type": "nebius-fake", "creds": creds})
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
-    with registered("nebius-fake", Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")):
-        site = ConfiguredSite("nebius", tmp_path / "server")
-        FakeBackend.accounts.append(Nebius(site.time.now))
-        found = Virtual(site, tmp_path, MAIN)
-        creds = config().model_dump(mode="json", exclude_none=True)["creds"] | {
-            "private_key_content": config().creds.private_key_content,
-            "service_account_id": config().creds.service_account_id,
-            "public_key_id": config().creds.public_key_id,
-        }
-        (found.home / "nebius.yml").write_text(json.dumps({"type": "nebius-fake", "creds": creds}))
-        done(found, "backend", "add", "-f", "nebius.yml", "-y")
-        site.root.refresh_accounts()
+    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")
+    with staged("nebius-fake", row, tmp_path, backend(), FakeBackend.accounts, Nebius) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
-
-
-def runs_on(stage: Virtual, machine: Resource) -> None:
-    """The agent joins with what is in the machine's script, and its job runs."""
-    _, instance, token = read_user_data(machine.facts["spec"]["cloud_init_user_data"])
-    world: Any = SimpleNamespace(plane=stage.site.root.plane)
-    at = stage.site.time.now()
-    agent = Agent(world, instance, credential=token)
-    agent.sync(facts=AGENT_FACTS)
-    stage.site.time.run(stage.site.time.at + MINUTE)
-    (task,) = agent.sync()["tasks"]
-    agent.sync({"id": task["id"], "state": "running", "at": at, "username": "root", "working_dir": "/w"})
-    stage.site.time.run(stage.site.time.at + SECOND)
 
 
 def machines(fake: Nebius) -> list[Resource]:
@@ -113,11 +83,10 @@ def test_a_job_whose_spot_machine_is_taken_back_begins_anew_and_leaves_nothing_b
     stage.until("its machine", lambda: bool(machines(fake)))
     (machine,) = machines(fake)
     stage.until("its start", lambda: machine.state(fake.now()) == "RUNNING")
-    runs_on(stage, machine)
-    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
+    runs_job(stage, agent_of(stage, machine.facts["spec"]["cloud_init_user_data"]))
     machine.goes(fake.now(), (0, "STOPPING"), (MINUTE, "STOPPED"))
     stage.until("another", lambda: any(each is not machine for each in machines(fake)))
-    ended = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"][0]
+    ended = run_of(stage)["jobs"][0]["job_submissions"][0]
     assert ended["termination_reason"] == "interrupted_by_no_capacity"
     assert "the cloud reclaimed the spot machine" in ended["termination_reason_message"]
     done(stage, "stop", "work", "-y")

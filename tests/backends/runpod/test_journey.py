@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import Field
 
-from chalicelib.backends.registry import Row, registered
+from chalicelib.backends.registry import Row
 from chalicelib.backends.runpod.backend import RunpodBackend
 from chalicelib.backends.runpod.client import Client
 from chalicelib.backends.runpod.config import RunpodBackendConfig
 from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
-from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
+from tests.backends.journeys import INSIDE, add_backend, agent_with, applied, done, run_of, runs_job, sold_as, staged
 from tests.backends.runpod.fake import KEY, Runpod
-from tests.scenarios.stages import MAIN, Virtual
-from tests.usecases.cluster import FACTS as AGENT_FACTS
-from tests.usecases.cluster import Agent
-from tests.world.embedded import ConfiguredSite
+from tests.scenarios.stages import Virtual
 
 FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [runpod-fake]\n"
 TASK = """\
@@ -59,50 +55,18 @@ class FakeBackend(RunpodBackend):
         super().__init__(config, Client(config.creds.api_key, fake.now, send=sent, listen=sent, burst=10_000), fake.now)
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        return [offer.with_(backend="runpod-fake") for offer in super().offers_for(request)]
+        return sold_as("runpod-fake", super().offers_for(request))
+
+
+def backend(regions: str = "[US-KS-2]") -> str:
+    return f"type: runpod-fake\ncreds: {{type: api_key, api_key: {KEY}}}\nregions: {regions}\n"
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
     row = Row(f"{__name__}:FakeConfig", volume=f"{__name__}:FakeVolume", backend=f"{__name__}:FakeBackend")
-    with registered("runpod-fake", row):
-        site = ConfiguredSite("runpod", tmp_path / "server")
-        FakeBackend.accounts.append(Runpod(site.time.now))
-        found = Virtual(site, tmp_path, MAIN)
-        added(found)
+    with staged("runpod-fake", row, tmp_path, backend(), FakeBackend.accounts, Runpod) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def added(stage: Virtual, regions: str = "[US-KS-2]") -> None:
-    creds = f"type: runpod-fake\ncreds: {{type: api_key, api_key: {KEY}}}\nregions: {regions}\n"
-    (stage.home / "runpod.yml").write_text(creds)
-    done(stage, "backend", "add", "-f", "runpod.yml", "-y")
-    stage.site.root.refresh_accounts()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
-
-
-def runs_in(stage: Virtual, pod: Resource) -> None:
-    """The agent joins with what is in the pod's environment, and its job runs."""
-    env, at = pod.facts["request"]["env"], stage.site.time.now()
-    world: Any = SimpleNamespace(plane=stage.site.root.plane)
-    agent = Agent(world, env["DSTACK_INSTANCE"], credential=env["DSTACK_TOKEN"])
-    agent.sync(facts={**AGENT_FACTS, "runtimes": ["inside"], "isolation": {"inside": "machine"}})
-    stage.site.time.run(stage.site.time.at + MINUTE)
-    (task,) = agent.sync()["tasks"]
-    agent.sync({"id": task["id"], "state": "running", "at": at, "username": "root", "working_dir": "/w"})
-    stage.site.time.run(stage.site.time.at + SECOND)
 
 
 @pytest.mark.slow
@@ -117,7 +81,7 @@ def test_a_job_gets_a_pod_and_leaves_nothing_behind(stage: Virtual) -> None:
     assert body["gpu"] == {"id": "NVIDIA H100 80GB HBM3", "count": 2} and body["registry"] == login.id
     assert body["disk"] == 100 and login.facts["password"] == "pa55"
     stage.site.time.run(stage.site.time.at + MINUTE)
-    added(stage, "[US-KS-2, EU-SE-1]")  # a change that would lose sight of a pod is refused
+    add_backend(stage, backend("[US-KS-2, EU-SE-1]"))  # a change that would lose sight of a pod is refused
     done(stage, "stop", "work", "-y")
     stage.until("its end", lambda: not list(fake.books.existing()))
 
@@ -130,8 +94,8 @@ def test_a_job_whose_image_cant_be_pulled_says_so_and_isnt_billed_for_long(stage
     applied(stage, "task", TASK)
     stage.until("its pod", lambda: bool(list(fake.books.existing("vm"))))
     next(fake.books.existing("vm")).facts["log"].append("error pulling image: manifest unknown")
-    stage.until("its end", lambda: stage.ask("runs/get", {"run_name": "work"})["status"] == "failed")
-    run = stage.ask("runs/get", {"run_name": "work"})
+    stage.until("its end", lambda: run_of(stage)["status"] == "failed")
+    run = run_of(stage)
     assert "manifest unknown" in str(run["jobs"][0]["job_submissions"][-1]), run
     stage.until("the end of its pod", lambda: not list(fake.books.existing()))
 
@@ -159,12 +123,12 @@ def test_a_job_whose_spot_pod_is_taken_back_was_interrupted_and_begins_anew_in_a
     (first,) = fake.books.existing("vm")
     assert first.facts["request"]["mounts"] == {"network": [{"volumeId": theirs.id, "path": "/images"}]}
     stage.site.time.run(stage.site.time.at + MINUTE)
-    runs_in(stage, first)
-    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
+    env = first.facts["request"]["env"]
+    runs_job(stage, agent_with(stage, env["DSTACK_INSTANCE"], env["DSTACK_TOKEN"]), INSIDE)
     first.goes(fake.now(), (0, "EXITED"))
     stage.until("its end", lambda: first not in fake.books.existing())
     stage.until("another pod", lambda: bool(list(fake.books.existing("vm"))))
-    ended, _ = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"]
+    ended, _ = run_of(stage)["jobs"][0]["job_submissions"]
     assert ended["termination_reason"] == "interrupted_by_no_capacity"
     assert "a spot pod has to make way" in ended["termination_reason_message"]
     done(stage, "stop", "work", "-y")

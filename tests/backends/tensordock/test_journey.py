@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import Field
 
-from chalicelib.backends.registry import Row, registered
+from chalicelib.backends.registry import Row
 from chalicelib.backends.tensordock.backend import TensorDockBackend
 from chalicelib.backends.tensordock.client import TensorDockClient
 from chalicelib.backends.tensordock.config import TensorDockBackendConfig
 from chalicelib.backends.tensordock.facts import FACTS
-from chalicelib.domain.boot_script import read_user_data
-from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offers import Offer
-from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
+from tests.backends.journeys import agent_of, applied, done, run_of, runs_job, sold_as, staged
 from tests.backends.tensordock.fake import PLACES, TOKEN, TensorDock, stock
-from tests.scenarios.stages import MAIN, Virtual
-from tests.usecases.cluster import FACTS as AGENT_FACTS
-from tests.usecases.cluster import Agent
-from tests.world.embedded import ConfiguredSite
+from tests.scenarios.stages import Virtual
 
 US, CANADA, _ = PLACES
 RTX = "geforcertx4090-pcie-24gb"
@@ -55,51 +50,14 @@ class FakeBackend(TensorDockBackend):
         super().__init__(config, TensorDockClient(config.creds.api_token, fake.now, send=sender(fake)), fake.now)
 
     def offers(self) -> Sequence[Offer]:
-        return [offer.with_(backend="tensordock-fake") for offer in super().offers()]
+        return sold_as("tensordock-fake", super().offers())
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
-    with registered("tensordock-fake", Row(f"{__name__}:FakeConfig", f"{__name__}:FakeBackend")):
-        site = ConfiguredSite("tensordock", tmp_path / "server")
-        FakeBackend.accounts.append(TensorDock(site.time.now))
-        found = Virtual(site, tmp_path, MAIN)
-        (found.home / "tensordock.yml").write_text(CONFIG)
-        done(found, "backend", "add", "-f", "tensordock.yml", "-y")
-        found.site.root.refresh_accounts()
+    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend")
+    with staged("tensordock-fake", row, tmp_path, CONFIG, FakeBackend.accounts, TensorDock) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
-
-
-def joins(stage: Virtual, machine: Resource) -> Callable[[], None]:
-    """The agent joins with what the machine was started with, and its job runs. What it reports from then on."""
-    files = machine.facts["request"]["cloud_init"]["write_files"]
-    _, instance, token = read_user_data(files[-1]["content"])
-    world: Any = SimpleNamespace(plane=stage.site.root.plane)
-    agent = Agent(world, instance, credential=token)
-    agent.sync(facts=AGENT_FACTS)
-    stage.site.time.run(stage.site.time.at + MINUTE)
-    (task,) = agent.sync()["tasks"]
-    state = {"id": task["id"], "state": "running", "at": stage.site.time.now(), "username": "root", "working_dir": "/w"}
-
-    def reports() -> None:
-        agent.sync(state)
-        stage.site.time.run(stage.site.time.at + 10 * SECOND)
-
-    reports()
-    return reports
 
 
 @pytest.mark.slow
@@ -115,15 +73,15 @@ def test_a_machine_is_bought_taken_back_bought_again_and_released(stage: Virtual
     (first,) = fake.books.existing("vm")
     assert first.facts["request"]["location_id"] == CANADA
     stage.site.time.run(stage.site.time.at + 3 * MINUTE)
-    reports = joins(stage, first)
-    assert stage.ask("runs/get", {"run_name": "work"})["status"] == "running"
+    files = first.facts["request"]["cloud_init"]["write_files"]
+    reports = runs_job(stage, agent_of(stage, files[-1]["content"]))
     first.goes(fake.now(), (0, "StoppedDisassociated"))
     fake.script.limits.clear()
-    while stage.ask("runs/get", {"run_name": "work"})["status"] == "running":
+    while run_of(stage)["status"] == "running":
         reports()
     stage.until("its end", lambda: first not in fake.books.existing())
     stage.until("another machine", lambda: bool(list(fake.books.existing("vm"))))
-    submissions = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"]
+    submissions = run_of(stage)["jobs"][0]["job_submissions"]
     assert "its host has taken them back" in submissions[0]["termination_reason_message"], submissions
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: not list(fake.books.existing("vm")))

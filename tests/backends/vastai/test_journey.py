@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from chalicelib.backends.registry import Row, registered
+from chalicelib.backends.registry import Row
 from chalicelib.backends.vastai.backend import VastAIBackend
 from chalicelib.backends.vastai.client import VastAIClient
 from chalicelib.backends.vastai.config import VastAIBackendConfig
@@ -19,10 +19,11 @@ from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from tests.backends.fakes.transport import sender
+from tests.backends.journeys import applied, done, run_of, sold_as, staged
 from tests.backends.vastai.fake import KEY, Vast
-from tests.scenarios.stages import MAIN, Virtual
-from tests.world.embedded import ConfiguredSite
+from tests.scenarios.stages import Virtual
 
+BACKEND = f"type: vastai-fake\ncreds: {{type: api_key, api_key: {KEY}}}\n"
 FLEET = "type: fleet\nname: pool\nnodes: 0..\nbackends: [vastai-fake]\nspot_policy: auto\n"
 TASK = """\
 type: task
@@ -60,33 +61,14 @@ class FakeBackend(VastAIBackend):
         )
 
     def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        return [offer.with_(backend="vastai-fake") for offer in super().offers_for(request)]
+        return sold_as("vastai-fake", super().offers_for(request))
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Virtual]:
-    parts = {"backend": f"{__name__}:FakeBackend", "options": f"{__name__}:FakeOptions"}
-    with registered("vastai-fake", Row(f"{__name__}:FakeConfig", **parts)):  # type: ignore[arg-type]
-        site = ConfiguredSite("vastai", tmp_path / "server")
-        FakeBackend.accounts.append(Vast(site.time.now))
-        found = Virtual(site, tmp_path, MAIN)
-        (found.home / "vast.yml").write_text(f"type: vastai-fake\ncreds: {{type: api_key, api_key: {KEY}}}\n")
-        done(found, "backend", "add", "-f", "vast.yml", "-y")
-        found.site.root.refresh_accounts()
+    row = Row(f"{__name__}:FakeConfig", backend=f"{__name__}:FakeBackend", options=f"{__name__}:FakeOptions")
+    with staged("vastai-fake", row, tmp_path, BACKEND, FakeBackend.accounts, Vast) as found:
         yield found
-        FakeBackend.accounts.clear()
-        site.close()
-
-
-def done(stage: Virtual, *words: str) -> str:
-    text, code = stage.dstack(list(words))
-    assert code == 0, text
-    return text
-
-
-def applied(stage: Virtual, name: str, text: str) -> str:
-    (stage.home / f"{name}.dstack.yml").write_text(text)
-    return done(stage, "apply", "-f", f"{name}.dstack.yml", "-y", "-d")
 
 
 @pytest.mark.slow
@@ -106,7 +88,7 @@ def test_a_job_bids_and_bids_elsewhere_when_it_is_outbid_and_leaves_nothing_behi
     fake.outbid(one)
     stage.until("the end of what has lost its bid", lambda: not fake.books.find("vm", one.id))
     stage.until("its third bid", lambda: {each.facts["machine"] for each in fake.books.existing("vm")} == {103})
-    submissions = stage.ask("runs/get", {"run_name": "work"})["jobs"][0]["job_submissions"]
+    submissions = run_of(stage)["jobs"][0]["job_submissions"]
     assert len(submissions) == 1, "nothing had run yet, so nothing was interrupted"
     done(stage, "stop", "work", "-y")
     stage.until("the end of all", lambda: not list(fake.books.existing()))
