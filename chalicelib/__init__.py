@@ -30,7 +30,8 @@
     `runs`         plans, submission, code, logs, metrics, streams, and rules that act on events
     `operator`     backends, the server's file, its first start, costs, numbers for Prometheus
     `agents`       what the programs on machines ask and report
-`api`              HTTP: `api/routes`, and in `api/wire` the JSON contract that clients rely on.
+`contract`         types of the JSON that the API answers with, for type checkers, the OpenAPI document and tests.
+`api`              HTTP: `api/routes`, and in `api/wire` the JSON that clients rely on.
 `identity`         effects: signing on at OpenID Connect providers, and certificates from authorities that speak ACME.
 `serving`          effects: the server's own door to services: who may call, where to, how much, and passing it on.
 `runtime`          composition roots: the only place that names implementations or reads the environment.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field, StringConstraints
 
@@ -30,19 +30,13 @@ class PageBody(RequestBody):
 
 
 def page_of(
-    body: PageBody,
-    rows: Sequence[T],
-    key: Callable[[T], tuple[Micros, str, str]],
-    write: Callable[[Sequence[T]], list[Any]],
-    name: str,
-) -> Any:
-    """The requested rows. `key` gives a row's date, id and name, and `write` gets the whole page, so that it can read
-    what it needs at once; the total, if requested, comes beside the list."""
+    body: PageBody, rows: Sequence[T], key: Callable[[T], tuple[Micros, str, str]]
+) -> tuple[Sequence[T], int | None]:
+    """The requested rows and, if requested, the number of all that match. `key` gives a row's date, id and name."""
     pattern = body.name_pattern or ""
     matching = [row for row in rows if pattern in key(row)[2]]
     ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not body.ascending)
     if body.prev_created_at is not None:
         last = (body.prev_created_at, body.prev_id or ("\uffff" if body.ascending else ""))
         ordered = [row for row in ordered if (key(row)[:2] > last) is body.ascending and key(row)[:2] != last]
-    written = write(ordered[: body.limit])
-    return {"total_count": len(matching), name: written} if body.return_total_count else written
+    return ordered[: body.limit], len(matching) if body.return_total_count else None

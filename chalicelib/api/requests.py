@@ -16,6 +16,10 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
 
+class NoQuery(RequestBody):
+    """A query of which nothing is read."""
+
+
 def _id(value: Any) -> Any:
     """A UUID in any spelling, as the text in keys."""
     if not isinstance(value, str):

@@ -1,6 +1,8 @@
 """Routes. Every route of the API is one row: method, path, who may call it, and the handler.
 
 The rows are data, so one generated test tries every role and tenant against every route, and one loop mounts them.
+A handler says what it takes with a decorator, and what it answers in its return type: the OpenAPI document is made from
+these, and the tests hold every answer to them.
 """
 
 from __future__ import annotations
@@ -8,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.usecases.context import Plane
 
+if TYPE_CHECKING:
+    from chalicelib.api.multipart import UploadedFile
+
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Access(StrEnum):
@@ -73,6 +79,54 @@ class Answer:
 
 
 Handler = Callable[[Call], Any]  # a JSON-able value (orjson, with Fragments), or an Answer
+
+
+@dataclass(frozen=True)
+class TakesBody(Generic[M, T]):
+    handler: Callable[[Call, M], T]
+    body: type[M]
+
+    def __call__(self, call: Call) -> T:
+        return self.handler(call, call.parse(self.body))
+
+
+@dataclass(frozen=True)
+class TakesQuery(Generic[M, T]):
+    handler: Callable[[Call, M], T]
+    query: type[M]
+
+    def __call__(self, call: Call) -> T:
+        from chalicelib.configuration.reading import read
+
+        return self.handler(call, read(self.query, dict(call.query)))
+
+
+@dataclass(frozen=True)
+class TakesFile(Generic[M, T]):
+    handler: Callable[[Call, M, UploadedFile], T]
+    query: type[M]
+
+    def __call__(self, call: Call) -> T:
+        from chalicelib.api.multipart import uploaded_file
+        from chalicelib.configuration.reading import read
+
+        query = read(self.query, dict(call.query))
+        return self.handler(call, query, uploaded_file(call.headers.get("content-type", ""), call.body))
+
+
+def takes(body: type[M]) -> Callable[[Callable[[Call, M], T]], TakesBody[M, T]]:
+    """The handler gets the request's JSON body, read as `body`."""
+    return lambda handler: TakesBody(handler, body)
+
+
+def asks(query: type[M]) -> Callable[[Callable[[Call, M], T]], TakesQuery[M, T]]:
+    """The handler gets the parameters of the query, read as `query`."""
+    return lambda handler: TakesQuery(handler, query)
+
+
+def takes_file(query: type[M]) -> Callable[[Callable[[Call, M, UploadedFile], T]], TakesFile[M, T]]:
+    """Likewise, and then the file that was uploaded as multipart/form-data."""
+    return lambda handler: TakesFile(handler, query)
 
 
 @dataclass(frozen=True)

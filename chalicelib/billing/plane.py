@@ -11,7 +11,7 @@ are those of one region, without the free tier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,7 +82,7 @@ def price(item: str) -> float:
     return found.dollars / found.per
 
 
-def total(lines: list[CostLine]) -> float:
+def total(lines: Iterable[CostLine]) -> float:
     return sum(line.dollars for line in lines)
 
 

@@ -16,6 +16,7 @@ from chalicelib.configuration.reading import read
 from chalicelib.domain import names
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.gateways import GatewaySpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
@@ -73,6 +74,12 @@ def _read(model: type[S], raw: Raw) -> S:
         return read(model, raw)
     except Invalid as refused:
         raise Invalid(as_written(_misnamed_raw(raw) + list(refused.problems), model)) from None
+
+
+def with_texts(raw: Raw, spec: RunSpec | FleetSpec | GatewaySpec) -> Raw:
+    """The spec as sent, but with a text where a number was sent for one: clients expect what the contract says."""
+    numbers = [name for name, value in raw.items() if type(value) in (int, float)]
+    return {**raw, **{name: getattr(spec, name) for name in numbers}} if numbers else raw
 
 
 def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:

@@ -22,11 +22,14 @@ from chalicelib.store.seal import Sealer
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import PER_CALL
+from tests.harness import contract
 from tests.world.time import Clock
 
 EVERYBODY = "everybody"  # rings when rights change
 DATABASE = "plane.db"
 
+
+contract.watch()
 
 Known = TypeVar("Known", bound=Noun)
 

@@ -6,6 +6,7 @@ pays only for the nouns it needs, not for all fifteen modules and everything the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -28,11 +29,14 @@ def load_handlers() -> None:
         handler(name)
 
 
-def _lazy(name: str) -> Handler:
-    def call_by_name(call: Call) -> Any:
-        return handler(name)(call)
+@dataclass(frozen=True)
+class ByName:
+    """The handler `module.function`, imported on its first call."""
 
-    return call_by_name
+    name: str
+
+    def __call__(self, call: Call) -> Any:
+        return handler(self.name)(call)
 
 
 _IN = "/api/project/{project_name}"
@@ -166,5 +170,5 @@ _ROWS = (
     ("POST", "/agent/left", Access.agent, "joins.left"),
 )
 
-BUILT = tuple(Route(method, path, access, _lazy(name)) for method, path, access, name in _ROWS)
+BUILT = tuple(Route(method, path, access, ByName(name)) for method, path, access, name in _ROWS)
 ROUTES: tuple[Route, ...] = (*BUILT, *refused.beside(BUILT))

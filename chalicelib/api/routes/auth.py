@@ -6,18 +6,21 @@ with which the provider redirects back. The device flow, with a code that is typ
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 import orjson
 from pydantic import Field
 
 from chalicelib.api.requests import RequestBody
-from chalicelib.api.route import Answer, Call
+from chalicelib.api.route import Answer, Call, takes
 from chalicelib.api.wire.users import user_with_creds_json
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import User
 from chalicelib.usecases.people import sign_on, users
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 COOKIE = "dstack-sign-on"  # set in the browser that began the sign-on
 Text = Annotated[str, Field(max_length=8192)]
@@ -41,12 +44,12 @@ class DeviceBody(RequestBody):
     state: Text
 
 
-def list_providers(call: Call) -> Any:
+def list_providers(call: Call) -> list[contract.SignOnProvider]:
     return [{"name": name, "enabled": True} for name in call.plane.sign_on]
 
 
-def authorize(call: Call) -> Any:
-    body = call.parse(AuthorizeBody)
+@takes(AuthorizeBody)
+def authorize(call: Call, body: AuthorizeBody) -> Annotated[Answer, contract.Authorization]:
     begun = sign_on.begin(call.plane, call.params["provider"], body.local_port, body.base_url)
     cookie = f"{COOKIE}={begun.proof}; Path=/; Max-Age={sign_on.PATIENCE // SECOND}; HttpOnly; SameSite=Lax"
     secure = "; Secure" if (body.base_url or "").startswith("https:") else ""
@@ -54,21 +57,21 @@ def authorize(call: Call) -> Any:
     return Answer(orjson.dumps({"authorization_url": begun.address}), headers=headers)
 
 
-def get_next_redirect(call: Call) -> Any:
-    body = call.parse(RedirectBody)
+@takes(RedirectBody)
+def get_next_redirect(call: Call, body: RedirectBody) -> contract.NextRedirect:
     port = sign_on.onward(call.plane, body.state)
     query = urlencode({"code": body.code, "state": body.state})
     return {"redirect_url": None if port is None else f"http://localhost:{port}/auth/callback?{query}"}
 
 
-def callback(call: Call) -> Any:
-    body = call.parse(CallbackBody)
+@takes(CallbackBody)
+def callback(call: Call, body: CallbackBody) -> contract.UserWithCreds:
     cookies = dict(part.strip().partition("=")[::2] for part in call.headers.get("cookie", "").split(";"))
     proof = cookies.get(COOKIE, "")
     return _entered(call, *sign_on.finish(call.plane, call.params["provider"], body.code, body.state, proof))
 
 
-def device(call: Call) -> Any:
+def device(call: Call) -> contract.DeviceCode:
     code, state = sign_on.begin_device(call.plane, call.params["provider"])
     return {
         "state": state,
@@ -80,11 +83,12 @@ def device(call: Call) -> Any:
     }
 
 
-def device_token(call: Call) -> Any:
+@takes(DeviceBody)
+def device_token(call: Call, body: DeviceBody) -> contract.UserWithCreds | None:
     """The user and a token; null while nobody has signed on with the code."""
-    found = sign_on.finish_device(call.plane, call.params["provider"], call.parse(DeviceBody).state)
+    found = sign_on.finish_device(call.plane, call.params["provider"], body.state)
     return None if found is None else _entered(call, *found)
 
 
-def _entered(call: Call, user: User, token: str) -> Any:
+def _entered(call: Call, user: User, token: str) -> contract.UserWithCreds:
     return user_with_creds_json(user, call.plane.permissions, token, users.private_key(call.plane, user))

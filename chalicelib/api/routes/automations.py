@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from chalicelib.api.requests import Name, Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.domain.automations import Automation
 from chalicelib.domain.instants import iso
 from chalicelib.usecases.runs import automations
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class AddAutomationBody(RequestBody):
@@ -21,19 +24,21 @@ class DeleteAutomationsBody(RequestBody):
     names: list[Name] = Field(max_length=40)
 
 
-def add(call: Call) -> Any:
-    return _shown(automations.add(call.plane, call.actor, call.tenant, call.parse(AddAutomationBody).spec, call.role))
+@takes(AddAutomationBody)
+def add(call: Call, body: AddAutomationBody) -> contract.Automation:
+    return _shown(automations.add(call.plane, call.actor, call.tenant, body.spec, call.role))
 
 
-def list_automations(call: Call) -> Any:
+def list_automations(call: Call) -> list[contract.Automation]:
     return [_shown(stored) for stored in automations.list_all(call.plane, call.tenant)]
 
 
-def delete(call: Call) -> None:
-    automations.delete(call.plane, call.actor, call.tenant, call.parse(DeleteAutomationsBody).names, call.role)
+@takes(DeleteAutomationsBody)
+def delete(call: Call, body: DeleteAutomationsBody) -> None:
+    automations.delete(call.plane, call.actor, call.tenant, body.names, call.role)
 
 
-def _shown(stored: Automation) -> Any:
+def _shown(stored: Automation) -> contract.Automation:
     """A stored configuration without its content, which may contain keys and passwords."""
     return {
         "id": stored.id,

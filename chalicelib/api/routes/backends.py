@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
-from chalicelib.api.bodies import parse_json
-from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.requests import Name, Object, RequestBody
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.backends import backend_json
 from chalicelib.configuration.server import parse_backend, read_backend
-from chalicelib.domain.specs.reading import Spec
-from chalicelib.errors import Invalid
+from chalicelib.domain.backends import Configured
 from chalicelib.usecases.operator import backends
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+class BackendBody(RootModel[Object]):
+    """The backend's configuration, as in the server's file: its `type`, and the keys that this type has."""
 
 
 class YamlBody(RequestBody):
@@ -24,43 +29,48 @@ class DeleteBackendsBody(RequestBody):
     backends_names: list[Name] = Field(max_length=40)
 
 
-def list_types(call: Call) -> Any:
+def list_types(call: Call) -> list[str]:
     return sorted(call.plane.providers.types)
 
 
-def list_backends(call: Call) -> Any:
+def list_backends(call: Call) -> list[contract.Backend]:
     ages = call.plane.catalog.ages(call.tenant.id)
     found = backends.list_backends(call.plane.store, call.tenant.id)
     return [backend_json(each, ages.get(each.type)) for each in found]
 
 
-def create(call: Call) -> Any:
-    return backends.shown(backends.create_backend(call.plane, call.tenant, call.actor, _sent(call)))
+@takes(BackendBody)
+def create(call: Call, body: BackendBody) -> contract.BackendConfig:
+    return backends.shown(backends.create_backend(call.plane, call.tenant, call.actor, read_backend(body.root)))
 
 
-def update(call: Call) -> Any:
-    return backends.shown(backends.update_backend(call.plane, call.tenant, call.actor, _sent(call)))
+@takes(BackendBody)
+def update(call: Call, body: BackendBody) -> contract.BackendConfig:
+    return backends.shown(backends.update_backend(call.plane, call.tenant, call.actor, read_backend(body.root)))
 
 
-def create_yaml(call: Call) -> None:
-    config = parse_backend(call.parse(YamlBody).config_yaml)
+@takes(YamlBody)
+def create_yaml(call: Call, body: YamlBody) -> None:
+    config = parse_backend(body.config_yaml)
     backends.create_backend(call.plane, call.tenant, call.actor, config)
 
 
-def update_yaml(call: Call) -> None:
-    config = parse_backend(call.parse(YamlBody).config_yaml)
+@takes(YamlBody)
+def update_yaml(call: Call, body: YamlBody) -> None:
+    config = parse_backend(body.config_yaml)
     backends.update_backend(call.plane, call.tenant, call.actor, config)
 
 
-def delete(call: Call) -> None:
-    backends.delete_backends(call.plane, call.tenant, call.actor, call.parse(DeleteBackendsBody).backends_names)
+@takes(DeleteBackendsBody)
+def delete(call: Call, body: DeleteBackendsBody) -> None:
+    backends.delete_backends(call.plane, call.tenant, call.actor, body.backends_names)
 
 
-def config_info(call: Call) -> Any:
+def config_info(call: Call) -> contract.BackendConfig:
     return backends.shown(_named(call))
 
 
-def get_yaml(call: Call) -> Any:
+def get_yaml(call: Call) -> contract.BackendYaml:
     import yaml
 
     found = _named(call)
@@ -72,12 +82,5 @@ def check(call: Call) -> None:
     backends.check_backend(call.plane, call.tenant, call.params["backend_name"])
 
 
-def _named(call: Call) -> Any:
+def _named(call: Call) -> Configured:
     return backends.get_backend(call.plane, call.tenant, call.params["backend_name"])
-
-
-def _sent(call: Call) -> Spec:
-    raw = parse_json(call.body)
-    if not isinstance(raw, dict):
-        raise Invalid("The body must be a JSON object: the backend's configuration")
-    return read_backend(raw)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, RequestBody
-from chalicelib.api.route import Call
-from chalicelib.api.wire.events import OurTarget, event_json
+from chalicelib.api.route import Call, takes
+from chalicelib.api.wire.events import OurTarget, TheirTarget, change_json, event_json
 from chalicelib.domain.state_changes import of
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases.operator import events
 from chalicelib.usecases.people.projects import visible
 
+if TYPE_CHECKING:
+    from chalicelib import contract
+
 Ids = Annotated[list[Id], Field(min_length=1, max_length=16)] | None
-TheirTarget = Literal[
-    "project", "user", "fleet", "instance", "run", "job", "volume", "gateway", "gateway-replica", "secret", "preset"
-]
 TargetType = Literal[TheirTarget, OurTarget]
 
 
@@ -78,9 +78,10 @@ class ChangesBody(RequestBody):
     limit: Annotated[int, Field(ge=1, le=100)] = 100
 
 
-def list_changes(call: Call) -> Any:
+@takes(ChangesBody)
+def list_changes(call: Call, body: ChangesBody) -> list[contract.StateChange]:
     """The project's state changes after the given one, oldest first, in the form in which webhooks send them."""
-    body, project = call.parse(ChangesBody), call.tenant
+    project = call.tenant
     wanted = events.EventFilter(
         within_projects=frozenset({project.id}),
         prev_at=body.prev_recorded_at,
@@ -89,15 +90,15 @@ def list_changes(call: Call) -> Any:
         ascending=True,
     )
     found = events.list_events(call.plane.store, call.actor, {project.id: project}, wanted)
-    return [of(event, project.name).model_dump(mode="json") for event in found]
+    return [change_json(of(event, project.name)) for event in found]
 
 
 def _set(ids: list[str] | None) -> frozenset[str] | None:
     return None if ids is None else frozenset(ids)
 
 
-def list_events(call: Call) -> Any:
-    body = call.parse(ListEventsBody)
+@takes(ListEventsBody)
+def list_events(call: Call, body: ListEventsBody) -> list[contract.Event]:
     # An admin sees everything; others see the history of their own projects, but not of those that are merely public.
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.exports import export_json, import_json
 from chalicelib.errors import Invalid, NotSupported
 from chalicelib.usecases.machines import exports
 from chalicelib.usecases.machines.exports import ExportChange
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 Names = Annotated[tuple[Name, ...], Field(max_length=100)]
 
@@ -46,19 +49,19 @@ class ImportBody(RequestBody):
     export_project_name: Name
 
 
-def list_exports(call: Call) -> Any:
+def list_exports(call: Call) -> list[contract.Export]:
     return [export_json(each) for each in exports.list_exports(call.plane, call.tenant)]
 
 
-def create(call: Call) -> Any:
-    body = call.parse(CreateExportBody)
+@takes(CreateExportBody)
+def create(call: Call, body: CreateExportBody) -> contract.Export:
     _no_gateways(body.exported_gateways)
     wanted = ExportChange(body.importer_projects, body.exported_fleets, is_global=body.is_global)
     return export_json(exports.create(call.plane, call.actor, call.tenant, body.name, wanted))
 
 
-def update(call: Call) -> Any:
-    body = call.parse(UpdateExportBody)
+@takes(UpdateExportBody)
+def update(call: Call, body: UpdateExportBody) -> contract.Export:
     _no_gateways(body.add_exported_gateways + body.remove_exported_gateways)
     if body.set_global and body.unset_global:
         raise Invalid("`set_global` and `unset_global` exclude each other.", hint="Leave one of them out.")
@@ -72,16 +75,17 @@ def update(call: Call) -> Any:
     return export_json(exports.update(call.plane, call.actor, call.tenant, body.name, wanted))
 
 
-def delete(call: Call) -> None:
-    exports.delete(call.plane, call.actor, call.tenant, call.parse(NameBody).name)
+@takes(NameBody)
+def delete(call: Call, body: NameBody) -> None:
+    exports.delete(call.plane, call.actor, call.tenant, body.name)
 
 
-def list_imports(call: Call) -> Any:
+def list_imports(call: Call) -> list[contract.Import]:
     return [import_json(each, call.tenant.id) for each in exports.list_imports(call.plane, call.tenant)]
 
 
-def delete_import(call: Call) -> None:
-    body = call.parse(ImportBody)
+@takes(ImportBody)
+def delete_import(call: Call, body: ImportBody) -> None:
     exports.delete_import(call.plane, call.actor, call.tenant, body.export_project_name, body.export_name)
 
 

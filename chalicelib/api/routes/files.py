@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from chalicelib.api.multipart import uploaded_file
-from chalicelib.api.requests import RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.multipart import UploadedFile
+from chalicelib.api.requests import NoQuery, RequestBody
+from chalicelib.api.route import Call, takes, takes_file
 from chalicelib.domain.tenants import Archive
 from chalicelib.usecases.runs import files
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class ByHashBody(RequestBody):
     hash: str
 
 
-def get_archive_by_hash(call: Call) -> Any:
-    return _archive_json(files.archive_by_hash(call.plane, call.actor, call.parse(ByHashBody).hash))
+@takes(ByHashBody)
+def get_archive_by_hash(call: Call, body: ByHashBody) -> contract.Archive:
+    return _archive_json(files.archive_by_hash(call.plane, call.actor, body.hash))
 
 
-def upload_archive(call: Call) -> Any:
-    upload = uploaded_file(call.headers.get("content-type", ""), call.body)
+@takes_file(NoQuery)
+def upload_archive(call: Call, _: NoQuery, upload: UploadedFile) -> contract.Archive:
     return _archive_json(files.save_archive(call.plane, call.actor, upload.name, upload.content))
 
 
-def _archive_json(archive: Archive) -> dict[str, str]:
+def _archive_json(archive: Archive) -> contract.Archive:
     return {"id": archive.id, "hash": archive.hash}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.fleets import fleet_json, fleet_plan_json
 from chalicelib.domain.tenants import Project
 from chalicelib.usecases.machines import fleet_plans, fleets
 from chalicelib.usecases.people.visible_projects import projects_seen
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class GetFleetPlanBody(RequestBody):
@@ -70,42 +73,45 @@ class DeleteInstancesBody(RequestBody):
     force: bool = False  # our own field, as above
 
 
-def get_plan(call: Call) -> Any:
-    plan = fleet_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetFleetPlanBody).spec)
+@takes(GetFleetPlanBody)
+def get_plan(call: Call, body: GetFleetPlanBody) -> contract.FleetPlan:
+    plan = fleet_plans.get_plan(call.plane, call.actor, call.tenant, body.spec)
     return fleet_plan_json(plan, call.tenant.name, call.actor.name)
 
 
-def apply(call: Call) -> Any:
-    body = call.parse(ApplyFleetBody)
+@takes(ApplyFleetBody)
+def apply(call: Call, body: ApplyFleetBody) -> contract.Fleet:
     current = body.plan.current_resource
     seen = None if body.force or current is None else fleet_plans.SeenFleet(current.id, current.spec)
     row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen, role=call.role)
     return fleet_json(row, call.tenant.name)
 
 
-def get(call: Call) -> Any:
-    body = call.parse(GetFleetBody)
+@takes(GetFleetBody)
+def get(call: Call, body: GetFleetBody) -> contract.Fleet:
     if body.id is None and body.name is not None and "/" in body.name:
         owner, row = fleets.get_imported(call.plane, call.tenant, body.name)
         return fleet_json(row, owner, env=False)
     return fleet_json(fleets.get(call.plane, call.tenant, name=body.name, fleet_id=body.id), call.tenant.name)
 
 
-def list_project(call: Call) -> Any:
-    body = call.parse(ProjectListBody)
+@takes(ProjectListBody)
+def list_project(call: Call, body: ProjectListBody) -> list[contract.Fleet]:
     if body.limit is None:
         own = [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
         return [*own, *_imported(call, [call.tenant])] if body.include_imported else own
     return _page(call, body, [call.tenant], limit=body.limit)
 
 
-def list_fleets(call: Call) -> Any:
-    body = call.parse(ListFleetsBody)
+@takes(ListFleetsBody)
+def list_fleets(call: Call, body: ListFleetsBody) -> list[contract.Fleet]:
     names = None if body.project_name is None else (body.project_name,)
     return _page(call, body, projects_seen(call.plane.store, call.actor, names), limit=body.limit)
 
 
-def _page(call: Call, body: ListFleetsBody | ProjectListBody, projects: Sequence[Project], *, limit: int) -> Any:
+def _page(
+    call: Call, body: ListFleetsBody | ProjectListBody, projects: Sequence[Project], *, limit: int
+) -> list[contract.Fleet]:
     wanted = fleets.FleetFilter(
         limit=limit,
         ascending=body.ascending,
@@ -122,18 +128,18 @@ def _page(call: Call, body: ListFleetsBody | ProjectListBody, projects: Sequence
 
 def _imported(
     call: Call, projects: Sequence[Project], wanted: fleets.FleetFilter | None = None
-) -> list[dict[str, Any]]:
+) -> list[contract.Fleet]:
     """Fleets imported from other projects, without the values of their environment variables."""
     return [fleet_json(row, name, env=False) for name, row in fleets.imported(call.plane, projects, wanted)]
 
 
-def delete(call: Call) -> None:
-    body = call.parse(DeleteFleetsBody)
+@takes(DeleteFleetsBody)
+def delete(call: Call, body: DeleteFleetsBody) -> None:
     fleets.delete(call.plane, call.actor, call.tenant, body.names, role=call.role, force=body.force)
 
 
-def delete_instances(call: Call) -> None:
-    body = call.parse(DeleteInstancesBody)
+@takes(DeleteInstancesBody)
+def delete_instances(call: Call, body: DeleteInstancesBody) -> None:
     fleets.delete_instances(
         call.plane, call.actor, call.tenant, body.name, body.instance_nums, role=call.role, force=body.force
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Id, Name, Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.gateways import certificate_json, gateway_json, gateway_plan_json
 from chalicelib.domain.gateways import Gateway
 from chalicelib.errors import NotSupported
 from chalicelib.usecases.services import certificates, gateway_plans, gateways
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 Domain = Annotated[str, Field(max_length=300)]
 
@@ -61,7 +64,7 @@ class SetDomainBody(RequestBody):
     wildcard_domain: Domain | None = None
 
 
-def list_project(call: Call) -> Any:
+def list_project(call: Call) -> list[contract.Gateway]:
     default = _default(call)
     return [
         gateway_json(each, call.tenant.name, default=each.id == default)
@@ -69,51 +72,53 @@ def list_project(call: Call) -> Any:
     ]
 
 
-def get(call: Call) -> Any:
+@takes(GetGatewayBody)
+def get(call: Call, body: GetGatewayBody) -> contract.GatewayWithCertificates:
     """A gateway with its certificates, which the list leaves out."""
-    gateway = gateways.get(call.plane, call.tenant, call.parse(GetGatewayBody).name)
+    gateway = gateways.get(call.plane, call.tenant, body.name)
     hosts = certificates.shown(call.plane, gateway)
     return {**_shown(call, gateway), "certificates": [certificate_json(each) for each in hosts]}
 
 
-def get_plan(call: Call) -> Any:
-    plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, call.parse(GetGatewayPlanBody).spec)
+@takes(GetGatewayPlanBody)
+def get_plan(call: Call, body: GetGatewayPlanBody) -> contract.GatewayPlan:
+    plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, body.spec)
     default = plan.current is not None and plan.current.id == _default(call)
     return gateway_plan_json(plan, call.tenant.name, call.actor.name, default=default)
 
 
-def apply(call: Call) -> Any:
-    body = call.parse(ApplyGatewayBody)
+@takes(ApplyGatewayBody)
+def apply(call: Call, body: ApplyGatewayBody) -> contract.Gateway:
     current = body.plan.current_resource
     seen = None if body.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
     gateway = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen)
     return _shown(call, gateway)
 
 
-def create(call: Call) -> Any:
-    return _shown(
-        call, gateway_plans.create(call.plane, call.actor, call.tenant, call.parse(CreateGatewayBody).configuration)
-    )
+@takes(CreateGatewayBody)
+def create(call: Call, body: CreateGatewayBody) -> contract.Gateway:
+    return _shown(call, gateway_plans.create(call.plane, call.actor, call.tenant, body.configuration))
 
 
-def delete(call: Call) -> None:
-    gateways.delete(call.plane, call.actor, call.tenant, call.parse(DeleteGatewaysBody).names)
+@takes(DeleteGatewaysBody)
+def delete(call: Call, body: DeleteGatewaysBody) -> None:
+    gateways.delete(call.plane, call.actor, call.tenant, body.names)
 
 
-def set_default(call: Call) -> None:
-    body = call.parse(SetDefaultBody)
+@takes(SetDefaultBody)
+def set_default(call: Call, body: SetDefaultBody) -> None:
     if body.gateway_project not in (None, call.tenant.name):
         what = "A gateway of another project can't be the default: it serves its own project only."
         raise NotSupported(what, hint=f"Make one for {call.tenant.name}: apply a configuration with `type: gateway`.")
     gateways.set_default(call.plane, call.actor, call.tenant, body.name)
 
 
-def set_wildcard_domain(call: Call) -> Any:
-    body = call.parse(SetDomainBody)
+@takes(SetDomainBody)
+def set_wildcard_domain(call: Call, body: SetDomainBody) -> contract.Gateway:
     return _shown(call, gateways.set_domain(call.plane, call.actor, call.tenant, body.name, body.wildcard_domain))
 
 
-def _shown(call: Call, gateway: Gateway) -> Any:
+def _shown(call: Call, gateway: Gateway) -> contract.Gateway:
     return gateway_json(gateway, call.tenant.name, default=gateway.id == _default(call))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from chalicelib.api.requests import Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.routes.runs import refuse_unallocated
 from chalicelib.api.wire.gpus import gpus_json
 from chalicelib.api.wire.offers import ages_json, asked_json
 from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases.runs import gpus
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class ListGpusBody(RequestBody):
@@ -23,8 +26,8 @@ class ListGpusBody(RequestBody):
     unallocated_resources: bool = False
 
 
-def list_gpus(call: Call) -> Any:
-    body = call.parse(ListGpusBody)
+@takes(ListGpusBody)
+def list_gpus(call: Call, body: ListGpusBody) -> contract.GpuList:
     refuse_unallocated(body.unallocated_resources)
     by = frozenset(body.group_by or ())
     if "region" in by and "backend" not in by:
@@ -33,4 +36,4 @@ def list_gpus(call: Call) -> Any:
     view = gpus.GpuView(by, body.reverse, body.full_offers)
     groups, asked = gpus.list_gpus(call.plane, call.actor, call.tenant, body.run_spec, view, role=call.role)
     ages = ages_json(call.plane.catalog.ages(call.tenant.id))
-    return {**gpus_json(groups), "offers_as_of": ages, "offers_asked": asked_json(asked)}
+    return {"gpus": gpus_json(groups), "offers_as_of": ages, "offers_asked": asked_json(asked)}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.instances import health_checks_json, instance_json
 from chalicelib.usecases.machines import health, instances
 from chalicelib.usecases.people.visible_projects import projects_seen
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class GetInstanceBody(RequestBody):
@@ -36,18 +39,19 @@ class HealthBody(RequestBody):
     limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
-def get(call: Call) -> Any:
-    return instance_json(instances.get(call.plane, call.tenant, call.parse(GetInstanceBody).id), call.tenant.name)
+@takes(GetInstanceBody)
+def get(call: Call, body: GetInstanceBody) -> contract.Instance:
+    return instance_json(instances.get(call.plane, call.tenant, body.id), call.tenant.name)
 
 
-def get_health_checks(call: Call) -> Any:
-    body = call.parse(HealthBody)
+@takes(HealthBody)
+def get_health_checks(call: Call, body: HealthBody) -> contract.HealthChecks:
     wanted = health.WantedChecks(body.fleet_name, body.instance_num, body.after, body.before, body.limit)
     return health_checks_json(health.list_checks(call.plane, call.tenant, wanted))
 
 
-def list_instances(call: Call) -> Any:
-    body = call.parse(ListInstancesBody)
+@takes(ListInstancesBody)
+def list_instances(call: Call, body: ListInstancesBody) -> list[contract.Instance]:
     names = None if body.project_names is None else tuple(body.project_names)
     wanted = instances.InstanceFilter(
         fleet_ids=None if body.fleet_ids is None else frozenset(body.fleet_ids),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.requests import Id, Name, RequestBody
-from chalicelib.api.route import Answer, Call
+from chalicelib.api.route import Answer, Call, takes
 from chalicelib.domain.instants import iso
 from chalicelib.domain.joins import Join
 from chalicelib.usecases.agents import joins
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -34,23 +37,24 @@ class LeftBody(RequestBody):
     instance: Id
 
 
-def create(call: Call) -> Any:
-    body = call.parse(CreateJoinBody)
+@takes(CreateJoinBody)
+def create(call: Call, body: CreateJoinBody) -> contract.CreatedJoin:
     created = joins.create(call.plane, call.actor, call.tenant, body.name, body.expires_in, role=call.role)
     return {**_json(call, created.join), "command": created.command}
 
 
-def list_joins(call: Call) -> Any:
-    found = joins.listed(call.plane, call.actor, call.tenant, call.parse(ListJoinsBody).name, role=call.role)
+@takes(ListJoinsBody)
+def list_joins(call: Call, body: ListJoinsBody) -> list[contract.Join]:
+    found = joins.listed(call.plane, call.actor, call.tenant, body.name, role=call.role)
     return [_json(call, join) for join in found]
 
 
-def revoke(call: Call) -> None:
-    body = call.parse(RevokeBody)
+@takes(RevokeBody)
+def revoke(call: Call, body: RevokeBody) -> None:
     joins.revoke(call.plane, call.actor, call.tenant, body.name, body.id, role=call.role)
 
 
-def _json(call: Call, join: Join) -> dict[str, Any]:
+def _json(call: Call, join: Join) -> contract.Join:
     return {
         "id": join.id,
         "created_at": iso(join.created_at),
@@ -69,5 +73,6 @@ def redeem(call: Call) -> Answer:
     return Answer(joins.redeem(call.plane, call.body).encode(), content_type=_TEXT)
 
 
-def left(call: Call) -> None:
-    joins.left(call.plane, bearer(call.headers), call.parse(LeftBody).instance)
+@takes(LeftBody)
+def left(call: Call, body: LeftBody) -> None:
+    joins.left(call.plane, bearer(call.headers), body.instance)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.logs import log_page_json
 from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.runs import logs
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class PollBody(RequestBody):
@@ -24,8 +27,8 @@ class PollBody(RequestBody):
     diagnose: bool = False
 
 
-def poll(call: Call) -> Any:
-    body = call.parse(PollBody)
+@takes(PollBody)
+def poll(call: Call, body: PollBody) -> contract.LogPage:
     span = {name: at for name, at in (("start", body.start_time), ("end", body.end_time)) if at is not None}
     query = LogQuery(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
     of = (call.plane, call.tenant, body.run_name, body.job_submission_id, query)

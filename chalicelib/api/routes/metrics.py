@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, RequestBody
-from chalicelib.api.route import Answer, Call
+from chalicelib.api.route import Answer, Call, asks
 from chalicelib.api.wire.metrics import job_metrics_json
-from chalicelib.configuration.reading import read
 from chalicelib.usecases.runs import metrics
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 Num = Annotated[int, Field(ge=0, le=99_999)]
 
@@ -24,21 +26,21 @@ class JobQuery(RequestBody):
     before: At | None = None
 
 
-def job(call: Call) -> Any:
-    body = read(JobQuery, dict(call.query))
+@asks(JobQuery)
+def job(call: Call, query: JobQuery) -> contract.JobMetrics:
     wanted = metrics.WantedPoints(
         run_name=call.params["run_name"],
-        run_id=body.run_id,
-        replica_num=body.replica_num,
-        job_num=body.job_num,
-        limit=body.limit,
-        after=body.after,
-        before=body.before,
+        run_id=query.run_id,
+        replica_num=query.replica_num,
+        job_num=query.job_num,
+        limit=query.limit,
+        after=query.after,
+        before=query.before,
     )
     return job_metrics_json(metrics.job_usage(call.plane, call.tenant, wanted))
 
 
-def prometheus(call: Call) -> Answer:
+def prometheus(call: Call) -> Annotated[Answer, "text/plain; version=0.0.4"]:
     from chalicelib.api.wire.prometheus import CONTENT_TYPE, text_of
     from chalicelib.usecases.operator.exposition import expose
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from chalicelib.api.listing import PageBody, page_of
 from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.projects import project_json
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole
 from chalicelib.errors import Invalid, NotSupported
 from chalicelib.usecases.people import projects
 from chalicelib.usecases.people.users import own_or_admin
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class ListProjectsBody(PageBody):
@@ -57,12 +60,12 @@ class UpdateProjectBody(RequestBody):
     reset_templates_repo: bool = False
 
 
-def _seen(call: Call, project: Project) -> dict[str, Any]:
+def _seen(call: Call, project: Project) -> contract.Project:
     backends = {account.facts.name: account.regions for account in call.plane.backends.accounts(project.id)}
     return project_json(projects.view(call.plane.store, project), backends, call.plane.permissions)
 
 
-def get(call: Call) -> Any:
+def get(call: Call) -> contract.Project:
     """A project, with its quota if the caller is in it: visitors of a public project needn't know how busy it is."""
     from chalicelib.api.wire.quotas import quota_json  # it loads jobs, machines and plans, which a list doesn't need
     from chalicelib.usecases.people import quotas
@@ -72,53 +75,59 @@ def get(call: Call) -> Any:
     return {**shown, "quota": quota_json(quotas.view(call.plane, call.tenant))} if inside else shown
 
 
-def list_projects(call: Call) -> Any:
-    body = call.parse(ListProjectsBody)
+@takes(ListProjectsBody)
+def list_projects(call: Call, body: ListProjectsBody) -> list[contract.Project] | contract.ProjectPage:
     whose = call.actor if body.username is None else own_or_admin(call.plane, call.actor, body.username)
     rows = projects.visible(call.plane.store, whose, not_joined=body.include_not_joined)
     key = lambda project: (project.created_at, project.id, project.name)  # noqa: E731
-    return page_of(body, rows, key, lambda page: _listed(call, page), "projects")
+    page, total = page_of(body, rows, key)
+    listed = _listed(call, page)
+    return listed if total is None else {"total_count": total, "projects": listed}
 
 
-def list_only_no_fleets(call: Call) -> Any:
+def list_only_no_fleets(call: Call) -> list[contract.Project]:
     return _listed(call, projects.without_fleets(call.plane, call.actor))
 
 
-def _listed(call: Call, found: Sequence[Project]) -> list[dict[str, Any]]:
+def _listed(call: Call, found: Sequence[Project]) -> list[contract.Project]:
     """Projects without members and backends, which clients of this line request for each project: the size of a list
     doesn't depend on the number of members."""
     rows = projects.listed(call.plane.store, found, call.actor)
     return [project_json(each, {}, call.plane.permissions) for each in rows]
 
 
-def create(call: Call) -> Any:
-    body = call.parse(CreateProjectBody)
+@takes(CreateProjectBody)
+def create(call: Call, body: CreateProjectBody) -> contract.Project:
     _no_templates(body.templates_repo)
     project = projects.create_project(call.plane, call.actor, body.project_name, is_public=body.is_public)
     return _seen(call, project)
 
 
-def delete(call: Call) -> None:
-    projects.delete_projects(call.plane, call.actor, call.parse(DeleteProjectsBody).projects_names)
+@takes(DeleteProjectsBody)
+def delete(call: Call, body: DeleteProjectsBody) -> None:
+    projects.delete_projects(call.plane, call.actor, body.projects_names)
 
 
-def set_members(call: Call) -> Any:
-    projects.set_members(call.plane, call.actor, call.tenant, call.parse(Members).roles())
+@takes(Members)
+def set_members(call: Call, body: Members) -> contract.Project:
+    projects.set_members(call.plane, call.actor, call.tenant, body.roles())
     return _seen(call, call.tenant)
 
 
-def add_members(call: Call) -> Any:
-    projects.add_members(call.plane, call.actor, call.tenant, call.role, call.parse(Members).roles())
+@takes(Members)
+def add_members(call: Call, body: Members) -> contract.Project:
+    projects.add_members(call.plane, call.actor, call.tenant, call.role, body.roles())
     return _seen(call, call.tenant)
 
 
-def remove_members(call: Call) -> Any:
-    projects.remove_members(call.plane, call.actor, call.tenant, call.role, call.parse(RemoveBody).usernames)
+@takes(RemoveBody)
+def remove_members(call: Call, body: RemoveBody) -> contract.Project:
+    projects.remove_members(call.plane, call.actor, call.tenant, call.role, body.usernames)
     return _seen(call, call.tenant)
 
 
-def update(call: Call) -> Any:
-    body = call.parse(UpdateProjectBody)
+@takes(UpdateProjectBody)
+def update(call: Call, body: UpdateProjectBody) -> contract.Project:
     _no_templates(body.templates_repo)
     project = call.tenant
     if body.is_public is not None:

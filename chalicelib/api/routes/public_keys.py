@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Id, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.users import public_key_json
 from chalicelib.usecases.people import public_keys
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class AddPublicKeyBody(RequestBody):
@@ -21,14 +24,15 @@ class DeletePublicKeysBody(RequestBody):
     ids: list[Id] = Field(max_length=100)
 
 
-def list_keys(call: Call) -> Any:
+def list_keys(call: Call) -> list[contract.PublicKey]:
     return [public_key_json(key) for key in public_keys.list_keys(call.plane, call.actor)]
 
 
-def add(call: Call) -> Any:
-    body = call.parse(AddPublicKeyBody)
+@takes(AddPublicKeyBody)
+def add(call: Call, body: AddPublicKeyBody) -> contract.PublicKey:
     return public_key_json(public_keys.add_key(call.plane, call.actor, body.key, body.name))
 
 
-def delete(call: Call) -> None:
-    public_keys.delete_keys(call.plane, call.actor, call.parse(DeletePublicKeysBody).ids)
+@takes(DeletePublicKeysBody)
+def delete(call: Call, body: DeletePublicKeysBody) -> None:
+    public_keys.delete_keys(call.plane, call.actor, body.ids)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.quotas import quota_json
 from chalicelib.errors import Invalid
 from chalicelib.usecases.people import quotas
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _LIMITS = ("gpus", "jobs", "money")
@@ -27,12 +30,12 @@ class SetBody(RequestBody):
     money: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
 
 
-def get(call: Call) -> Any:
+def get(call: Call) -> contract.Quota:
     return quota_json(quotas.view(call.plane, call.tenant))
 
 
-def set_quota(call: Call) -> Any:
-    body = call.parse(SetBody)
+@takes(SetBody)
+def set_quota(call: Call, body: SetBody) -> contract.Quota:
     if body.username is not None and body.each_user:
         raise Invalid("`username` and `each_user` exclude each other.", hint="Leave one of them out.")
     changes = {name: getattr(body, name) for name in _LIMITS if name in body.model_fields_set}

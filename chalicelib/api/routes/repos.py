@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from pydantic import Field
 
 from chalicelib.api.listing import NamedPageBody
-from chalicelib.api.multipart import uploaded_file
+from chalicelib.api.multipart import UploadedFile
 from chalicelib.api.requests import Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes, takes_file
+from chalicelib.api.wire.spliced import spliced
 from chalicelib.domain.tenants import Repo
-from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases.runs import repos
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class Creds(RequestBody):
@@ -33,39 +36,49 @@ class GetRepoBody(RequestBody):
     include_creds: bool = False
 
 
+class CodeQuery(RequestBody):
+    repo_id: Annotated[str, Field(min_length=1)]
+
+
 class DeleteReposBody(RequestBody):
     repos_ids: list[str] = Field(max_length=100)
 
 
-def init(call: Call) -> None:
-    body = call.parse(InitBody)
+@takes(InitBody)
+def init(call: Call, body: InitBody) -> None:
     creds = None if body.repo_creds is None else body.repo_creds.model_dump()
     repos.save_repo(call.plane, call.actor, call.tenant, body.repo_id, body.repo_info, creds)
 
 
-def get(call: Call) -> Any:
-    body = call.parse(GetRepoBody)
+@takes(GetRepoBody)
+def get(call: Call, body: GetRepoBody) -> contract.RepoWithCreds:
     seen = repos.get_repo(call.plane, call.actor, call.tenant, body.repo_id, with_creds=body.include_creds)
-    return {**_repo_json(seen.repo), "repo_creds": seen.creds}
+    return {**_repo_json(seen.repo), "repo_creds": None if seen.creds is None else _creds_json(seen.creds)}
 
 
-def list_repos(call: Call) -> Any:
-    body = call.parse(NamedPageBody)
+@takes(NamedPageBody)
+def list_repos(call: Call, body: NamedPageBody) -> list[contract.Repo]:
     found = repos.list_repos(call.plane, call.tenant, after=body.after, limit=body.limit)
     return [_repo_json(repo) for repo in found]
 
 
-def delete(call: Call) -> None:
-    repos.delete_repos(call.plane, call.actor, call.tenant, call.parse(DeleteReposBody).repos_ids)
+@takes(DeleteReposBody)
+def delete(call: Call, body: DeleteReposBody) -> None:
+    repos.delete_repos(call.plane, call.actor, call.tenant, body.repos_ids)
 
 
-def upload_code(call: Call) -> None:
-    repo_id = call.query.get("repo_id", "")
-    if not repo_id:
-        raise Invalid([Problem("give the repo in the query: ?repo_id=none", path="repo_id")])
-    upload = uploaded_file(call.headers.get("content-type", ""), call.body)
-    repos.save_code(call.plane, call.actor, call.tenant, repo_id, upload.name, upload.content)
+@takes_file(CodeQuery)
+def upload_code(call: Call, query: CodeQuery, upload: UploadedFile) -> None:
+    repos.save_code(call.plane, call.actor, call.tenant, query.repo_id, upload.name, upload.content)
 
 
-def _repo_json(repo: Repo) -> dict[str, Any]:
-    return {"repo_id": repo.repo_id, "repo_info": orjson.Fragment(repo.info)}
+def _creds_json(creds: Mapping[str, str | None]) -> contract.RepoCreds:
+    return {
+        "clone_url": creds.get("clone_url") or "",
+        "private_key": creds.get("private_key"),
+        "oauth_token": creds.get("oauth_token"),
+    }
+
+
+def _repo_json(repo: Repo) -> contract.Repo:
+    return {"repo_id": repo.repo_id, "repo_info": spliced(repo.info)}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.runs import run_json, run_plan_json
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
 from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
 from chalicelib.usecases.people.visible_projects import projects_seen
 from chalicelib.usecases.runs import plans, runs
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class GetRunPlanBody(RequestBody):
@@ -67,8 +70,8 @@ class DeleteRunsBody(RequestBody):
     runs_names: list[Name] = Field(max_length=100)
 
 
-def get_plan(call: Call) -> Any:
-    body = call.parse(GetRunPlanBody)
+@takes(GetRunPlanBody)
+def get_plan(call: Call, body: GetRunPlanBody) -> contract.RunPlan:
     refuse_unallocated(body.unallocated_resources)
     if body.full_offers and not body.for_offers_only:
         raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
@@ -86,22 +89,22 @@ def refuse_unallocated(requested: bool) -> None:
         )
 
 
-def apply(call: Call) -> Any:
-    body = call.parse(ApplyRunBody)
+@takes(ApplyRunBody)
+def apply(call: Call, body: ApplyRunBody) -> contract.Run:
     current = body.plan.current_resource
     seen = None if body.force or current is None else plans.SeenRun(current.id, current.deployment_num)
     row = plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.run_spec, seen, role=call.role)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
-def get(call: Call) -> Any:
-    body = call.parse(GetRunBody)
+@takes(GetRunBody)
+def get(call: Call, body: GetRunBody) -> contract.Run:
     row = runs.get(call.plane, call.tenant, name=body.run_name, run_id=body.id)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
-def list_runs(call: Call) -> Any:
-    body = call.parse(ListRunsBody)
+@takes(ListRunsBody)
+def list_runs(call: Call, body: ListRunsBody) -> list[contract.Run]:
     names = None if body.project_name is None else (body.project_name,)
     projects = projects_seen(call.plane.store, call.actor, names)
     wanted = runs.RunFilter(
@@ -116,17 +119,18 @@ def list_runs(call: Call) -> Any:
     named = {project.id: project.name for project in projects}
     now, jobs, limit = call.plane.clock.now(), body.include_jobs, body.job_submissions_limit
 
-    def shown(row: RunRow) -> dict[str, Any]:
+    def shown(row: RunRow) -> contract.Run:
         own = row.run.user_id == call.actor.id
         return run_json(row, named[row.run.project_id], now, jobs=jobs, submissions=limit, env=own)
 
     return [shown(row) for row in runs.list_rows(call.plane, projects, wanted)]
 
 
-def stop(call: Call) -> None:
-    body = call.parse(StopBody)
+@takes(StopBody)
+def stop(call: Call, body: StopBody) -> None:
     runs.stop(call.plane, call.actor, call.tenant, body.runs_names, abort=body.abort)
 
 
-def delete(call: Call) -> None:
-    runs.delete(call.plane, call.actor, call.tenant, call.parse(DeleteRunsBody).runs_names)
+@takes(DeleteRunsBody)
+def delete(call: Call, body: DeleteRunsBody) -> None:
+    runs.delete(call.plane, call.actor, call.tenant, body.runs_names)

@@ -3,14 +3,17 @@ a secret can read all of them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from chalicelib.api.listing import NamedPageBody
 from chalicelib.api.requests import RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.usecases.people import secrets
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class GetSecretBody(RequestBody):
@@ -26,22 +29,24 @@ class DeleteSecretsBody(RequestBody):
     secrets_names: list[str] = Field(max_length=100)
 
 
-def list_secrets(call: Call) -> Any:
-    body = call.parse(NamedPageBody)
+@takes(NamedPageBody)
+def list_secrets(call: Call, body: NamedPageBody) -> list[contract.Secret]:
     found = secrets.list_secrets(call.plane, call.tenant, after=body.after, limit=body.limit)
     return [{"id": secret.id, "name": secret.name, "value": None} for secret in found]
 
 
-def get(call: Call) -> Any:
-    secret, value = secrets.get_secret(call.plane, call.tenant, call.parse(GetSecretBody).name)
+@takes(GetSecretBody)
+def get(call: Call, body: GetSecretBody) -> contract.Secret:
+    secret, value = secrets.get_secret(call.plane, call.tenant, body.name)
     return {"id": secret.id, "name": secret.name, "value": value}
 
 
-def create_or_update(call: Call) -> Any:
-    body = call.parse(SaveSecretBody)
+@takes(SaveSecretBody)
+def create_or_update(call: Call, body: SaveSecretBody) -> contract.Secret:
     secret = secrets.set_secret(call.plane, call.tenant, call.actor, body.name, body.value)
     return {"id": secret.id, "name": secret.name, "value": body.value}
 
 
-def delete(call: Call) -> None:
-    secrets.delete_secrets(call.plane, call.tenant, call.actor, call.parse(DeleteSecretsBody).secrets_names)
+@takes(DeleteSecretsBody)
+def delete(call: Call, body: DeleteSecretsBody) -> None:
+    secrets.delete_secrets(call.plane, call.tenant, call.actor, body.secrets_names)

@@ -3,26 +3,30 @@ that its data takes and what it costs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.api.route import Call
+from chalicelib.api.wire.server import cost_json, info_json, usage_json
 from chalicelib.domain import keys
 from chalicelib.usecases.operator import costs, server
 
-
-def get_info(call: Call) -> Any:
-    return server.info()
-
-
-def get_usage(call: Call) -> Any:
-    return server.usage(call.plane)
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
-def get_cost(call: Call) -> Any:
-    return costs.report(call.plane)
+def get_info(call: Call) -> contract.ServerInfo:
+    return info_json()
 
 
-def healthcheck(call: Call) -> Any:
+def get_usage(call: Call) -> contract.ServerUsage:
+    return usage_json(server.usage(call.plane))
+
+
+def get_cost(call: Call) -> contract.ServerCost:
+    return cost_json(costs.report(call.plane))
+
+
+def healthcheck(call: Call) -> contract.Health:
     """A server that can read its store is healthy."""
     call.plane.store.get(keys.project_name("main"))
     return {"status": "running"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.domain.instants import iso
 from chalicelib.usecases.services import service_tokens
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class CreateTokenBody(RequestBody):
@@ -17,7 +20,7 @@ class CreateTokenBody(RequestBody):
     expires_in: Annotated[int, Field(ge=service_tokens.LEAST_SECONDS, le=service_tokens.MOST_SECONDS)] = 3600
 
 
-def create_token(call: Call) -> Any:
-    body = call.parse(CreateTokenBody)
+@takes(CreateTokenBody)
+def create_token(call: Call, body: CreateTokenBody) -> contract.ServiceToken:
     issued = service_tokens.issue(call.plane, call.actor, call.tenant, body.run_name or "", body.expires_in)
     return {"token": issued.token, "expires_at": iso(issued.ends_at), "run_name": issued.run_name or None}

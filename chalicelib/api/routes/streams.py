@@ -3,46 +3,55 @@ the caller gets status 101, or an error."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from chalicelib.api.auth import bearer
-from chalicelib.api.route import Call
-from chalicelib.domain.instants import Micros, from_iso
+from chalicelib.api.requests import RequestBody
+from chalicelib.api.route import Call, asks
+from chalicelib.domain.bounds import Instant
+from chalicelib.domain.instants import from_iso
 from chalicelib.domain.tenants import hash_token
-from chalicelib.errors import Invalid
 from chalicelib.usecases.runs import streams
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def open_stream(call: Call) -> Any:
+
+def _since(value: Any) -> Any:
+    if not value:
+        return None
+    try:
+        return from_iso(value)
+    except (ValueError, OverflowError):
+        form = "2026-11-21T05:11:20+00:00; a plus in an address is written %2B"
+        raise ValueError(f"should be an ISO date with a zone, for example {form}") from None
+
+
+Num = Annotated[int, Field(ge=0, le=99_999)]
+
+
+class StreamQuery(RequestBody):
+    target: str = "ssh"
+    replica: Num = 0
+    job: Num = 0
+    start_time: Annotated[Instant | None, BeforeValidator(_since)] = None
+
+
+@asks(StreamQuery)
+def open_stream(call: Call, query: StreamQuery) -> contract.OpenedStream:
     target = streams.StreamTarget(
         run_name=call.params["run_name"],
-        name=call.query.get("target", "ssh"),
-        replica_num=_number(call, "replica"),
-        job_num=_number(call, "job"),
-        since=_since(call),
+        name=query.target,
+        replica_num=query.replica,
+        job_num=query.job,
+        since=query.start_time,
     )
     used = hash_token(bearer(call.headers))
     return {"stream": streams.open_stream(call.plane, call.actor, call.tenant, call.role, target, used)}
 
 
-def dial(call: Call) -> Any:
+def dial(call: Call) -> contract.OpenedStream:
     streams.claim(call.plane, call.params["stream_id"], bearer(call.headers))
     return {"stream": call.params["stream_id"]}
-
-
-def _number(call: Call, name: str) -> int:
-    text = call.query.get(name, "0")
-    if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        raise Invalid(f"`{name}` should be a number from 0, not {text[:40]!r}.")
-    return int(text)
-
-
-def _since(call: Call) -> Micros | None:
-    text = call.query.get("start_time")
-    if not text:
-        return None
-    try:
-        return from_iso(text)
-    except (ValueError, OverflowError):
-        hint = "It looks like 2026-11-21T05:11:20+00:00; a plus in an address is written %2B."
-        raise Invalid(f"`start_time` should be an ISO date with a zone, not {text[:40]!r}.", hint=hint) from None

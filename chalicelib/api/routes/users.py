@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.listing import PageBody, page_of
 from chalicelib.api.requests import Name, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.users import user_json, user_with_creds_json
 from chalicelib.domain.tenants import GlobalRole, hash_token
 from chalicelib.usecases.people import users
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class GetUserBody(RequestBody):
@@ -30,53 +33,59 @@ class DeleteUsersBody(RequestBody):
     users: list[Name] = Field(max_length=100)
 
 
-def list_users(call: Call) -> Any:
+@takes(PageBody)
+def list_users(call: Call, body: PageBody) -> list[contract.User] | contract.UserPage:
     rows = users.list_users(call.plane, call.actor)
     key = lambda user: (user.created_at, user.id, user.name)  # noqa: E731
-    write = lambda page: [user_json(user, call.plane.permissions) for user in page]  # noqa: E731
-    return page_of(call.parse(PageBody), rows, key, write, "users")
+    page, total = page_of(body, rows, key)
+    listed = [user_json(user, call.plane.permissions) for user in page]
+    return listed if total is None else {"total_count": total, "users": listed}
 
 
-def get_my_user(call: Call) -> Any:
+def get_my_user(call: Call) -> contract.UserWithCreds:
     user = call.actor
     return user_with_creds_json(user, call.plane.permissions, bearer(call.headers), users.private_key(call.plane, user))
 
 
-def get_user(call: Call) -> Any:
-    user = users.own_or_admin(call.plane, call.actor, call.parse(GetUserBody).username)
+@takes(GetUserBody)
+def get_user(call: Call, body: GetUserBody) -> contract.UserWithCreds:
+    user = users.own_or_admin(call.plane, call.actor, body.username)
     own = user.id == call.actor.id
     return get_my_user(call) if own else user_with_creds_json(user, call.plane.permissions, "", None)
 
 
-def create(call: Call) -> Any:
-    body = call.parse(SaveUserBody)
+@takes(SaveUserBody)
+def create(call: Call, body: SaveUserBody) -> contract.UserWithCreds:
     user, token = users.create_user(
         call.plane, call.actor, body.username, body.global_role, email=body.email, active=body.active
     )
     return user_with_creds_json(user, call.plane.permissions, token, None)
 
 
-def update(call: Call) -> Any:
-    body = call.parse(SaveUserBody)
+@takes(SaveUserBody)
+def update(call: Call, body: SaveUserBody) -> contract.User:
     user = users.update_user(
         call.plane, call.actor, body.username, body.global_role, email=body.email, active=body.active
     )
     return user_json(user, call.plane.permissions)
 
 
-def refresh_token(call: Call) -> Any:
+@takes(GetUserBody)
+def refresh_token(call: Call, body: GetUserBody) -> contract.UserWithCreds:
     used = hash_token(bearer(call.headers))
-    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetUserBody).username, used)
+    user, token = users.refresh_token(call.plane, call.actor, body.username, used)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None
     return user_with_creds_json(user, call.plane.permissions, token, key)
 
 
-def refresh_ssh_key(call: Call) -> Any:
-    user = users.refresh_ssh_key(call.plane, call.actor, call.parse(GetUserBody).username)
+@takes(GetUserBody)
+def refresh_ssh_key(call: Call, body: GetUserBody) -> contract.UserWithCreds:
+    user = users.refresh_ssh_key(call.plane, call.actor, body.username)
     own = user.id == call.actor.id
     key = users.private_key(call.plane, user) if own else None
     return user_with_creds_json(user, call.plane.permissions, bearer(call.headers) if own else "", key)
 
 
-def delete(call: Call) -> None:
-    users.delete_users(call.plane, call.actor, call.parse(DeleteUsersBody).users)
+@takes(DeleteUsersBody)
+def delete(call: Call, body: DeleteUsersBody) -> None:
+    users.delete_users(call.plane, call.actor, body.users)

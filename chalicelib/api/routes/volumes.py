@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.volumes import volume_json
 from chalicelib.domain.volumes import Volume
 from chalicelib.usecases.machines import volumes
 from chalicelib.usecases.people.visible_projects import projects_seen
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 class CreateVolumeBody(RequestBody):
@@ -35,25 +38,27 @@ class DeleteVolumesBody(RequestBody):
     names: list[Name] = Field(max_length=100)
 
 
-def create(call: Call) -> Any:
-    configuration = call.parse(CreateVolumeBody).configuration
+@takes(CreateVolumeBody)
+def create(call: Call, body: CreateVolumeBody) -> contract.Volume:
+    configuration = body.configuration
     return _shown(call, volumes.create(call.plane, call.actor, call.tenant, configuration, call.role))
 
 
-def get(call: Call) -> Any:
-    return _shown(call, volumes.get(call.plane, call.tenant, call.parse(GetVolumeBody).name))
+@takes(GetVolumeBody)
+def get(call: Call, body: GetVolumeBody) -> contract.Volume:
+    return _shown(call, volumes.get(call.plane, call.tenant, body.name))
 
 
-def _shown(call: Call, volume: Volume) -> Any:
+def _shown(call: Call, volume: Volume) -> contract.Volume:
     return volume_json(volume, call.tenant.name, call.plane.clock.now())
 
 
-def list_project(call: Call) -> Any:
+def list_project(call: Call) -> list[contract.Volume]:
     return [_shown(call, volume) for volume in volumes.list_all(call.plane, call.tenant)]
 
 
-def list_volumes(call: Call) -> Any:
-    body = call.parse(ListVolumesBody)
+@takes(ListVolumesBody)
+def list_volumes(call: Call, body: ListVolumesBody) -> list[contract.Volume]:
     names = None if body.project_name is None else (body.project_name,)
     seen = projects_seen(call.plane.store, call.actor, names)
     wanted = volumes.VolumeFilter(
@@ -67,5 +72,6 @@ def list_volumes(call: Call) -> Any:
     return [volume_json(volume, project.name, now) for project, volume in volumes.list_rows(call.plane, seen, wanted)]
 
 
-def delete(call: Call) -> None:
-    volumes.delete(call.plane, call.actor, call.tenant, call.parse(DeleteVolumesBody).names)
+@takes(DeleteVolumesBody)
+def delete(call: Call, body: DeleteVolumesBody) -> None:
+    volumes.delete(call.plane, call.actor, call.tenant, body.names)

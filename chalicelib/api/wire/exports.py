@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.usecases.machines.exports import ExportView
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def export_json(seen: ExportView) -> dict[str, Any]:
+
+def export_json(seen: ExportView) -> contract.Export:
     return {
         "id": seen.export.id,
         "name": seen.export.name,
@@ -18,7 +21,7 @@ def export_json(seen: ExportView) -> dict[str, Any]:
     }
 
 
-def import_json(seen: ExportView, project_id: str) -> dict[str, Any]:
+def import_json(seen: ExportView, project_id: str) -> contract.Import:
     return {
         "id": seen.export.import_id(project_id),
         "export": {
@@ -31,5 +34,5 @@ def import_json(seen: ExportView, project_id: str) -> dict[str, Any]:
     }
 
 
-def _fleets(seen: ExportView) -> list[dict[str, Any]]:
+def _fleets(seen: ExportView) -> list[contract.FleetReference]:
     return [{"id": fleet.id, "name": fleet.name} for fleet in seen.fleets]

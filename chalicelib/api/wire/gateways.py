@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 import orjson
 
-from chalicelib.domain.gateways import Gateway, GatewayReplica, GatewayStatus
+from chalicelib.domain.gateways import Gateway, GatewayReplica
 from chalicelib.domain.instants import iso
 from chalicelib.usecases.services.certificates import GIVEN, LETS_ENCRYPT, HostCertificate
 from chalicelib.usecases.services.gateway_plans import GatewayPlan, shown
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[str, Any]:
+
+def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> contract.Gateway:
     hosts = [each.hostname for each in gateway.running or gateway.replicas if each.hostname]
     return {
         "id": gateway.id,
@@ -33,7 +36,7 @@ def gateway_json(gateway: Gateway, project_name: str, *, default: bool) -> dict[
     }
 
 
-def _placed(configuration: dict[str, Any]) -> dict[str, Any]:
+def _placed(configuration: contract.Configuration) -> contract.Configuration:
     """The configuration with a backend and a region, which clients of this line require: for hosts, `remote` and the
     fleet."""
     if fleet := configuration.get("fleet"):
@@ -41,7 +44,7 @@ def _placed(configuration: dict[str, Any]) -> dict[str, Any]:
     return configuration
 
 
-def _certified(configuration: dict[str, Any]) -> dict[str, Any]:
+def _certified(configuration: contract.Configuration) -> contract.Configuration:
     """The configuration with a type of certificate that clients know. They can't parse a gateway with any other, so a
     given certificate is shown as a requested one."""
     if (configuration.get("certificate") or {}).get("type") == GIVEN:
@@ -49,14 +52,15 @@ def _certified(configuration: dict[str, Any]) -> dict[str, Any]:
     return configuration
 
 
-def _status(gateway: Gateway) -> str:
+def _status(gateway: Gateway) -> contract.GatewayStatus:
     """The status. Clients know none for a gateway that is being deleted, so it keeps the one that it had."""
-    if gateway.ending:
+    status: contract.GatewayStatus | Literal["deleting", "deleted"] = gateway.status.value
+    if status == "deleting" or status == "deleted":  # noqa: PLR1714 - the type checker follows no `in`
         return "submitted" if gateway.running_at is None else "running"
-    return GatewayStatus(gateway.status).value
+    return status
 
 
-def _replica(replica: GatewayReplica, gateway: Gateway) -> dict[str, Any]:
+def _replica(replica: GatewayReplica, gateway: Gateway) -> contract.GatewayReplica:
     return {
         "hostname": replica.hostname or None,
         "replica_num": replica.num,
@@ -69,7 +73,7 @@ def _replica(replica: GatewayReplica, gateway: Gateway) -> dict[str, Any]:
     }
 
 
-def certificate_json(host: HostCertificate) -> dict[str, Any]:
+def certificate_json(host: HostCertificate) -> contract.HostCertificate:
     return {
         "host": host.host,
         "state": host.state,
@@ -79,14 +83,13 @@ def certificate_json(host: HostCertificate) -> dict[str, Any]:
     }
 
 
-def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, default: bool) -> dict[str, Any]:
-    spec = orjson.loads(plan.spec)
-    spec = {**spec, "configuration": _placed(spec["configuration"])}
+def gateway_plan_json(plan: GatewayPlan, project_name: str, user_name: str, *, default: bool) -> contract.GatewayPlan:
+    spec: contract.GatewaySpec = orjson.loads(plan.spec)
     return {
         "project_name": project_name,
         "user": user_name,
-        "spec": orjson.loads(plan.spec),
-        "effective_spec": spec,
+        "spec": spec,
+        "effective_spec": {**spec, "configuration": _placed(spec["configuration"])},
         "current_resource": None if plan.current is None else gateway_json(plan.current, project_name, default=default),
         "action": plan.action,
         "changes": list(plan.changes),

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from chalicelib.domain.offers import Availability
 from chalicelib.planning.matching.gpu_groups import GpuGroup
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def gpus_json(groups: list[GpuGroup]) -> dict[str, Any]:
-    return {"gpus": [_group(group) for group in groups]}
+
+def gpus_json(groups: list[GpuGroup]) -> list[contract.GpuGroup]:
+    return [_group(group) for group in groups]
 
 
-def _group(group: GpuGroup) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _group(group: GpuGroup) -> contract.GpuGroup:
+    shown: contract.GpuGroup = {
         "name": group.gpu.name,
         "memory_mib": group.gpu.memory_mib,
         "vendor": group.gpu.vendor or "nvidia",
-        "availability": list(group.availability),
+        "availability": [Availability(each).value for each in group.availability],
         "spot": list(group.markets),
-        "count": _range(group.counts),
-        "price": _range([round(price, 6) for price in group.prices]),
-        "offer_price": _range(group.offer_prices),
+        "count": {"min": min(group.counts), "max": max(group.counts)},
+        "price": {"min": round(min(group.prices), 6), "max": round(max(group.prices), 6)},
+        "offer_price": {"min": min(group.offer_prices), "max": max(group.offer_prices)},
     }
     if group.backend is None:
         shown["backends"] = list(group.backends)
@@ -31,7 +35,3 @@ def _group(group: GpuGroup) -> dict[str, Any]:
     else:
         shown["region"] = group.region
     return shown
-
-
-def _range(values: list[Any]) -> dict[str, Any]:
-    return {"min": min(values), "max": max(values)}

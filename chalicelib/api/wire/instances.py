@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from chalicelib.api.wire.offers import text_of
+from chalicelib.api.wire.offers import instance_type_json
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import iso
 from chalicelib.usecases.machines.health import HealthCheck
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> dict[str, Any]:
+
+def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> contract.Instance:
     offer = instance.offer
     return {
         "id": instance.id,
         "project_name": project_name,
         "backend": offer.backend,
-        "instance_type": text_of(offer.instance),
+        "instance_type": instance_type_json(offer.instance),
         "name": instance.name,
         "fleet_id": instance.fleet_id,
         "fleet_name": instance.fleet_name,
         "instance_num": instance.num,
         "job_name": job_name,
         "hostname": instance.hostname or None,
-        "status": instance.status,
+        "status": instance.status.value,
         "unreachable": instance.unreachable,
         "health_status": instance.health,
         "health_message": instance.health_message or None,  # for clients that show it
-        "termination_reason": instance.reason,
+        "termination_reason": None if instance.reason is None else instance.reason.value,
         "termination_reason_message": instance.message or None,
         "created": iso(instance.created_at),
         "finished_at": None if instance.finished_at is None else iso(instance.finished_at),
@@ -40,7 +43,7 @@ def instance_json(instance: Instance, project_name: str, job_name: str | None = 
     }
 
 
-def health_checks_json(checks: list[HealthCheck]) -> dict[str, Any]:
+def health_checks_json(checks: list[HealthCheck]) -> contract.HealthChecks:
     return {
         "health_checks": [
             {

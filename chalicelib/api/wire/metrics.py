@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from chalicelib.domain.instants import iso
 from chalicelib.usecases.runs.metrics import JobUsage
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def job_metrics_json(usage: JobUsage) -> dict[str, Any]:
+
+def job_metrics_json(usage: JobUsage) -> contract.JobMetrics:
     points, has = usage.points, usage.has
-    series: dict[str, list[Any]] = {
+    series: dict[str, Sequence[float | None]] = {
         "cpu_usage_percent": [point.cpu_percent for point in points],
         "memory_usage_bytes": [point.memory_bytes for point in points],
         "memory_working_set_bytes": [point.working_set_bytes for point in points],
@@ -28,7 +32,7 @@ def job_metrics_json(usage: JobUsage) -> dict[str, Any]:
     return {"metrics": [each for each in found if each["values"] or not points]}
 
 
-def _series(name: str, times: list[str], values: list[Any]) -> dict[str, Any]:
+def _series(name: str, times: list[str], values: Sequence[float | None]) -> contract.Series:
     """A series of the reported values. Clients can't parse a missing value; they show an absent series as missing."""
     reported = [(at, value) for at, value in zip(times, values, strict=True) if value is not None]
     return {"name": name, "timestamps": [at for at, _ in reported], "values": [value for _, value in reported]}

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-import orjson
-
+from chalicelib.api.wire.spliced import spliced
 from chalicelib.domain.instants import SECOND, iso, spoken
-from chalicelib.domain.noun import Value
-from chalicelib.domain.offers import Offer
+from chalicelib.domain.offers import InstanceType, Offer
 from chalicelib.engine.ports import Age
 from chalicelib.usecases.runs.market_offers import AskedMarket
 
-
-def text_of(value: Value) -> orjson.Fragment:
-    """A value whose field names are the wire's, as JSON text to be spliced in."""
-    return orjson.Fragment(value.__pydantic_serializer__.to_json(value))
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
-def offer_json(offer: Offer) -> orjson.Fragment:
+def instance_type_json(instance_type: InstanceType) -> contract.InstanceType:
+    text: contract.InstanceType = spliced(instance_type.__pydantic_serializer__.to_json(instance_type))
+    return text
+
+
+def offer_json(offer: Offer) -> contract.Offer:
     """Clients expect `backend_data`, and need nothing of what is in it."""
     text = offer.__pydantic_serializer__.to_json(offer, exclude={"terms"})
-    return orjson.Fragment(b'{"backend_data":{},' + text[1:])
+    found: contract.Offer = spliced(b'{"backend_data":{},' + text[1:])
+    return found
 
 
-def offers_json(offers: Iterable[Offer]) -> list[Any]:
+def offers_json(offers: Iterable[Offer]) -> list[contract.Offer]:
     return [offer_json(offer) for offer in offers]
 
 
-def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
+def ages_json(ages: Mapping[str, Age]) -> list[contract.OffersAge]:
     """The age of each backend's offers, for clients that show it."""
     return [
         {
@@ -43,7 +45,7 @@ def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
     ]
 
 
-def asked_json(asked: Iterable[AskedMarket]) -> list[dict[str, Any]]:
+def asked_json(asked: Iterable[AskedMarket]) -> list[contract.OffersAsked]:
     """What backends without a list of offers were asked for, and when, for clients that show it."""
     return [
         {

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.api.wire.users import user_json
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Member, Permissions, User
 from chalicelib.usecases.people.projects import ProjectView
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def project_json(seen: ProjectView, backends: Mapping[str, Sequence[str]], permissions: Permissions) -> dict[str, Any]:
+
+def project_json(
+    seen: ProjectView, backends: Mapping[str, Sequence[str]], permissions: Permissions
+) -> contract.Project:
     """`backends`: the wire's names of the configured ones, with the regions that each is confined to."""
     project = seen.project
     return {
@@ -28,10 +33,10 @@ def project_json(seen: ProjectView, backends: Mapping[str, Sequence[str]], permi
     }
 
 
-def _member_json(member: Member, user: User, permissions: Permissions) -> dict[str, Any]:
+def _member_json(member: Member, user: User, permissions: Permissions) -> contract.Member:
     return {
         "user": user_json(user, permissions),
-        "project_role": member.role,
+        "project_role": member.role.value,
         "permissions": {
             "can_manage_ssh_fleets": permissions.manage_ssh_fleets(user, member.role),
             "can_manage_secrets": permissions.manage_secrets(user, member.role),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.domain.quotas import EACH_USER, NONE, Limits
 from chalicelib.planning.placing.quotas import Amounts
 from chalicelib.usecases.people.quotas import QuotaView
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def quota_json(seen: QuotaView) -> dict[str, Any]:
+
+def quota_json(seen: QuotaView) -> contract.Quota:
     """A quota. A null means no limit. `money` is in dollars a day (UTC), and counted only if it is limited."""
     money = seen.quota.by_money
     return {
@@ -24,9 +27,9 @@ def quota_json(seen: QuotaView) -> dict[str, Any]:
     }
 
 
-def _limits(limits: Limits) -> dict[str, Any]:
+def _limits(limits: Limits) -> contract.Limits:
     return {"gpus": limits.gpus, "jobs": limits.jobs, "money": limits.money}
 
 
-def _used(used: Amounts, money: bool) -> dict[str, Any]:
+def _used(used: Amounts, money: bool) -> contract.Used:
     return {"gpus": used.gpus, "jobs": used.jobs, "money": round(used.money, 4) if money else None}

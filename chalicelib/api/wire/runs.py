@@ -5,23 +5,25 @@ A spec is spliced in as its stored text. The latest submission appears twice in 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from chalicelib.api.wire.offers import ages_json, asked_json, offer_json, offers_json, text_of
+from chalicelib.api.wire.offers import ages_json, asked_json, instance_type_json, offer_json, offers_json
 from chalicelib.api.wire.services import service_json
-from chalicelib.api.wire.specs import job_spec_json, spec_json
+from chalicelib.api.wire.specs import job_spec_json, run_spec_json
+from chalicelib.api.wire.spliced import spliced
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.editors import EDITORS, link_to
 from chalicelib.domain.instants import Micros, iso
-from chalicelib.domain.job_specs import JobSpec
-from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus, Login, PullProgress
 from chalicelib.domain.reasons import JobReason, RunReason, short_text
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.usecases.runs.plans import RunPlan
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 _SHOWN_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
 MOST_OFFERS = 10_000  # of a plan
@@ -32,12 +34,12 @@ _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 def run_json(
     row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None, env: bool = True
-) -> dict[str, Any]:
+) -> contract.Run:
     """A run. Without `jobs` its jobs are left out; `submissions` limits each job to that many of its latest. Without
     `env` the environment variables have no values."""
     run, histories = row.run, row.histories()
     latest = [history[-1] for history in histories]
-    texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
+    texts: dict[str, contract.Submission] = {job.id: spliced(orjson.dumps(submission_json(job))) for job in latest}
     last = max(latest, key=lambda job: (job.submitted_at, job.submission_num), default=None)
     listed = zip(row.job_specs, histories, strict=False) if jobs and submissions != 0 else ()
     ide = _ide(row) if any(job.status is JobStatus.running for job in latest) else None
@@ -45,13 +47,13 @@ def run_json(
         "id": run.id,
         "project_name": project_name,
         "user": run.user_name,
-        "fleet": None if run.fleet_id is None else {"id": run.fleet_id, "name": run.fleet_name},
+        "fleet": None if run.fleet_id is None else {"id": run.fleet_id, "name": run.fleet_name or ""},
         "submitted_at": iso(run.submitted_at),
         "last_processed_at": iso(run.last_processed_at),
-        "status": run.status,
+        "status": run.status.value,
         "status_message": _status_message(run, latest),
-        "termination_reason": run.reason,
-        "run_spec": spec_json(RunSpec, row.run_spec, env=env),
+        "termination_reason": None if run.reason is None else run.reason.value,
+        "run_spec": run_spec_json(row.run_spec, env=env),
         "jobs": [_job_json(spec, history, texts, submissions, ide, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": round(run_cost(run, row.jobs, now), 4),
@@ -89,16 +91,16 @@ def _run_error(run: Run) -> str | None:
 def _job_json(
     spec: str,
     history: list[Job],
-    latest: dict[str, orjson.Fragment],
+    latest: dict[str, contract.Submission],
     submissions: int | None,
     ide: str | None,
     *,
     env: bool,
-) -> dict[str, Any]:
+) -> contract.Job:
     """A job with at least one submission: clients can't show a job without any."""
     shown = history if submissions is None else history[-submissions:]
     return {
-        "job_spec": job_spec_json(JobSpec, spec, env=env),
+        "job_spec": job_spec_json(spec, env=env),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in shown],
         "job_connection_info": _connection(history[-1], ide) if history[-1].status is JobStatus.running else None,
     }
@@ -109,7 +111,7 @@ def _ide(row: RunRow) -> str | None:
     return found
 
 
-def _connection(job: Job, ide: str | None) -> dict[str, Any]:
+def _connection(job: Job, ide: str | None) -> contract.ConnectionInfo:
     """How to connect to a job to which a client is attached, by its name in the SSH configuration."""
     host = job.run_name if job.slot == (0, 0) else job.name
     return {
@@ -124,7 +126,7 @@ def _connection(job: Job, ide: str | None) -> dict[str, Any]:
     }
 
 
-def submission_json(job: Job) -> dict[str, Any]:
+def submission_json(job: Job) -> contract.Submission:
     where = job.assignment
     return {
         "id": job.id,
@@ -134,17 +136,30 @@ def submission_json(job: Job) -> dict[str, Any]:
         "last_processed_at": iso(job.last_processed_at),
         "finished_at": None if job.finished_at is None else iso(job.finished_at),
         "inactivity_secs": job.inactivity_secs,
-        "status": job.status,
+        "status": job.status.value,
         "status_message": _job_status_message(job),
-        "termination_reason": job.reason,
+        "termination_reason": None if job.reason is None else job.reason.value,
         "termination_reason_message": _job_message(job),
         "exit_status": job.exit_status,
         "job_provisioning_data": None if where is None else _provisioning(job, where),
         "job_runtime_data": None if where is None else _runtime(job, where),
         "error": _job_error(job),
         "probes": [{"success_streak": streak} for streak in job.probes],
-        "login": None if job.login is None else job.login.model_dump(),  # for `attach`, or why there is none
-        "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else text_of(job.pull),
+        "login": None if job.login is None else _login(job.login),  # for `attach`, or why there is none
+        "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else _pull(job.pull),
+    }
+
+
+def _login(login: Login) -> contract.Login:
+    return {"port": login.port, "username": login.username, "host_key": login.host_key, "problem": login.problem}
+
+
+def _pull(pull: PullProgress) -> contract.PullProgress:
+    return {
+        "downloaded_bytes": pull.downloaded_bytes,
+        "extracted_bytes": pull.extracted_bytes,
+        "total_bytes": pull.total_bytes,
+        "is_total_bytes_final": pull.is_total_bytes_final,
     }
 
 
@@ -177,7 +192,7 @@ def _text(reason: JobReason | RunReason | None) -> str:
     return "" if reason is None else reason.value.replace("_", " ")
 
 
-def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
+def _provisioning(job: Job, where: Assignment) -> contract.ProvisioningData:
     """How to log in. A job's SSH server listens on its host's loopback. So clients log in to a host of an SSH fleet,
     through its jump host if it has one, and from there to the job (`dockerized`); on this machine they log in to the
     job directly."""
@@ -185,7 +200,7 @@ def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
     return {
         "backend": offer.backend,
         "base_backend": None,
-        "instance_type": text_of(offer.instance),
+        "instance_type": instance_type_json(offer.instance),
         "instance_id": where.instance_id,
         "hostname": (where.hostname or None) if host is None else host.hostname,
         "internal_ip": where.internal_ip or None,
@@ -206,7 +221,7 @@ def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
     }
 
 
-def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
+def _runtime(job: Job, where: Assignment) -> contract.RuntimeData:
     return {
         "network_mode": "host",
         "gpu": None,
@@ -220,18 +235,18 @@ def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
     }
 
 
-def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros) -> dict[str, Any]:
+def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros) -> contract.RunPlan:
     nodes = sum(len(job.job_specs) for job in plan.jobs)
     most = MOST_OFFERS if nodes == 1 else max(3, MOST_OF_NODES // nodes)
-    offers = [orjson.Fragment(orjson.dumps(offers_json(job.offers[:most]))) for job in plan.jobs]
+    offers: list[list[contract.Offer]] = [spliced(orjson.dumps(offers_json(job.offers[:most]))) for job in plan.jobs]
     return {
         "project_name": project_name,
         "user": user_name,
-        "run_spec": orjson.Fragment(plan.run_spec),
-        "effective_run_spec": orjson.Fragment(plan.effective_spec),
+        "run_spec": spliced(plan.run_spec),
+        "effective_run_spec": spliced(plan.effective_spec),
         "job_plans": [
             {
-                "job_spec": orjson.Fragment(job_spec),
+                "job_spec": spliced(job_spec),
                 "offers": shown,
                 "total_offers": job.total_offers,
                 "max_price": job.max_price,

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.services import OpenAIChatModel
 
+if TYPE_CHECKING:
+    from chalicelib import contract
 
-def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] | None:
+
+def service_json(run: Run, run_spec: str, project_name: str) -> contract.Service | None:
     """The service of a run; None if it isn't a service. Without a gateway, addresses are paths, which clients append to
     the server's address."""
     if not run.scales:
         return None
     url = run.url or f"/proxy/services/{project_name}/{run.name}/"
     written = orjson.loads(run_spec)["configuration"].get("model")
-    scales = [
+    scales: list[contract.Scale] = [
         {
             "group": each.group,
             "desired": each.desired,
@@ -27,15 +30,19 @@ def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] |
         }
         for each in run.scales
     ]
+    shown: contract.Service = {"url": url, "model": None, "options": {}, "scales": scales}
     if written is None:
-        return {"url": url, "model": None, "options": {}, "scales": scales}
+        return shown
     model = OpenAIChatModel.model_validate(_long_form(written))
-    return {
-        "url": url,
-        "model": {"name": model.name, "base_url": url + model.prefix.strip("/"), "type": model.type},
-        "options": {"openai": {"model": model.model_dump()}},
-        "scales": scales,  # for clients that show it
+    shown["model"] = {"name": model.name, "base_url": url + model.prefix.strip("/"), "type": model.type}
+    long: contract.ModelSpec = {
+        "type": model.type,
+        "name": model.name,
+        "format": model.format,
+        "prefix": model.prefix,
     }
+    shown["options"] = {"openai": {"model": long}}
+    return shown
 
 
 def _long_form(written: Any) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from chalicelib.billing.usage import volume_cost
 from chalicelib.domain.instants import Micros, iso
-from chalicelib.domain.volumes import Attachment, AttachmentState, Volume, VolumeStatus
+from chalicelib.domain.volumes import Attachment, AttachmentState, Volume
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 _INSTEAD = "a folder instead of a disk: this computer's kernel refuses loop devices"
 
 
-def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any]:
+def volume_json(volume: Volume, project_name: str, now: Micros) -> contract.Volume:
     handle = volume.handle
     provider_id = None if handle is None or volume.active_at is None else handle.id
     return {
@@ -35,12 +38,13 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any
     }
 
 
-def _status(volume: Volume) -> str:
+def _status(volume: Volume) -> contract.VolumeStatus:
     """The status. Clients know none for a volume that is being deleted, so it keeps the one that it had."""
-    if volume.status in (VolumeStatus.deleting, VolumeStatus.deleted):
+    status: contract.VolumeStatus | Literal["deleting", "deleted"] = volume.status.value
+    if status == "deleting" or status == "deleted":  # noqa: PLR1714 - the type checker follows no `in`
         ended = volume.reason is not None
         return "failed" if ended else "active" if volume.active_at is not None else "submitted"
-    return volume.status.value
+    return status
 
 
 def _message(volume: Volume) -> str:
@@ -51,7 +55,7 @@ def _message(volume: Volume) -> str:
     return "; ".join(filter(None, dict.fromkeys((volume.message, *replaced, *(each.held for each in attached)))))
 
 
-def _provisioned(volume: Volume, provider_id: str) -> dict[str, Any]:
+def _provisioned(volume: Volume, provider_id: str) -> contract.VolumeProvisioningData:
     return {
         "backend": volume.backend,
         "volume_id": provider_id,
@@ -64,7 +68,7 @@ def _provisioned(volume: Volume, provider_id: str) -> dict[str, Any]:
     }
 
 
-def _attachment(attachment: Attachment) -> dict[str, Any]:
+def _attachment(attachment: Attachment) -> contract.VolumeAttachment:
     return {
         "instance": {
             "name": attachment.instance_name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from chalicelib.domain.offers import Gpu, Offer
 from chalicelib.planning.matching.bitmaps import selectors
@@ -47,7 +47,7 @@ class GpuGroup:
     backends: dict[str, None] = field(default_factory=dict)
     regions: dict[str, None] = field(default_factory=dict)
     availability: dict[str, None] = field(default_factory=dict)
-    markets: dict[str, None] = field(default_factory=dict)
+    markets: dict[Literal["spot", "on-demand"], None] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
     prices: list[float] = field(default_factory=list)
     offer_prices: list[float] = field(default_factory=list)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from chalicelib.configuration import references
 from chalicelib.configuration.reading import read
@@ -45,7 +45,7 @@ class FleetPlan:
     total_offers: int
     max_price: float | None
     current: FleetRow | None
-    action: str  # create, update
+    action: Literal["create", "update"]
     remarks: tuple[str, ...]  # notes for the reader
 
 
@@ -61,6 +61,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
     specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
+    raw = specs.with_texts(raw, spec)
     specs.refuse(spec, _problems(plane, project, spec))
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
@@ -92,6 +93,7 @@ def apply_plan(
     specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
+    raw = specs.with_texts(raw, spec)
     refuse_ssh(plane, user, role, spec)
     specs.refuse(spec, _problems(plane, project, spec))
     name = spec.configuration.name or specs.invented_name(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from chalicelib.billing import plane as billed
-from chalicelib.billing.plane import BUSY, DOOR, NODE, PRICES, REPLICA, RUN, START
+from chalicelib.billing.plane import BUSY, DOOR, NODE, REPLICA, RUN, START, CostLine
 from chalicelib.billing.plane_rates import CHANGES, RATES
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway
@@ -37,36 +39,23 @@ class CostPorts(RecordPorts, Protocol):
     def announces(self) -> bool: ...
 
 
-def report(plane: CostPorts) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CostReport:
     """A month's bill, line by line; empty where calls cost nothing."""
-    pace = plane.pace
-    summary: dict[str, Any] = {
-        "billed": not pace.long_poll,
-        "prices": f"{billed.REGION}, without free tier, read in {billed.READ_IN}",
-        "pace": {"fast": pace.fast, "slow": pace.slow, "presence": pace.presence, "log": pace.log},
-        "counts": {},
-        "lines": [],
-        "total": 0.0,
-    }
-    if pace.long_poll:
-        return summary
+
+    pace: Pace
+    counts: Mapping[str, float]
+    lines: Sequence[CostLine]
+
+
+def report(plane: CostPorts) -> CostReport:
+    if plane.pace.long_poll:
+        return CostReport(plane.pace, {}, ())
     runs, changes = _runs(plane), CHANGES if plane.announces else None
     more = {driver: count for driver, count in {**runs, **_services(plane.store)}.items() if count}
     accounts = float(len(plane.backends.accounts()))
     counts = billed.counts(float(_instances(plane.store)), runs[RUN], changes, more, accounts)
-    lines = billed.bill(RATES, counts)
-    shown = [
-        {
-            "driver": line.driver,
-            "what": line.item,
-            "amount": round(line.amount, 1),
-            "price": PRICES[line.item].dollars,
-            "unit": PRICES[line.item].unit,
-            "dollars": round(line.dollars, 4),
-        }
-        for line in lines
-    ]
-    return {**summary, "counts": counts, "lines": shown, "total": round(billed.total(lines), 2)}
+    return CostReport(plane.pace, counts, billed.bill(RATES, counts))
 
 
 def _instances(store: Store) -> int:

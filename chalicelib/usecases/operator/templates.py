@@ -7,7 +7,7 @@ line and column, and hides the others: a form that is missing without an error i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -35,9 +35,6 @@ class Parameter(_Strict):
             raise ValueError("only a parameter of `type: env` has a title, a name or a value")
         return self
 
-    def shown(self) -> dict[str, Any]:
-        return self.model_dump() if self.type == "env" else {"type": self.type}
-
 
 class Described(BaseModel):
     """The incomplete configuration: the form completes it, and applying it checks it."""
@@ -56,11 +53,7 @@ class Template(_Strict):
     configuration: Described
 
 
-def list_templates(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
+def list_templates(files: Mapping[str, bytes]) -> list[Template]:
     """The templates in these files, in the order of their names."""
     listed = sorted(files.items())[:MOST]
-    return [_shown(parse_as(Template, decode(raw, name), filename=name)) for name, raw in listed]
-
-
-def _shown(template: Template) -> dict[str, Any]:
-    return {**template.model_dump(), "parameters": [each.shown() for each in template.parameters]}
+    return [parse_as(Template, decode(raw, name), filename=name) for name, raw in listed]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -79,7 +79,7 @@ class RunPlan:
     effective_spec: str
     jobs: tuple[JobPlan, ...]
     current: RunRow | None
-    action: str  # create, update
+    action: Literal["create", "update"]
     replaces: tuple[str, ...]  # the replica groups that an update replaces, one replica after the other
     notes: tuple[Note, ...]
     delays: str
@@ -314,7 +314,7 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
         name = specs.invented_name(
             plane.random_id(), "run", lambda name: plane.store.get(keys.run_name(project.id, name)) is not None
         )
-    raw = {**raw, "run_name": name}
+    raw = {**specs.with_texts(raw, spec), "run_name": name}
     key = spec.ssh_key_pub or user.ssh_public_key or None
     configuration = {**raw["configuration"], "priority": spec.configuration.priority or 0}
     filled = spec.with_(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from chalicelib.domain import keys
 from chalicelib.domain.certificates import Certificate, CertificateStatus, certificate_id, sealed_for
@@ -41,12 +42,15 @@ class GatewayCertificates:
     unconfirmed: tuple[Certificate, ...] = ()  # whose challenges the gateway isn't known to answer yet
 
 
+HostCertificateState = Literal["issued", "requested", "failed", "expired", "given"]  # given: with the configuration
+
+
 @dataclass(frozen=True)
 class HostCertificate:
     """A host's certificate as shown to users."""
 
     host: str
-    state: str  # issued, requested, failed, expired; or given, with the gateway's configuration
+    state: HostCertificateState
     until: Micros | None = None
     message: str = ""  # why it, or its renewal, can't be issued
     next_attempt_at: Micros | None = None
@@ -116,7 +120,7 @@ def retry_failed(plane: ChangePorts, gateway: Gateway) -> None:
 def _state(certificate: Certificate, now: Micros) -> HostCertificate:
     pair, message = certificate.pair, certificate.message
     waits = certificate.status is CertificateStatus.waiting and bool(message)
-    state = "expired" if pair is not None else "failed" if message else "requested"
+    state: HostCertificateState = "expired" if pair is not None else "failed" if message else "requested"
     return HostCertificate(
         certificate.name,
         "issued" if certificate.serves(now) else state,
@@ -130,7 +134,8 @@ def _given_shown(plane: SealedPorts, gateway: Gateway, now: Micros) -> list[Host
     read = uploaded_certificates.of_gateway(plane, gateway)
     if isinstance(read, list):
         return [HostCertificate(f"*.{gateway.domain}", "failed", message="; ".join(each.message for each in read))]
-    state, message = ("given" if now < read.until else "expired"), ""
+    state: HostCertificateState = "given" if now < read.until else "expired"
+    message = ""
     if now < read.since:
         state, message = "failed", f"It isn't valid before {iso(read.since)}."
     missing = uploaded_certificates.uncovered(

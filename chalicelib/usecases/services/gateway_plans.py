@@ -8,7 +8,7 @@ there is one before and after.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -41,7 +41,7 @@ IN_PLACE = frozenset({"default", "domain", "replicas"})
 class GatewayPlan:
     spec: str  # as sent; its secrets are sealed for the sender, who returns the plan to apply it
     current: Gateway | None
-    action: str  # create, update
+    action: Literal["create", "update"]
     changes: tuple[str, ...] = ()  # with `update`: the fields that would change
     remarks: tuple[str, ...] = ()  # further notes for the reader
 
@@ -63,9 +63,13 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
         changes = _changes(plane, current, configuration)[0]
     spec = {**raw, "configuration": {**raw["configuration"], "type": "gateway", "name": name}}
     sealed = sealed_specs.to_client(plane.seal, GatewaySpec, spec, project.id, user.id)
-    action = "create" if changes is None else "update"
-    remarked = tuple(remarks.of_gateway(configuration))
-    return GatewayPlan(specs.text_of(sealed), current, action, tuple(sorted(changes or ())), remarked)
+    return GatewayPlan(
+        specs.text_of(sealed),
+        current,
+        action="create" if changes is None else "update",
+        changes=tuple(sorted(changes or ())),
+        remarks=tuple(remarks.of_gateway(configuration)),
+    )
 
 
 def create(plane: OfferPorts, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
@@ -116,6 +120,7 @@ def _checked(
     except Invalid as refused:
         found = list(refused.problems)
     else:
+        raw = specs.with_texts(raw, spec)
         found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
         found += gateway_refusals(spec)
     configuration = raw.get("configuration")

@@ -1,0 +1,197 @@
+"""The HTTP contract: the type of every answer, a file for each noun.
+
+Answers are plain dicts, so these types cost nothing while a request is answered. `api/wire`, the routes and the command
+line import them for the type checker alone; the OpenAPI document, the pages and the tests load them. A type has a
+docstring, and a key has one below it where its name doesn't say enough.
+"""
+
+from chalicelib.contract.backends import (
+    Backend as Backend,
+    BackendConfig as BackendConfig,
+    BackendYaml as BackendYaml,
+)
+from chalicelib.contract.configurations import (
+    Automation as Automation,
+    ServiceToken as ServiceToken,
+    Template as Template,
+    TemplateParameter as TemplateParameter,
+)
+from chalicelib.contract.events import (
+    Event as Event,
+    EventTarget as EventTarget,
+    Named as Named,
+    StateChange as StateChange,
+    Subject as Subject,
+    TargetType as TargetType,
+)
+from chalicelib.contract.files import (
+    Archive as Archive,
+    Repo as Repo,
+    RepoCreds as RepoCreds,
+    RepoWithCreds as RepoWithCreds,
+)
+from chalicelib.contract.fleets import (
+    CreatedJoin as CreatedJoin,
+    Fleet as Fleet,
+    FleetStatus as FleetStatus,
+    Join as Join,
+    JoinStatus as JoinStatus,
+)
+from chalicelib.contract.gateways import (
+    Gateway as Gateway,
+    GatewayReplica as GatewayReplica,
+    GatewayReplicaStatus as GatewayReplicaStatus,
+    GatewayStatus as GatewayStatus,
+    GatewayWithCertificates as GatewayWithCertificates,
+    HostCertificate as HostCertificate,
+)
+from chalicelib.contract.instances import (
+    HealthCheck as HealthCheck,
+    HealthChecks as HealthChecks,
+    HealthEvent as HealthEvent,
+    HealthStatus as HealthStatus,
+    Instance as Instance,
+    InstanceReason as InstanceReason,
+    InstanceStatus as InstanceStatus,
+)
+from chalicelib.contract.jobs import (
+    ConnectionInfo as ConnectionInfo,
+    Job as Job,
+    JobReason as JobReason,
+    JobStatus as JobStatus,
+    Login as Login,
+    ProbeState as ProbeState,
+    ProvisioningData as ProvisioningData,
+    PullProgress as PullProgress,
+    RuntimeData as RuntimeData,
+    SshProxy as SshProxy,
+    Submission as Submission,
+)
+from chalicelib.contract.observations import (
+    JobMetrics as JobMetrics,
+    LogPage as LogPage,
+    LogRecord as LogRecord,
+    OpenedStream as OpenedStream,
+    Series as Series,
+)
+from chalicelib.contract.offers import (
+    Availability as Availability,
+    Disk as Disk,
+    FloatRange as FloatRange,
+    Gpu as Gpu,
+    GpuGroup as GpuGroup,
+    GpuList as GpuList,
+    InstanceType as InstanceType,
+    IntRange as IntRange,
+    Offer as Offer,
+    OffersAge as OffersAge,
+    OffersAsked as OffersAsked,
+    Resources as Resources,
+)
+from chalicelib.contract.plans import (
+    FleetPlan as FleetPlan,
+    GatewayPlan as GatewayPlan,
+    JobPlan as JobPlan,
+    Note as Note,
+    RunPlan as RunPlan,
+)
+from chalicelib.contract.problems import (
+    Denial as Denial,
+    Denied as Denied,
+    Failure as Failure,
+    NoRoute as NoRoute,
+    Problem as Problem,
+)
+from chalicelib.contract.projects import (
+    Export as Export,
+    FleetReference as FleetReference,
+    Import as Import,
+    ImportedExport as ImportedExport,
+    Limits as Limits,
+    Member as Member,
+    MemberPermissions as MemberPermissions,
+    Project as Project,
+    ProjectBackend as ProjectBackend,
+    ProjectBackendConfig as ProjectBackendConfig,
+    ProjectPage as ProjectPage,
+    ProjectReference as ProjectReference,
+    Quota as Quota,
+    Secret as Secret,
+    Used as Used,
+    UserQuota as UserQuota,
+)
+from chalicelib.contract.runs import (
+    ModelSpec as ModelSpec,
+    OpenAiOptions as OpenAiOptions,
+    Run as Run,
+    RunFleet as RunFleet,
+    RunReason as RunReason,
+    RunStatus as RunStatus,
+    Scale as Scale,
+    Service as Service,
+    ServiceModel as ServiceModel,
+    ServiceOptions as ServiceOptions,
+)
+from chalicelib.contract.server import (
+    CostLine as CostLine,
+    CostPace as CostPace,
+    Health as Health,
+    RetentionDays as RetentionDays,
+    ServerCost as ServerCost,
+    ServerInfo as ServerInfo,
+    ServerUsage as ServerUsage,
+    StoragePart as StoragePart,
+    SubscriptionState as SubscriptionState,
+)
+from chalicelib.contract.specs import (
+    App as App,
+    CountRange as CountRange,
+    CpuRequirement as CpuRequirement,
+    DiskRequirement as DiskRequirement,
+    FileArchive as FileArchive,
+    FleetSpec as FleetSpec,
+    FolderMount as FolderMount,
+    GatewaySpec as GatewaySpec,
+    GpuRequirement as GpuRequirement,
+    HttpHeader as HttpHeader,
+    JobSpec as JobSpec,
+    Probe as Probe,
+    RegistryAuth as RegistryAuth,
+    RequiredResources as RequiredResources,
+    Requirements as Requirements,
+    RetryPolicy as RetryPolicy,
+    RunSpec as RunSpec,
+    SizeRange as SizeRange,
+    SshKey as SshKey,
+    UnixUser as UnixUser,
+    UtilizationPolicy as UtilizationPolicy,
+    VolumeMount as VolumeMount,
+)
+from chalicelib.contract.users import (
+    Authorization as Authorization,
+    DeviceCode as DeviceCode,
+    NextRedirect as NextRedirect,
+    PublicKey as PublicKey,
+    SignOnProvider as SignOnProvider,
+    User as User,
+    UserCreds as UserCreds,
+    UserPage as UserPage,
+    UserPermissions as UserPermissions,
+    UserWithCreds as UserWithCreds,
+)
+from chalicelib.contract.values import (
+    Configuration as Configuration,
+    Date as Date,
+    GlobalRole as GlobalRole,
+    Id as Id,
+    PlanAction as PlanAction,
+    ProjectRole as ProjectRole,
+)
+from chalicelib.contract.volumes import (
+    AttachedInstance as AttachedInstance,
+    AttachmentData as AttachmentData,
+    Volume as Volume,
+    VolumeAttachment as VolumeAttachment,
+    VolumeProvisioningData as VolumeProvisioningData,
+    VolumeStatus as VolumeStatus,
+)

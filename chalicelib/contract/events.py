@@ -1,0 +1,79 @@
+"""Events, and state changes in the form in which webhooks send them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from chalicelib.contract.values import Date, Id
+
+TargetType = Literal[
+    "project", "user", "fleet", "instance", "run", "job", "volume", "gateway", "gateway-replica", "secret", "preset"
+]
+
+
+class EventTarget(TypedDict):
+    type: TargetType
+    project_id: Id | None
+    project_name: str | None
+    is_project_deleted: bool | None
+    id: str
+    name: str
+
+
+class Event(TypedDict):
+    """What happened, when, and to what."""
+
+    id: Id
+    message: str
+    recorded_at: Date
+    actor_user_id: Id | None
+    """Null: the control plane itself."""
+    actor_user: str | None
+    is_actor_user_deleted: bool | None
+    targets: list[EventTarget]
+
+
+class Named(TypedDict):
+    """A project or a user."""
+
+    id: str
+    name: str
+
+
+class Subject(TypedDict):
+    """What a change is about."""
+
+    type: str
+    """`run`, `job`, `fleet`, `instance`, `volume`, `user`, `project`, `secret`, …"""
+    id: str
+    name: str
+
+
+class StateChange(TypedDict):
+    """One change of state. Fields may be added, and `type` may get new values, without a new version."""
+
+    version: Literal[1]
+    id: Id
+    """Each delivery of the same change has the same one."""
+    time: Date
+    type: str
+    """`created`, `status`, `changed`, `deleted`, … `status` has `before` and `after`."""
+    project: Named | None
+    target: Subject
+    others: list[Subject]
+    """What else it is about: the instance that a job got, …"""
+    before: str | None
+    after: str | None
+    reason: str | None
+    """A fixed word: `stopped_by_user`, `job_failed`, …"""
+    detail: str
+    fields: list[str]
+    """The fields that were changed."""
+    message: str
+    """The whole as a sentence, in words that may change."""
+    actor: Named | None
+    """Null: the control plane itself."""
+    run_id: str | None
+    fleet_id: str | None

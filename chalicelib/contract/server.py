@@ -1,0 +1,87 @@
+"""The server itself: its version, its data, its cost."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from chalicelib.contract.values import Date
+
+
+class ServerInfo(TypedDict):
+    server_version: str
+    """The version of the clients whose protocol it speaks."""
+
+
+class Health(TypedDict):
+    status: str
+
+
+class StoragePart(TypedDict):
+    name: str
+    bytes: int
+    files: int
+    whole: bool
+    """False: too many files to count them all; the actual size is larger."""
+
+
+class RetentionDays(TypedDict):
+    """How many days things are kept."""
+
+    events: int
+    metrics: int
+    logs: int
+    deleted: int
+    fleets: int
+    archives: int
+
+
+class SubscriptionState(TypedDict):
+    """A webhook or a rule, and why it doesn't progress."""
+
+    name: str
+    failures: int
+    dead: bool
+    error: str
+    retry_at: Date | None
+
+
+class ServerUsage(ServerInfo):
+    """The space that its data takes, in bytes."""
+
+    parts: list[StoragePart]
+    free: int | None
+    """Bytes left on the disk."""
+    days: RetentionDays
+    subscriptions: list[SubscriptionState]
+
+
+class CostPace(TypedDict):
+    """Seconds between the calls of an agent."""
+
+    fast: float
+    slow: float
+    presence: float
+    log: float
+
+
+class CostLine(TypedDict):
+    driver: str
+    """What causes it."""
+    what: str
+    amount: float
+    price: float
+    """Dollars for one unit."""
+    unit: str
+    dollars: float
+
+
+class ServerCost(TypedDict):
+    """What the control plane costs in a month; empty where calls cost nothing."""
+
+    billed: bool
+    prices: str
+    pace: CostPace
+    counts: dict[str, float]
+    """How many there are of each driver."""
+    lines: list[CostLine]
+    total: float

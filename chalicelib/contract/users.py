@@ -1,0 +1,77 @@
+"""Users, their credentials and keys, and the ways to sign on."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from chalicelib.contract.values import Date, GlobalRole, Id
+
+
+class UserPermissions(TypedDict):
+    can_create_projects: bool
+
+
+class User(TypedDict):
+    """A user, and their role on the whole server."""
+
+    id: Id
+    username: str
+    created_at: Date
+    global_role: GlobalRole
+    email: str | None
+    active: bool
+    permissions: UserPermissions
+    ssh_public_key: str
+
+
+class UserCreds(TypedDict):
+    token: str
+    """Empty unless the caller just created it or called with it: only its hash is stored."""
+
+
+class UserWithCreds(User):
+    creds: UserCreds
+    ssh_private_key: str | None
+
+
+class UserPage(TypedDict):
+    total_count: int
+    users: list[User]
+
+
+class PublicKey(TypedDict):
+    """A key with which a user logs in to jobs."""
+
+    id: Id
+    added_at: Date
+    name: str
+    type: str
+    fingerprint: str
+    """As OpenSSH writes it."""
+
+
+class SignOnProvider(TypedDict):
+    name: str
+    enabled: bool
+
+
+class Authorization(TypedDict):
+    authorization_url: str
+    """To be opened in a browser."""
+
+
+class NextRedirect(TypedDict):
+    redirect_url: str | None
+    """On the computer whose command line began the sign-on."""
+
+
+class DeviceCode(TypedDict):
+    """A code that a user types on another device, to sign this one on."""
+
+    state: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str | None
+    interval: int
+    """Seconds between two questions whether somebody has signed on."""
+    expires_in: int

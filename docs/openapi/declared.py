@@ -1,0 +1,94 @@
+"""What a route declares: the types of its body, its query and its answer. Read from its handler's decorator and return
+annotation, which nothing reads while a request is answered."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BaseModel, TypeAdapter
+from typing_extensions import is_typeddict
+
+from chalicelib import contract
+from chalicelib.api import routes
+from chalicelib.api.route import Answer, Route, TakesBody, TakesFile, TakesQuery, of_agents
+from chalicelib.api.routes import ByName
+
+JSON = "application/json"
+AS_SENT = (contract.RunSpec, contract.FleetSpec, contract.GatewaySpec)  # they keep what a later client sends
+
+
+@dataclass(frozen=True)
+class Declared:
+    name: str  # module.function
+    text: str  # the handler's docstring
+    answer: Any  # the type of its JSON; None: there is no JSON
+    media: str = JSON
+    status: int = HTTPStatus.OK
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] | None = None
+    uploads: bool = False
+
+
+class _Answers(NamedTuple):
+    answer: Any
+    media: str = JSON
+    status: int = HTTPStatus.OK
+
+
+@cache
+def declared(route: Route) -> Declared | None:
+    """None for a route that refuses every call, and for those of agents, whose protocol isn't for other programs."""
+    if of_agents(route) or not isinstance(route.handler, ByName):
+        return None
+    name = route.handler.name
+    found: Any = routes.handler(name)
+    taken = {
+        "body": found.body if isinstance(found, TakesBody) else None,
+        "query": found.query if isinstance(found, TakesQuery | TakesFile) else None,
+        "uploads": isinstance(found, TakesFile),
+    }
+    function = found.handler if isinstance(found, TakesBody | TakesQuery | TakesFile) else found
+    hints = typing.get_type_hints(function, localns={"contract": contract}, include_extras=True)
+    return Declared(name, inspect.getdoc(function) or "", **_answers(hints["return"])._asdict(), **taken)
+
+
+def _answers(hint: Any) -> _Answers:
+    """A handler that doesn't return JSON with status 200 says what it returns beside `Answer`: a content type, or a
+    type."""
+    if hint is Answer:
+        raise TypeError("an Answer needs its content type, or the type of its JSON: Annotated[Answer, …]")
+    if typing.get_origin(hint) is Annotated and typing.get_args(hint)[0] is Answer:
+        said = typing.get_args(hint)[1]
+        return _Answers(None, said) if isinstance(said, str) else _Answers(said)
+    return _Answers(hint)
+
+
+def close_types(*, described: bool = False) -> None:
+    """A key that a type doesn't have is an error, also in a schema that is made from now on. `described`: the texts
+    below keys are read, too."""
+    for kind in vars(contract).values():
+        if is_typeddict(kind):
+            extra = "allow" if kind in AS_SENT else "forbid"
+            kind.__pydantic_config__ = {"extra": extra, "strict": True, "use_attribute_docstrings": described}
+
+
+@cache
+def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
+    """Reads the JSON that the route may answer with this status; None if it isn't declared."""
+    found = declared(route)
+    if found is None:
+        return None
+    if status == found.status:
+        return None if found.media != JSON else _of(found.answer)
+    return _of(contract.Denied if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) else contract.Failure)
+
+
+@cache
+def _of(kind: Any) -> TypeAdapter[Any]:
+    close_types()
+    return TypeAdapter(kind)

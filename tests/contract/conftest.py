@@ -1,0 +1,3 @@
+from tests.api.conftest import rig
+
+__all__ = ["rig"]
