@@ -10,6 +10,8 @@
 `backends/registry.py` lists the providers and the artefact of each. A provider's SDK may be larger than everything
 else, so each provider that has one gets its own artefact, and no other function contains it.
 
+Each zip holds its modules as bytecode besides, if the functions' version of Python is here to compile them.
+
 Packages are installed from `requirements-dev.lock`, by hash, as wheels for Lambda's platform, whatever machine this
 runs on. What no function calls is left out: botocore describes 400 services in 25 MB, and a cold start reads what it
 needs from the zip. Builds are reproducible. A zip is named after the digest of its inputs, so an unchanged one is
@@ -35,6 +37,7 @@ from pathlib import Path
 from chalicelib.backends import registry
 from chalicelib.errors import Invalid
 from infra import requirements
+from infra.bytecode import Compiler, compiler
 
 ROOT = requirements.ROOT
 BUILD = ROOT / "build"
@@ -48,6 +51,11 @@ SERVICES = frozenset(  # those that some function calls
         *("cloudwatch", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "pricing"),
         *("s3", "service-quotas", "sqs", "ssm", "stepfunctions", "sts"),
     )
+)
+UNUSED = (  # parts of packages
+    *("bin", "boto3/examples", "kubernetes/aio"),
+    *(f"aws_lambda_powertools/{part}" for part in ("event_handler", "utilities/data_classes", "utilities/idempotency")),
+    *(f"aws_lambda_powertools/utilities/{part}" for part in ("feature_flags", "kafka", "parameters", "parser")),
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 
@@ -94,11 +102,14 @@ def build(
 ) -> dict[str, Artefact]:
     """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
     built: dict[str, Artefact] = {}
+    compiles = compiler(python)
+    if compiles is None:
+        say(f"There is no python{python} here, so the functions compile their code at each cold start.")
     with build_lock(folder / "packages", say):
-        installed = packages(KINDS, python, folder, say)
+        installed = packages(KINDS, python, folder, say, compiles)
         for name, kind in KINDS.items():
-            sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
-            built[name] = pack(name, dict(sources), installed[name], folder)
+            sources = dict(_of_zip(chalice_zip) if name == "chalice" else of_repository())
+            built[name] = pack(name, sources, installed[name], folder, compiles)
             check(built[name], kind)
     return built
 
@@ -116,13 +127,18 @@ def build_lock(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def pack(name: str, sources: Mapping[str, bytes], installed: Path, folder: Path) -> Artefact:
+def pack(
+    name: str, sources: Mapping[str, bytes], installed: Path, folder: Path, compiles: Compiler | None = None
+) -> Artefact:
+    """`installed`: its packages, compiled by the same compiler."""
     digest = _digest(sources, installed.name)
     path = folder / f"{name}-{digest}.zip"
     if not path.exists():
         for old in folder.glob(f"{name}-*.zip"):
             old.unlink()
-        entries = {**dict(_of_folder(installed)), **sources}
+        entries = {**dict(_of_folder(installed, bytecode=True)), **sources}
+        if compiles is not None:
+            entries |= compiles.compiled(sources)
         draft = path.with_suffix(".draft")
         _write(draft, entries)
         draft.replace(path)
@@ -163,13 +179,19 @@ def check(artefact: Artefact, kind: ArtefactKind) -> None:
 
 
 def packages(
-    kinds: Mapping[str, ArtefactKind], python: str, folder: Path, say: Callable[[str], None]
+    kinds: Mapping[str, ArtefactKind],
+    python: str,
+    folder: Path,
+    say: Callable[[str], None],
+    compiles: Compiler | None = None,
 ) -> dict[str, Path]:
     """A folder with the packages of each kind. They are installed once for each version of their part of the lock; what
     several kinds need, by one call of pip for all."""
     lock = (ROOT / "requirements-dev.lock").read_text()
     parts = {name: requirements.pinned(lock, kind.packages, python) for name, kind in kinds.items()}
-    places = {name: folder / "packages" / _named(part, python, kinds[name].trims) for name, part in parts.items()}
+    places = {
+        name: folder / "packages" / _named(part, python, kinds[name].trims, compiles) for name, part in parts.items()
+    }
     missing = [name for name in kinds if not places[name].exists()]
     if not missing:
         return places
@@ -184,14 +206,18 @@ def packages(
             strip(into)
             for trim in kinds[name].trims:
                 trim(into)
+            if compiles is not None:
+                _add(into, compiles.compiled(dict(_of_folder(into))))
             if not places[name].exists():  # two kinds may need the same
                 into.replace(places[name])
     return places
 
 
-def _named(part: str, python: str, trims: Iterable[Callable[[Path], None]] = ()) -> str:
-    code = [inspect.getsource(sys.modules[trim.__module__]) for trim in trims]
-    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *code])
+def _named(
+    part: str, python: str, trims: Iterable[Callable[[Path], None]] = (), compiles: Compiler | None = None
+) -> str:
+    code = [inspect.getsource(sys.modules[each.__module__]) for each in (*trims, *([Compiler] if compiles else []))]
+    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *UNUSED, *code])
     return hashlib.sha256(wanted.encode()).hexdigest()[:20]
 
 
@@ -234,8 +260,8 @@ def strip(installed: Path) -> None:
     ):
         for file in installed.glob(name):
             file.unlink()
-    for folder in ("bin", "boto3/examples"):
-        shutil.rmtree(installed / folder, ignore_errors=True)
+    for folder in (*(installed / each for each in UNUSED), *list(installed.rglob("__pycache__"))):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -243,15 +269,21 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
         yield from ((each.filename, archive.read(each)) for each in archive.infolist() if _is_code(each.filename))
 
 
-def _of_repository(parts: Iterable[str] = ("chalicelib", "functions")) -> Iterator[tuple[str, bytes]]:
+def of_repository(parts: Iterable[str] = ("chalicelib", "functions")) -> Iterator[tuple[str, bytes]]:
     for part in parts:
         yield from ((f"{part}/{name}", content) for name, content in _of_folder(ROOT / part))
 
 
-def _of_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _of_folder(folder: Path, *, bytecode: bool = False) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and _is_code(path.as_posix()):
+        if path.is_file() and (bytecode or _is_code(path.as_posix())):
             yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+def _add(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def _is_code(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Cold starts, over a bare Python that does nothing: `import app`, and a fresh process until its first answer.
 
-Whole processes, from start to end, with their bytecode compiled. A Lambda's package holds none and its folder takes
-none, so there every start compiles what it imports: that is `uncompiled`.
+Whole processes, from start to end, with their bytecode compiled, as the functions' zips have it. Deployed without the
+functions' version of Python, they have none, and every start compiles what it imports: that is `uncompiled`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A function that works on providers, from its cold start until it has bought a machine.
 
-`python -m tests.bench.first_effect FILE` reads there the configuration of a backend, the address of what stands in for
-its provider, and the offer.
+`python first_effect.py FILE CODE` runs the code in the folder CODE alone. It reads in FILE the configuration of a
+backend, the address of what stands in for its provider, and the offer.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chalicelib.errors import Throttled
-
 if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend, CreateRequest
     from chalicelib.domain.offers import Offer
 
 
-def main(file: Path) -> None:
+def main(file: Path, code: Path) -> None:
+    sys.path[0] = str(code)
     import functions.provider  # noqa: F401 - what a cold start pays for
     from chalicelib.configuration.server_spec import config_model
     from chalicelib.domain.offers import Offer
@@ -59,6 +58,8 @@ def new_request(offer: Offer) -> CreateRequest:
 
 
 def created(backend: Backend, request: CreateRequest) -> bool:
+    from chalicelib.errors import Throttled
+
     try:
         return bool(list(backend.create(request)))
     except Throttled as early:
@@ -67,4 +68,4 @@ def created(backend: Backend, request: CreateRequest) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,5 +1,5 @@
-"""Google's library as a function needs it: a package of a Lambda has no bytecode, so each line that is left out isn't
-compiled at a cold start.
+"""Google's library as a function needs it: what is left out isn't read at a cold start, nor compiled where the zip has
+no bytecode.
 
 Of the services, those that are called stay; of the 2,000 types, those that these services name, and what these types
 are made of. Comments go, too: they are most of the text.
