@@ -72,6 +72,7 @@ class EmbeddedRoot(Root):
 
     tunnels: ClassVar[bool] = True  # it keeps connections to hosts open, which carry their agents' calls
     retry_offers = RETRY_OFFERS
+    pace = EMBEDDED
 
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
@@ -119,7 +120,7 @@ class EmbeddedRoot(Root):
                 effects=self.effects,
                 account_work=self.accounts,
                 notify_agents=self.polls.ring,
-                pace=EMBEDDED,
+                pace=self.pace,
                 server_url=server_url,
                 clock=clock,
                 random_id=random_id,

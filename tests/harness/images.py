@@ -149,14 +149,54 @@ def _make_python(root: Path) -> None:
 def applets_image() -> Image:
     """All of a static busybox, a folder to work in, and nothing else: no Python, no library."""
 
-    def make(root: Path) -> None:
-        for name in ("bin", "tmp", "proc", "dev", "work"):
-            (root / name).mkdir(parents=True)
-        (root / "tmp").chmod(0o1777)
-        _all_applets(root)
-
     env = {"PATH": "/bin", "IMAGE": "its own"}
-    return Image("test/applets:1", _once("applets-1", make), env, "/bin/sh", "/work")
+    return Image("test/applets:1", _once("applets-1", _make_applets), env, "/bin/sh", "/work")
+
+
+def _make_applets(root: Path) -> None:
+    for name in ("bin", "tmp", "proc", "dev", "work"):
+        (root / name).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    _all_applets(root)
+
+
+NVIDIA_SMI = """#!/bin/sh
+fields=
+for word in "$@"; do
+case $word in --query-gpu=*) fields=$(echo "${word#*=}" | tr , ' ');; esac
+done
+number=0
+while [ "$number" -lt "${CARDS:-0}" ]; do
+row=
+for field in $fields; do
+case $field in
+index) value=$number;;
+uuid) value=GPU-$number;;
+pci.bus_id) value=00000000:0$number:00.0;;
+name) value=${CARD%,*};;
+memory.total) value=${CARD#*, };;
+driver_version) value=570.86.10;;
+memory.used) value=${USED:-1024};;
+utilization.gpu) value=${LOAD:-37};;
+*) echo "Field \\"$field\\" is not a valid field to query."; exit 2;;
+esac
+row=$row${row:+, }$value
+done
+echo "$row"
+number=$((number + 1))
+done
+"""
+
+
+def cards_image() -> Image:
+    """The same, with a stub of NVIDIA's tool for as many cards as $CARDS says, each of a name and MiB as in $CARD."""
+
+    def make(root: Path) -> None:
+        _make_applets(root)
+        (root / "bin/nvidia-smi").write_text(NVIDIA_SMI)
+        (root / "bin/nvidia-smi").chmod(0o755)
+
+    return replace(applets_image(), name="test/cards:1", archive=_once("cards-1", make))
 
 
 def _all_applets(root: Path) -> None:

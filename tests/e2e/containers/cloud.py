@@ -19,11 +19,9 @@ from chalicelib.backends.spi import Machine
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, Transient
-from chalicelib.runtime.carriers import Make
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.serve import serve
-from chalicelib.runtime.settings import ServerSettings, server_settings
-from tests.harness.carriers import carrier
+from chalicelib.runtime.settings import ServerSettings
+from tests.e2e.containers.root import ContainersRoot, run_server
 
 ENGINE = "CONTAINERS_ENGINE"
 SOLD = "sold"  # the label of what it has sold
@@ -129,27 +127,15 @@ class Market(FakeCloud):
                 self.exit(dict(machine["tags"])["dstack-instance"], why)
 
 
-class OfContainers(EmbeddedRoot):
+class OfContainers(ContainersRoot):
     @staticmethod
     def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
         return Market(settings.data_dir / "fake-cloud", EngineLauncher(os.environ[ENGINE]))
 
-    def makes_carriers(self) -> Make:
-        return lambda architecture: carrier()  # of packages that apt fetches
 
-
-def run_server(arguments: list[str], root: type[EmbeddedRoot]) -> int:
-    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
-    settings = server_settings(
-        port=int(options["--port"]),
-        data_dir=Path(options["--data-dir"]),
-        local_fleet=False,
-        fake_cloud=True,
-        fake_cloud_name=CLOUD,
-        enter_project=True,
-    )
-    return serve(settings, root)
+def sell(arguments: list[str], root: type[EmbeddedRoot]) -> int:
+    return run_server(arguments, root, fake_cloud=True, fake_cloud_name=CLOUD)
 
 
 if __name__ == "__main__":
-    sys.exit(run_server(sys.argv[2:], OfContainers))
+    sys.exit(sell(sys.argv[1:], OfContainers))

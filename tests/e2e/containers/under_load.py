@@ -33,14 +33,14 @@ COMMANDS = (
 class Site:
     """The service, and what its callers see."""
 
-    def __init__(self, server: Server, **configuration: Any) -> None:
-        self.server, self.configuration = server, configuration
+    def __init__(self, server: Server, name: str = NAME, **configuration: Any) -> None:
+        self.server, self.name, self.configuration = server, name, configuration
         self.answers: list[tuple[int, str]] = []  # of constant requests: the status and the version
 
     def apply(self, version: str, replicas: int) -> None:
         spec = {
             "type": "service",
-            "name": NAME,
+            "name": self.name,
             "port": 8000,
             "auth": False,
             "probes": [{"type": "http", "url": "/cgi-bin/now", "interval": 1}],
@@ -50,7 +50,7 @@ class Site:
             "commands": COMMANDS,
             **self.configuration,
         }
-        path = self.server.home / "site.dstack.yml"
+        path = self.server.home / f"{self.name}.dstack.yml"
         path.write_text(json.dumps(spec))
         self.server.cli("apply", "-y", "-d", "-f", str(path))
 
@@ -61,7 +61,7 @@ class Site:
     def get(self, path: str) -> tuple[int, str, str]:
         assert self.server.opener is not None
         try:
-            url = f"{self.server.url}/proxy/services/main/{NAME}{path}"
+            url = f"{self.server.url}/proxy/services/main/{self.name}{path}"
             with self.server.opener.open(url, timeout=PATIENCE) as reply:
                 return reply.status, reply.read().decode(), reply.headers["X-Replica"]
         except HTTPError as error:
@@ -97,7 +97,7 @@ class Site:
 
     def machine_of(self, job: str) -> str:
         """The provider's name of its container."""
-        submissions = [each for one in run_of(self.server, NAME)["jobs"] for each in one["job_submissions"]]
+        submissions = [each for one in run_of(self.server, self.name)["jobs"] for each in one["job_submissions"]]
         (name,) = (each["job_provisioning_data"]["hostname"] for each in submissions if each["id"] == job)
         return str(name)
 
@@ -107,7 +107,7 @@ class Site:
 
         def held() -> bool:
             sent.append(pool.submit(self.ask, f"held?{job}"))
-            return any("held" in log for log in logs_of(self.server, NAME))
+            return any("held" in log for log in logs_of(self.server, self.name))
 
         until("a request to be held", held)
         return sent

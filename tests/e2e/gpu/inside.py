@@ -25,8 +25,8 @@ from chalicelib.errors import Refused
 from chalicelib.runtime.carriers import Make
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.settings import ServerSettings
-from tests.e2e.containers.cloud import Market, run_server
-from tests.e2e.gpu.journey import BUSY_S, ENDED, HERE, Journey, smi
+from tests.e2e.containers.cloud import Market, sell
+from tests.e2e.gpu.journey import ENDED, HERE, Journey, smi
 from tests.harness.server import Server, until
 from tests.runtime.live import run_of, wait_for
 
@@ -121,14 +121,14 @@ class InsideJourney(Journey):
         (fleet,) = self.server.call("/api/project/main/fleets/list", {})
         return [each for each in fleet["instances"] if each["status"] != "terminated"]
 
-    def apply_task(self, name: str, gpu: str) -> None:
+    def apply_task(self, name: str, gpu: str, seconds: int) -> None:
         path = self.server.home / f"{name}.dstack.yml"
-        path.write_text(TASK.format(name=name, program=HERE / "busy.py", seconds=BUSY_S, gpu=gpu))
+        path.write_text(TASK.format(name=name, program=HERE / "busy.py", seconds=seconds, gpu=gpu))
         self.server.cli("apply", "-y", "-d", "-f", str(path))
 
 
-def inside(home: Path, report: Callable[[str, Any], None]) -> bool:
-    """Tells each stage as it is done. Was all as it should be?"""
+def inside(home: Path, report: Callable[[str, Any], None], seconds: int) -> bool:
+    """Tells each stage as it is done. `seconds`: for which the job fills its cards. Was all as it should be?"""
     number, name, _, _ = cards()
     report("root of its own", shlex.join(isolated()) or "the kernel refuses that here")
     own = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -138,7 +138,7 @@ def inside(home: Path, report: Callable[[str, Any], None]) -> bool:
         path.write_text(FLEET)
         server.cli("apply", "-y", "-d", "-f", str(path))
         began = time.monotonic()
-        one.apply_task("inside", f"{name}:{number}")
+        one.apply_task("inside", f"{name}:{number}", seconds)
         wait_for(server, "inside", "running", *ENDED)
         report("running_after_s", round(time.monotonic() - began, 1))
         used = one.used("inside")
@@ -154,4 +154,4 @@ def inside(home: Path, report: Callable[[str, Any], None]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(run_server(sys.argv[2:], OfThisMachine))
+    sys.exit(sell(sys.argv[1:], OfThisMachine))

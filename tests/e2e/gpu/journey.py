@@ -67,9 +67,13 @@ class Journey:
         def latest() -> Any:
             rows = json.loads(self.server.cli("metrics", name, "--json"))["jobs"][0]["metrics"]
             values = {row["name"]: row["values"][0] for row in rows if row["values"]}
-            assert run_of(self.server, name)["status"] == "running", f"{values}\n{log_of(self.server, name)}"
             memory, load = values.get("gpu_memory_usage_bytes_gpu0", 0), values.get("gpu_util_percent_gpu0", 0)
-            return memory >= 4 << 30 and load >= 50 and {"memory_gib": round(memory / 2**30, 1), "load": load}
+            if memory >= 4 << 30 and load >= 50:
+                return {"memory_gib": round(memory / 2**30, 1), "load": load}
+            run = run_of(self.server, name)
+            why = run["latest_job_submission"]["termination_reason_message"]
+            assert run["status"] == "running", f"{why}\n{values}\n{log_of(self.server, name)}"
+            return None
 
         wait_for(self.server, name, "running", *ENDED)
         found: dict[str, Any] = until("the card's load in the metrics", latest, every=0.5)
@@ -102,8 +106,8 @@ class Journey:
         return {"reason": job["termination_reason"], "after_s": round(time.monotonic() - began)}
 
 
-def journey(home: Path, policy: bool, report: Callable[[str, Any], None]) -> bool:
-    """Tells each stage as it is done. Was all as it should be?"""
+def journey(home: Path, policy: bool, report: Callable[[str, Any], None], seconds: int) -> bool:
+    """Tells each stage as it is done. `seconds`: for which a job fills its cards. Was all as it should be?"""
     home.mkdir()
     env = {"DSTACK_AGENT_RUNTIME": "process", "DSTACK_SERVER_TRUST_JOBS": "on"}  # jobs read files of this user
     with contextlib.closing(Server(home, env=env)) as server:
@@ -114,7 +118,7 @@ def journey(home: Path, policy: bool, report: Callable[[str, Any], None]) -> boo
         report("machine", machine)
         name = machine["told"][0][0]
         report("offers", json.loads(server.cli("offer", "--gpu", f"{name}:{number}", "--json")))
-        one.busy("all", gpu=f"{name}:{number}", seconds=BUSY_S)
+        one.busy("all", gpu=f"{name}:{number}", seconds=seconds)
         wait_for(server, "all", "running")
         one.busy("next", gpu=str(number), seconds=1)
         waits = one.waits("next")
