@@ -269,7 +269,8 @@ def test_a_drain_is_an_interruption(
     pod = pod_of(home, handles)
     with home.store.changed:
         ended(home.store, home.disrupt(pod, "EvictionByEvictionAPI", "Eviction API: evicting"))
-    assert backend.describe(handles).interrupted
+    found = backend.describe(handles)
+    assert (found.interrupted, found.message) == (True, "Eviction API: evicting")
     clock.passes(121.0)
     with pytest.raises(Gone) as gone:
         backend.describe(handles)

@@ -12,7 +12,7 @@ from chalicelib.backends.kubernetes.backend import KubernetesBackend
 from chalicelib.backends.kubernetes.specs import KubernetesVolumeConfiguration
 from chalicelib.backends.spi import ContainerMount, CreateRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import ContainerFailed, Gone, Transient, Unfit
+from chalicelib.errors import AlreadyThere, ContainerFailed, Gone, Transient, Unfit
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.conformance.suite import offers_of
@@ -161,3 +161,14 @@ def test_a_claim_of_the_same_name_is_left_alone(home: Cluster, backend: Kubernet
         with pytest.raises(Gone):
             call(older)
     assert backend.describe_volume(handle)
+
+
+def test_a_claim_that_others_have_made_isnt_adopted(home: Cluster, backend: KubernetesBackend) -> None:
+    """Though it has the name that ours would get."""
+    handle = made(backend)
+    with pytest.raises(Gone):
+        for _ in range(2):
+            backend.delete_volume(handle)
+    claim(home, handle.id)
+    with pytest.raises(AlreadyThere, match="a claim that dstack didn't create"):
+        made(backend)

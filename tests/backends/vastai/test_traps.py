@@ -167,8 +167,9 @@ def test_an_offer_that_is_gone_by_then_leads_to_a_new_search(
     backend: VastAIBackend, fake: Vast, request_one: CreateRequest, clock: Clock, status: int
 ) -> None:
     fake.gone = status
-    before = len(fake.calls_of("searchOffers"))
     clock.passes(MINUTE / SECOND * 11)
+    offers(backend, gpu="RTX4090:4")  # what this finds would serve for a while
+    before = len(fake.calls_of("searchOffers"))
     with pytest.raises(InsufficientCapacity, match="somebody has rented it"):
         list(backend.create(request_one))
     (fresh,) = offers(backend, gpu="RTX4090:4")
