@@ -7,6 +7,7 @@ from pathlib import Path
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
 from docs import containers_table, cost_page, draw_states, json_shapes, metrics_page
+from docs.openapi.document import DOCUMENT, text
 from tests.wire import differences
 
 FOLDER = Path(__file__).parent
@@ -19,6 +20,7 @@ def main() -> None:
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
     containers_table.write()
+    DOCUMENT.write_text(text(), encoding="utf-8")
     metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")
     (FOLDER / "states.md").write_text(draw_states.page(), encoding="utf-8")
 

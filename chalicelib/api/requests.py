@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from chalicelib.domain.instants import Micros, from_iso
 
@@ -40,6 +40,7 @@ def _instant(value: Any) -> Any:
 
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-Id = Annotated[str, BeforeValidator(_id)]
-At = Annotated[Micros, BeforeValidator(_instant), Field(ge=0, le=99_999_999_999_999_999)]
+DATE = {"type": "string", "format": "date-time"}
+Id = Annotated[str, BeforeValidator(_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+At = Annotated[Micros, BeforeValidator(_instant), Field(ge=0, le=99_999_999_999_999_999), WithJsonSchema(DATE)]
 Object = dict[str, Any]

@@ -81,10 +81,10 @@ def close_types(*, described: bool = False) -> None:
 def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
     """Reads the JSON that the route may answer with this status; None if it isn't declared."""
     found = declared(route)
-    if found is None:
+    if found is None or (status == found.status and found.media != JSON):
         return None
-    if status == found.status:
-        return None if found.media != JSON else _of(found.answer)
+    if status < HTTPStatus.BAD_REQUEST:
+        return _of(found.answer) if status == found.status else None
     return _of(contract.Denied if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) else contract.Failure)
 
 

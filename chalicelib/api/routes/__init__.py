@@ -154,6 +154,8 @@ _ROWS = (
     ("POST", "/api/server/get_info", Access.public, "server.get_info"),
     ("POST", "/api/server/get_usage", Access.admin, "server.get_usage"),
     ("POST", "/api/server/get_cost", Access.admin, "server.get_cost"),
+    ("GET", "/openapi.json", Access.public, "documents.openapi"),
+    ("GET", "/docs", Access.public, "documents.page"),
     ("GET", "/healthcheck", Access.public, "server.healthcheck"),
     ("GET", f"{_IN}/streams/{{run_name}}", Access.member, "streams.open_stream"),
     ("POST", "/agent/sync", Access.agent, "agent.sync"),

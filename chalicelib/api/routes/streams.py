@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from chalicelib.api.auth import bearer
-from chalicelib.api.requests import RequestBody
+from chalicelib.api.requests import DATE, RequestBody
 from chalicelib.api.route import Call, asks
 from chalicelib.domain.bounds import Instant
 from chalicelib.domain.instants import from_iso
@@ -36,7 +36,7 @@ class StreamQuery(RequestBody):
     target: str = "ssh"
     replica: Num = 0
     job: Num = 0
-    start_time: Annotated[Instant | None, BeforeValidator(_since)] = None
+    start_time: Annotated[Instant | None, BeforeValidator(_since), WithJsonSchema(DATE)] = None
 
 
 @asks(StreamQuery)

@@ -39,6 +39,19 @@ function serve(files, api) {
   return new Promise((ready) => server.listen(0, '127.0.0.1', () => ready(server)));
 }
 
+export function launch() {
+  return chromium.launch({
+    executablePath: join(here, 'chromium'),
+    args: ['--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-dev-shm-usage'],
+    env: {
+      ...process.env,
+      LD_LIBRARY_PATH: join(here, 'al2023', 'lib'),
+      FONTCONFIG_FILE: join(import.meta.dirname, 'fonts.conf'),
+      XDG_CACHE_HOME: join(here, 'cache'),
+    },
+  });
+}
+
 export class Console {
   failures = [];
   calls = new Set();
@@ -52,16 +65,7 @@ export class Console {
     const self = new Console();
     const server = await serve(files, api);
     self.url = `http://127.0.0.1:${server.address().port}`;
-    const browser = await chromium.launch({
-      executablePath: join(here, 'chromium'),
-      args: ['--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-dev-shm-usage'],
-      env: {
-        ...process.env,
-        LD_LIBRARY_PATH: join(here, 'al2023', 'lib'),
-        FONTCONFIG_FILE: join(import.meta.dirname, 'fonts.conf'),
-        XDG_CACHE_HOME: join(here, 'cache'),
-      },
-    });
+    const browser = await launch();
     try {
       self.page = await browser.newPage({ viewport: { width: 1600, height: 1200 } });
       self.page.setDefaultTimeout(PATIENCE);
