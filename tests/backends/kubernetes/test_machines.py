@@ -159,6 +159,22 @@ def test_a_pod_that_is_there_is_adopted_though_its_quota_is_used_up(
         list(backend.create(request_for(wanted.offer, "another")))
 
 
+def test_while_a_pod_is_ending_its_name_is_taken_and_no_second_one_is_made(
+    home: Cluster, backend: KubernetesBackend, wanted: CreateRequest, clock: Clock
+) -> None:
+    """The API server calls that a name that is taken, though the pod of this name is about to go."""
+    home.scripted.life = lambda pod, container: Life(stops=None) if container["name"] == "job" else None
+    first = running(backend, wanted, clock)
+    backend.terminate(first[0])
+    again = list(backend.create(wanted))
+    assert {handle.data["uid"] for handle in again} == {first[0].data["uid"]}
+    assert backend.describe(again).interrupted, "so whoever has asked for it asks for another"
+    clock.passes(121.0)
+    with pytest.raises(Gone):
+        backend.describe(again)
+    assert home.store.all("pods", NAMESPACE) == []
+
+
 def test_gates_of_others_are_theirs_to_open(home: Cluster, backend: KubernetesBackend, wanted: CreateRequest) -> None:
     making = backend.create(wanted)
     handles = [next(making)]

@@ -43,12 +43,14 @@ class Followed:
         config: Any,
         *,
         steady: float = 5.0,
+        silence: float = 90.0,
         most: int = 1 << 20,
         slots: Slots | None = None,
     ) -> None:
         clusters = Clusters(kubeconfig.clusters(config), clock.now)
         self.cluster, self.clock = cluster, clock
-        self.watches = ContextWatches(clusters, pause=0.01, steady=steady, most_bytes=most, slots=slots or Slots(1))
+        limits: dict[str, Any] = {"steady": steady, "silence": silence, "most_bytes": most, "slots": slots or Slots(1)}
+        self.watches = ContextWatches(clusters, pause=0.01, **limits)
         self.backend = KubernetesBackend(config, clusters, clock.now, watches=self.watches)
         self.offer = next(each for each in offers_of(self.backend) if not each.instance.resources.gpus)
         self._names: dict[str, str] = {}
@@ -132,6 +134,22 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(here: Followed) -> None:
     assert here.next() == ("one", True)
     here.watched(2)
     assert here.calls().count("list pods") == lists
+
+
+def test_a_watch_whose_connection_has_died_quietly_is_taken_for_cut(clock: Clock) -> None:
+    """The server says something once a minute, even if nothing happens."""
+    cluster = Cluster(clock.now, "here")
+    populate(cluster)
+    cluster.scripted.life = lambda pod, container: Life(pulling=5_000_000) if container["name"] == "job" else None
+    with cluster.serving():
+        here = Followed(cluster, clock, config_of([cluster]), silence=0.5)
+        cluster.faults.stalled = True
+        one = here.make("one")
+        here.until(lambda: here.calls().count("watch pods") > 1)
+        remove(cluster, one)
+        cluster.faults.stalled = False
+        assert here.next() == ("one", True)
+        here.backend.close()
 
 
 def test_what_was_missed_while_a_version_is_forgotten_is_found_by_a_list(here: Followed) -> None:

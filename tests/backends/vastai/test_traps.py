@@ -33,7 +33,7 @@ from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.fakes.script import Answer, Cut, Fault
 from tests.backends.fakes.transport import sender
-from tests.backends.vastai.fake import KEY, Vast, limits
+from tests.backends.vastai.fake import ENVIRONMENT, KEY, Vast, limits
 from tests.backends.vastai.provider import CONFIG, NO_IMAGE, client, many
 
 OCI = "Error response from daemon: OCI runtime create failed: runc create failed: unable to start container process"
@@ -213,6 +213,21 @@ def test_a_login_that_would_break_a_command_line_is_refused(backend: VastAIBacke
         with pytest.raises(Unfit, match="login as a command line") as refused:
             list(backend.create(replace(request_one, container=container)))
         assert not password or password not in str(refused.value)
+
+
+def test_more_variables_than_vastai_takes_are_refused_before_anything_is_bought(
+    backend: VastAIBackend, fake: Vast, request_one: CreateRequest
+) -> None:
+    assert request_one.container is not None
+    for size, fits in ((ENVIRONMENT // 2, True), (ENVIRONMENT, False)):
+        container = replace(request_one.container, env={**request_one.container.env, "LARGE": "x" * size})
+        request = replace(request_one, container=container)
+        if fits:
+            assert list(backend.create(request))
+            continue
+        with pytest.raises(Unfit, match="more than 32768 characters"):
+            list(backend.create(replace(request, name="other")))
+    assert len(fake.calls_of("createInstance")) == 1
 
 
 # --- what becomes of it -----------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ class Api:
 
     def _user(self, request: Request) -> str:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        user = self._cluster.users.tokens.get(token) if kind == "Bearer" else None
+        user = self._cluster.users.tokens.get(token) if kind.lower() == "bearer" else None
         if user is None:
             raise errors.refusal(401, "Unauthorized", "Unauthorized")
         return user
