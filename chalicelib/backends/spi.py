@@ -13,6 +13,9 @@ The contract, which one test suite checks for every backend:
   raised (`refused`). Of a container that failed to start, or has exited, that is ContainerFailed; it is to be
   terminated all the same. InsufficientCapacity of one that has run for its job means that it was taken back.
   A resource may be missing from it for `facts.visibility_lag` after `create`.
+* If the offer's `bundle` is more than 1, `create` is called for the first of so many machines, and makes them all
+  (`CreateRequest.bundle`); `terminate` ends all. `describe` gets the same handles for each, with its number as their
+  data's `worker`. For `list_owned`, all is the first one's.
 * `list_owned` is complete, or it raises. What it doesn't list, after `facts.visibility_lag`, is described once more.
 * No call sleeps or polls; the engine calls again.
 * Every failure is raised as one of the BackendErrors; a provider's own exception never leaves its package.
@@ -99,6 +102,7 @@ class CreateRequest:
     trying: str = ""  # the zone that an earlier call tried last; empty: its first, or there was none
     open_ports: tuple[int, ...] = ()  # a gateway's, open to the world at an address that the gateway itself can reach
     placement_group: Handle | None = None  # that the machine joins; `create` raises Gone if it doesn't exist (yet)
+    bundle: tuple[str, ...] = ()  # the start scripts of all machines of a bundle, by number; `user_data` is the first
     container: Container | None = None  # what it runs, where containers are sold in place of machines
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
 _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
@@ -36,6 +37,19 @@ def user_data(server_url: str, instance_id: str, token: str, program: str, notic
         'exec python3 agent.pyz --server "$DSTACK_SERVER" --data /var/lib/dstack --instance "$DSTACK_INSTANCE" \\\n'
         f"  --token-file /var/lib/dstack/token{asks}\n"
     )
+
+
+def for_several(scripts: Sequence[str], number: str) -> str:
+    """One script for machines that all get the same. `scripts`: what `user_data` wrote for each; `number`: a command
+    that prints which of them is the machine's."""
+    parts = [dict(_FIELD.findall(script)) for script in scripts]
+    cases = "".join(
+        f"{at}) DSTACK_INSTANCE={part['INSTANCE']}; DSTACK_TOKEN={part['TOKEN']} ;;\n" for at, part in enumerate(parts)
+    )
+    otherwise = '*) echo "no machine of this bundle has the number $number" >&2; exit 1 ;;\n'
+    chosen = f'number="$({number})"\ncase "$number" in\n{cases}{otherwise}esac\n'
+    first, _, rest = scripts[0].partition(f"DSTACK_INSTANCE={parts[0]['INSTANCE']}\n")
+    return first + chosen + rest.partition(f"DSTACK_TOKEN={parts[0]['TOKEN']}\n")[2]
 
 
 def read_user_data(script: str) -> tuple[str, str, str]:

@@ -26,6 +26,7 @@ class BackendFacts(Value):
     tags: bool = True  # what it creates carries every tag; otherwise only the name shows whose it is
     machines: bool = True  # some of its offers are machines; otherwise it sells containers alone
     containers: bool = False  # some of its offers are containers (`Offer.is_container`), which are created for a job
+    bundles: bool = False  # some of its offers are machines that are bought together (`OfferTerms.bundle`)
     grants: frozenset[str] = frozenset()  # what some of these can have beyond what all can (`Offer.grants`)
     reservations: bool = False
     options: bool = False  # chooses among its offers as `backend_options` say

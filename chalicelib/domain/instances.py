@@ -117,6 +117,7 @@ class Instance(Noun):
     carriers: dict[str, str] | None = None  # likewise: the SHA-256 of the carrier for each architecture; may be empty
     image_command: tuple[str, ...] = ()  # of its container, for a job without `commands`: what the image itself runs
     gang: str = ""  # of a container for one of several nodes: the attempt of the gang that it was bought for
+    bundle: int | None = None  # the number of the first instance of its purchase, if that is of several (`bundles`)
     trying: str = ""  # the zone that its purchase tried last, if it isn't the first
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed

@@ -85,6 +85,8 @@ class Interconnect(Value):
     env: dict[str, str] = {}  # what NCCL and the like must know; what a user sets wins
     folders: tuple[str, ...] = ()  # of the machine: libraries and topology files, which containers see, read-only
     devices: tuple[str, ...] = ()  # likewise, to use
+    rank_variable: str = ""  # the variable for the node's rank,
+    addresses_variable: str = ""  # and the one for the addresses of all nodes, with commas
 
 
 class OfferTerms(Value):
@@ -100,6 +102,8 @@ class OfferTerms(Value):
     no_volumes_in_clusters: str = ""  # likewise of its machines in a cluster, where volumes have zones
     cluster: ClusterLimit | None = None
     interconnect: Interconnect | None = None
+    bundle: Amount = 0  # how many machines are bought at once, and end together (`bundles`); they can't have volumes.
+    # 0: each by itself
     grants: tuple[str, ...] = ()  # what its containers can have beyond what all can (`planning/matching/containers.py`)
     listing: str = ""  # of a market: the machine that this offer is, which can be bought once
     order: str = ""  # of a provider that gives what is requested and no more: what that was. Offers of one type differ
@@ -152,6 +156,11 @@ class Offer(Value):
     def backend_data(self) -> Mapping[str, Any]:
         """What its backend put there for itself."""
         return self.terms.model_extra or {}
+
+    @property
+    def bundle(self) -> int:
+        """How many machines are bought at once."""
+        return self.terms.bundle or 1
 
     @property
     def most_nodes(self) -> float:

@@ -176,7 +176,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
-            steps=(machine_invariants.watched, machine_invariants.purchases),
+            steps=(machine_invariants.watched, machine_invariants.purchases, machine_invariants.bundles),
             listeners=_agent_of,
         ),
         Kind(

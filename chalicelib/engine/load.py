@@ -11,6 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from chalicelib.domain import keys
+from chalicelib.domain.bundles import others
 from chalicelib.domain.certificates import Certificate
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
@@ -182,7 +183,9 @@ class Loader:
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
         view = self._gateway_of(instance) if instance.of_gateway else self._fleet_of(instance, now)
         facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
-        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, self._workflows(instance))
+        bundle = [each for each in self.read.find_many(Instance, [keys.instance(i) for i in others(instance)]) if each]
+        workflows = self._workflows(instance)
+        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, workflows, tuple(bundle))
 
     def _fleet_of(self, instance: Instance, now: Micros) -> FleetView:
         fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))

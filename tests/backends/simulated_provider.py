@@ -83,7 +83,8 @@ class SimulatedProvider:
         return set(self._vm(handles)["open_ports"])
 
     def user_data(self, handles: Sequence[Handle]) -> str:
-        return str(self._vm(handles)["user_data"])
+        found = self._vm(handles)
+        return "".join(found["bundle"]) or str(found["user_data"])
 
     def container(self, handles: Sequence[Handle]) -> Container:
         found = self._vm(handles)["container"]

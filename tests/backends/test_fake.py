@@ -29,6 +29,7 @@ from chalicelib.errors import (
 )
 from tests.backends.clock import Clock
 from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.bundling import Bundling
 from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.provider import Provider
 from tests.backends.conformance.suite import Suite
@@ -121,6 +122,12 @@ class TestFakeOfContainers(TestFake):
         return request_for(next(offer for offer in offers if offer.is_container))
 
 
+class TestFakeOfBundles(TestFake):
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+        return FakeCloud(clock.now, script=script, launcher=machines, facts=FACTS.with_(bundles=True))
+
+
 class TestFakeInAFolder(TestFake):
     @pytest.fixture
     def cloud(self, clock: Clock, script: Script, machines: Machines, tmp_path: Path) -> FakeCloud:
@@ -163,6 +170,21 @@ class SimulatedPods(Simulated):
     @pytest.fixture
     def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
         return FakeCloud(clock.now, script=script, launcher=machines, facts=FACTS.with_(containers=True))
+
+
+class SimulatedBundles(Simulated):
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+        return FakeCloud(clock.now, script=script, launcher=machines, facts=FACTS.with_(bundles=True))
+
+
+class TestBundleFaults(PlantedFaults, SimulatedBundles):
+    sound, sound_broken = SimulatedBundles.backend, SimulatedBundles.broken
+    pairs: ClassVar = [(fault, case) for fault, case in ALL if hasattr(Bundling, f"test_{case.name}")]
+
+    def test_every_case_has_a_fault_that_it_notices(self, sound: Backend) -> None:
+        named = {name.removeprefix("test_") for name in vars(Bundling) if name.startswith("test_")}
+        assert named - {case.name for _, case in self.pairs} == set()
 
 
 class TestContainerFaults(PlantedFaults, SimulatedPods):

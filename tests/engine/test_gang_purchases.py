@@ -81,10 +81,7 @@ class World(Engine):
             self._report(instance, absent)
 
     def _report(self, instance: Instance, absent: frozenset[str]) -> None:
-        up = any(
-            body["running_at"] <= self.at and dict(body["tags"])["dstack-instance"] == instance.id
-            for body in self.cloud.machines()
-        )
+        up = instance.id in self._up()
         young = instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
         if (
             up
@@ -95,6 +92,11 @@ class World(Engine):
             facts = b.host_facts(cpus=2, gb=8, addresses=(f"10.0.0.{instance.num + 1}",))
             self.save(b.presence_of(instance, last=self.at, promise=60 * MINUTE, facts=facts))
             self.woken.append(f"instance/{instance.id}")
+
+    def _up(self) -> set[str]:
+        """The instances whose machines run."""
+        running = (body for body in self.cloud.machines() if body["running_at"] <= self.at)
+        return {dict(body["tags"])["dstack-instance"] for body in running}
 
     def until(self, what: Any, *, passes: int = 80, **how: Any) -> None:
         for _ in range(passes):

@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.backends.spi import CreateRequest
-from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.boot_script import for_several, read_user_data
 from chalicelib.domain.container_script import read_settings
 from chalicelib.errors import Unfit
 
 PLACE = "/var/lib/dstack-start"  # the script's file where the provider doesn't run the script itself
 
 
-def user_data(request: CreateRequest, most: int, provider: str) -> str:
-    """The script itself. `most`: the provider's limit in bytes."""
-    if len(request.user_data.encode()) > most:
+def user_data(request: CreateRequest, most: int, provider: str, number: str = "") -> str:
+    """The script itself. `most`: the provider's limit in bytes; `number`: the command that prints which machine of a
+    bundle it runs on."""
+    script = for_several(request.bundle, number) if request.bundle else request.user_data
+    if len(script.encode()) > most:
         raise Unfit(f"The boot script of {request.name} is longer than the {most} bytes that {provider} takes.")
-    return request.user_data
+    return script
 
 
 def secrets_of(request: CreateRequest) -> tuple[str, ...]:
@@ -36,10 +38,10 @@ def secrets_of(request: CreateRequest) -> tuple[str, ...]:
         hidden = (f"{login.username}:{login.password}", login.password)
         return token, *hidden, *([login.username] if login.secret_username else [])
     try:
-        _, _, token = read_user_data(request.user_data)
+        tokens = [read_user_data(script)[2] for script in request.bundle or (request.user_data,)]
     except ValueError:  # a script of somebody else
-        return (request.user_data,)
-    return request.user_data, token
+        return request.user_data, *request.bundle
+    return request.user_data, *tokens
 
 
 def cloud_config(script: str, place: str = PLACE) -> Mapping[str, Any]:

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from chalicelib.backends.simulated import WIRE_NAME
-from chalicelib.domain.offers import CONTAINER, Availability, Disk, Gpu, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import (
+    CONTAINER,
+    Availability,
+    Disk,
+    Gpu,
+    InstanceType,
+    Interconnect,
+    Offer,
+    OfferTerms,
+    Resources,
+)
 
 GIB = 1024
 VOLUME_PRICE = 0.08  # dollars a month for a GiB
@@ -37,6 +47,7 @@ MULTI_ATTACH = frozenset({"sim-north"})  # where several machines may have one v
 _GPUS = tuple[int, str, int, str]
 _TYPES: tuple[tuple[str, int, int, _GPUS | None, str, float], ...] = (
     ("sim.2cpu", 2, 8, None, "x86", 0.05),
+    ("sim.2cpu-x4", 2, 8, None, "x86", 0.06),
     ("sim.4cpu", 4, 16, None, "x86", 0.10),
     ("sim.4cpu-arm", 4, 16, None, "arm", 0.08),
     ("sim.8cpu", 8, 32, None, "x86", 0.20),
@@ -52,6 +63,7 @@ _TYPES: tuple[tuple[str, int, int, _GPUS | None, str, float], ...] = (
 )
 
 TYPES = {row[0]: row for row in _TYPES}
+BUNDLES = {"sim.2cpu-x4": 4}  # machines that are bought together, where the cloud has such
 
 
 def resources(name: str, *, spot: bool) -> Resources:
@@ -76,12 +88,21 @@ def volume_price(region: str, size_gib: int) -> float:
     return round(VOLUME_PRICE * size_gib * PLACES[region][0], 6)
 
 
-def offers(backend: str = WIRE_NAME, *, containers: bool = False) -> Iterator[Offer]:
+def _bundle(size: int) -> OfferTerms:
+    network = Interconnect(name="simulated", rank_variable="SIM_RANK", addresses_variable="SIM_ADDRESSES")
+    return OfferTerms(bundle=size, no_volumes="no disk can be attached to one of several", interconnect=network)
+
+
+def offers(backend: str = WIRE_NAME, *, containers: bool = False, bundles: bool = False) -> Iterator[Offer]:
     """As the cloud called `backend` sells them."""
     for region, (_, zones) in (PLACES if containers else REGIONS).items():
         pods: dict[str, Any] = {"instance_runtime": CONTAINER, "terms": OfferTerms(grants=GRANTS)}
-        sold_as = pods if region == CONTAINERS else {}
         for name in TYPES:
+            size = BUNDLES.get(name, 1)
+            if size > 1 and (region == CONTAINERS or not bundles):
+                continue
+            bundle: dict[str, Any] = {"terms": _bundle(size)} if size > 1 else {}
+            sold_as = pods if region == CONTAINERS else bundle
             for spot in (False, True):
                 yield Offer(
                     backend=backend,

@@ -34,6 +34,7 @@ from chalicelib.backends.spi import (
     VolumeRequest,
 )
 from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.bundles import worker
 from chalicelib.domain.container_script import read_settings
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
@@ -117,7 +118,7 @@ class FakeCloud:
         hostname: str = "",
     ) -> None:
         """`hostname`: of all machines, where they are processes of one computer; else each is called by its id.
-        If its facts have `containers`, it has a region that sells them."""
+        If its facts have `containers`, it has a region that sells them; if they have `bundles`, it sells such."""
         self.facts, self._now, self._hostname = facts, now, hostname
         self._store, self._launcher = store or MemoryResources(), launcher or NoLauncher()
         given = script or Script()
@@ -142,7 +143,7 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer]:
         self._maybe_fail("offers", "before")
         with self._lock:
-            sold = catalog.offers(self.facts.name, containers=self.facts.containers)
+            sold = catalog.offers(self.facts.name, containers=self.facts.containers, bundles=self.facts.bundles)
             return [self._stated(offer) for offer in sold]
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
@@ -203,8 +204,10 @@ class FakeCloud:
                 raise Gone(f"there is no machine {' or '.join(h.id for h in handles) or 'without a handle'}")
             announced = machine["interrupted_at"] is not None and machine["interrupted_at"] <= self._now()
             up = machine["running_at"] <= self._now()
-            name = self._hostname or machine["id"]
-            return Machine("running" if up else "pending", name, machine["ip"], interrupted=announced)
+            number = next(worker(handle) for handle in handles if handle.id == machine["id"])
+            boot = self._boots(machine)[number]
+            name = self._hostname or boot.machine_id
+            return Machine("running" if up else "pending", name, boot.internal_ip, interrupted=announced)
 
     def terminate(self, handle: Handle) -> None:
         self._maybe_fail("terminate", "before")
@@ -300,7 +303,7 @@ class FakeCloud:
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
-                    self._launcher.kill(body["id"])
+                    self._kill(body)
                     self._store.put(body["id"], {**body, "exited": why})
 
     def resume(self) -> None:
@@ -323,7 +326,8 @@ class FakeCloud:
     def lose(self, machine_id: str) -> None:
         """The machine disappears without notice."""
         with self._lock:
-            self._launcher.kill(machine_id)
+            if (body := self._store.get(machine_id)) is not None:
+                self._kill(body)
             self._store.drop(machine_id)
 
     def machines(self) -> list[Body]:
@@ -363,7 +367,7 @@ class FakeCloud:
         if ends is None or ends > self._now():
             return body
         if body["kind"] == "vm":
-            self._launcher.kill(body["id"])
+            self._kill(body)
         self._store.drop(body["id"])
         return None
 
@@ -464,6 +468,7 @@ class FakeCloud:
             "open_ports": list(request.open_ports),
             "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
+            "bundle": list(request.bundle),
             "container": request.container and _contained(request.container),
             "disk_mib": request.disk_mib,
             # of the loopback, where local machines reach each other at any address
@@ -501,10 +506,22 @@ class FakeCloud:
         return list(found.values()) if len(found) == gang["nodes"] else []
 
     def _launch(self, machine: Body) -> None:
-        delay = max(0, machine["running_at"] - self._now())
+        for boot in self._boots(machine):
+            self._launcher.launch(boot)
+
+    def _boots(self, machine: Body) -> list[Boot]:
+        """Of each machine of a bundle, or of the only one."""
         resources = catalog.resources(machine["type"], spot=machine["spot"])
-        booted = machine["id"], machine["user_data"], resources, delay, machine["ip"], machine.get("container")
-        self._launcher.launch(Boot(*booted))
+        delay = max(0, machine["running_at"] - self._now())
+        first = Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"], machine.get("container"))
+        scripts, (*_, high, low) = machine.get("bundle", ()), machine["ip"].split(".")
+        ips = (f"127.{128 + at}.{high}.{low}" for at in range(1, len(scripts)))
+        others = zip(_ids(machine)[1:], scripts[1:], ips, strict=True)
+        return [first, *(Boot(id, script, resources, delay, ip) for id, script, ip in others)]
+
+    def _kill(self, machine: Body) -> None:
+        for machine_id in _ids(machine):
+            self._launcher.kill(machine_id)
 
     def _stated(self, offer: Offer) -> Offer:
         left = self._script().capacity.get(f"{offer.region}/{offer.instance.name}")
@@ -512,6 +529,11 @@ class FakeCloud:
             return offer
         taken = sum((b["region"], b["type"]) == (offer.region, offer.instance.name) for b in self.machines())
         return offer.with_(availability=Availability.available if taken < left else Availability.not_available)
+
+
+def _ids(machine: Body) -> list[str]:
+    """Of each machine of a bundle, or of the only one."""
+    return [machine["id"], *(f"{machine['id']}-{at}" for at in range(1, len(machine.get("bundle", ()))))]
 
 
 def _contained(container: Container) -> Body:

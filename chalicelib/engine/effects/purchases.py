@@ -29,6 +29,7 @@ from chalicelib.backends.spi import (
 )
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
+from chalicelib.domain.bundles import members
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
 from chalicelib.domain.owner import CALLED, OwnedKind, Owner, same_install
@@ -220,7 +221,8 @@ class Purchases:
             ),
             offer=instance.offer,
             instance_id=instance.id,
-            user_data="" if container else user_data(*settings(here, instance), notices),
+            user_data=user_data(*settings(here, instance), notices) if container is None else "",
+            bundle=self._bundle(instance, notices),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=(zone,) if zone else instance.offer.availability_zones,
             reservation=instance.offer.reservation or None,
@@ -229,6 +231,13 @@ class Purchases:
             placement_group=group,
             container=container,
         )
+
+    def _bundle(self, instance: Instance, notices: str) -> tuple[str, ...]:
+        """The start scripts of all machines of its purchase, if that is of several."""
+        if instance.bundle is None:
+            return ()
+        each = (instance.with_(id=member) for member in members(instance))
+        return tuple(user_data(*settings(self.here, one), notices) for one in each)
 
     def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
         """Record these handles in the instance. None: it has ended meanwhile, and they were released at once."""

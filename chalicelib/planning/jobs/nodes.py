@@ -10,6 +10,7 @@ from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Interconnect
 
 LOOPBACK = "127.0.0.1"
 _ADDRESS = re.compile(r"(?<!\$)\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
@@ -64,6 +65,12 @@ def _known(groups: Sequence[int], found: re.Match[str]) -> bool:
 def one_node(job: Job, instance: Instance) -> Nodes:
     offer = job.assignment.offer if job.assignment else instance.offer
     return Nodes((instance.internal_ip or LOOPBACK,), (len(offer.instance.resources.gpus),))
+
+
+def fabric_env(fast: Interconnect, rank: int, nodes: Nodes) -> dict[str, str]:
+    """The variables with which a node uses the fast network. The user's own `env` may override them."""
+    about = {fast.rank_variable: str(rank), fast.addresses_variable: ",".join(nodes.addresses)}
+    return {**fast.env, **{name: value for name, value in about.items() if name}}
 
 
 def task_env(job: Job, spec: JobSpec, nodes: Nodes) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chalicelib.domain.bundles import unclaimed
 from chalicelib.domain.events import EventType, Trade
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
@@ -33,7 +34,7 @@ from chalicelib.planning.placing.buying import in_zones
 from chalicelib.planning.placing.new_machine import new_instance
 from chalicelib.planning.placing.options import CHECK_OFFERS_EVERY
 from chalicelib.planning.placing.placement_groups import in_group
-from chalicelib.planning.placing.why_not import too_many, uncontained, undivided, unlisted, unreserved
+from chalicelib.planning.placing.why_not import bundled, too_many, uncontained, undivided, unlisted, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -93,8 +94,8 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
         draft.move(FLEET, fleet, "emptied", deleted=True, due_at=None)
         return Plan((draft.step(),))
     steps = list(leave)
-    for instance in left:
-        if instance.status not in _LEAVING and not instance.claims:  # a job that was placed meanwhile ends first
+    for instance in unclaimed(left):
+        if instance.status not in _LEAVING:  # a job that was placed meanwhile ends first
             draft = Draft(now, fleet.ended_by)
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
@@ -110,7 +111,7 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
     if nodes is None or nodes.max is None:
         return []
     staying = [i for i in snapshot.view.instances if i.status not in _LEAVING]
-    idle = [i for i in reversed(staying) if i.status == InstanceStatus.idle and not i.claims]
+    idle = [i for i in reversed(unclaimed(staying)) if i.status == InstanceStatus.idle]
     steps = []
     for instance in idle[: max(0, len(staying) - nodes.max)]:
         draft = Draft(snapshot.now)
@@ -122,13 +123,16 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
 
 
 def _missing(view: FleetView) -> int:
-    """How many to create now. Terminating instances still count against `max`: they still exist."""
+    """How many to create now. Terminating instances still count against `max`: they still exist. A bundle that ends
+    counts as a whole until all of it is gone, or a part of it would be replaced."""
     nodes = merged_fleet(view.spec).nodes
     if nodes is None:
         return 0
-    staying = sum(i.status not in _LEAVING for i in view.instances)
+    ending = {i.bundle: i.offer.bundle for i in view.instances if i.bundle is not None and i.status in _LEAVING}
+    whole = [i for i in view.instances if i.bundle not in ending]
+    staying, there = sum(i.status not in _LEAVING for i in whole), len(whole) + sum(ending.values())
     wanted = max(view.fleet.to_create, nodes.min - staying, 0)
-    room = wanted if nodes.max is None else max(0, nodes.max - len(view.instances))
+    room = wanted if nodes.max is None else max(0, nodes.max - there)
     return min(wanted, room)
 
 
@@ -150,24 +154,40 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         query = found
     machines = snapshot.offers.machines(query, OFFERS_READ)
     usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
+    usable = [m for m in usable if missing % m[0].bundle == 0]
     if not usable and (awaited := snapshot.offers.awaited_by(query)):
         return _await_offers(fleet, now, awaited)
     if not usable:
         where = f" in {place_of(first)}" if first else ""
         return _pause(fleet, now, _why_nothing_fits(query, snapshot, where, found=bool(machines)))
-    steps: list[Step] = []
     offer, _, blocks = usable[0]
-    offer = in_zones(offer, query)
+    return _order(snapshot, fleet, in_zones(offer, query), blocks, first)
+
+
+def _order(
+    snapshot: FleetSnapshot, fleet: Fleet, offer: Offer, blocks: int, first: Instance | None
+) -> tuple[list[Step], list[Note], Fleet]:
+    """Order as many of the missing machines as may be ordered now. `first`: of its cluster."""
+    view, now, missing, steps = snapshot.view, snapshot.now, _missing(snapshot.view), list[Step]()
     room = max(0, MAX_IN_FLIGHT - sum(instance.status == InstanceStatus.pending for instance in view.instances))
-    if is_cluster(view.spec) and first is None:
+    bundle = fleet.next_instance_num if offer.bundle > 1 else None
+    if bundle is not None:  # one at a time: each is a purchase of its own
+        room = offer.bundle if room >= offer.bundle else 0
+    elif is_cluster(view.spec) and first is None:
         room = 1  # the others are bought where the first one is
     pause = max(NEXT_BATCH, len(view.instances) * PAUSE_PER_INSTANCE)
     next_batch_at = now + pause if missing > room else None
     wanted, batch = min(missing, room), _batch_size(view, offer, snapshot)
+    whole: Instance | None = None  # the first machine of a bundle, which is bought once all are committed
     for start in range(0, wanted, batch):
         draft = Draft(now)
         for _ in range(min(batch, wanted - start)):
-            fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, next_batch_at)
+            ordered = FleetView(fleet, view.spec), offer, blocks
+            fleet, instance = _create(draft, *ordered, snapshot, next_batch_at, bundle)
+            whole = whole or instance
+        if bundle is not None and whole is not None and start + batch >= wanted:
+            draft.save(whole)
+            draft.act(purchases.create(whole))
         steps.append(purchases.batch_creates(draft.step(), snapshot.facts))
     if not steps and (fleet.due_at is None or fleet.due_at <= now):
         fleet = fleet.with_(due_at=earliest_check(fleet, next_batch_at))
@@ -196,16 +216,25 @@ def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], 
 def _batch_size(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
     """How many machines to buy in one step: several in a cluster, if its backend can create them in one call."""
     facts = snapshot.facts.get(offer.backend)
+    if offer.bundle > 1:
+        return STEP_SIZE
     return min(STEP_SIZE, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
 
 
 def _create(
-    draft: Draft, view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, next_batch_at: Micros | None
-) -> Fleet:
+    draft: Draft,
+    view: FleetView,
+    offer: Offer,
+    blocks: int,
+    snapshot: FleetSnapshot,
+    next_batch_at: Micros | None,
+    bundle: int | None,
+) -> tuple[Fleet, Instance]:
     now = snapshot.now
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
     idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, offer)
-    fleet, instance = in_group(view.fleet, view.spec, new_instance(now, view, offer, blocks, facts, idle), facts)
+    ordered = new_instance(now, view, offer, blocks, facts, idle, bundle=bundle)
+    fleet, instance = in_group(view.fleet, view.spec, ordered, facts)
     fleet = fleet.with_(
         next_instance_num=fleet.next_instance_num + 1,
         to_create=max(0, fleet.to_create - 1),
@@ -218,8 +247,9 @@ def _create(
     draft.save(fleet)
     draft.save(instance)
     draft.record(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
-    draft.act(purchases.create(instance))
-    return fleet
+    if bundle is None:
+        draft.act(purchases.create(instance))
+    return fleet, instance
 
 
 def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> Misfit:
@@ -228,6 +258,7 @@ def _why_nothing_fits(query: Query, snapshot: FleetSnapshot, where: str, *, foun
     wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
     book = snapshot.offers
     wrong = wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
+    wrong = wrong or bundled(query, book, "with `placement: cluster`, set `nodes` of the fleet to a multiple of {}")
     return wrong or unlisted(query, book) or Misfit(f"no offer{where} matches this fleet", WIDEN)
 
 

@@ -7,9 +7,10 @@ one way: `terminating`, where the request is repeated until the provider confirm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from chalicelib.domain.bundles import follows, handles_for, others
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
@@ -27,6 +28,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import Definition, begin, cancel
+from chalicelib.planning.machines.bundles import awaits_others, ended, first_of, in_use, why_ended
 from chalicelib.planning.machines.host_networks import detects, internal_address, misplaced_host, shared, subnets
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, REMOVED, hosts_of, workflow_of
 from chalicelib.planning.machines.joining import is_cleared
@@ -41,6 +43,7 @@ CHECK_ADDRESS_EVERY: Micros = 5 * MINUTE  # of a gateway's container, which its 
 TO_BE_WARNED: Micros = 10 * MINUTE  # how long before a machine's scheduled end its provider is polled
 TO_DETACH: Micros = 5 * MINUTE  # how long a terminating machine waits for its disks, from the end of its last job
 CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the detachment of the last disk wakes it
+AWAIT_BUNDLE: Micros = 5 * SECOND  # pause between checks of an ending machine for the others of its bundle
 AT_MINIMUM: Micros = 10 * MINUTE  # pause between passes over instances that wait for nothing, such as idle ones
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -49,7 +52,8 @@ _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 def decide_instance(snapshot: InstanceSnapshot) -> Plan:
     """The next step of one instance."""
     this = InstancePass(snapshot)
-    status = snapshot.instance.status
+    this.join_bundle()
+    status = this.instance.status
     if status == InstanceStatus.pending:
         this.pending()
     elif status == InstanceStatus.provisioning:
@@ -72,11 +76,12 @@ def needs_fleet_size(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Mic
     return too_many or (nodes.min > 0 and ends_at is not None and now >= ends_at)
 
 
-def _idle_until(instance: Instance, now: Micros) -> Micros | None:
-    """When the instance will have idled long enough, unless it is used before; None: never."""
-    if instance.idle_seconds is None or instance.claims:
+def _idle_until(instance: Instance, now: Micros, others: Sequence[Instance] = ()) -> Micros | None:
+    """When the instance will have idled long enough, with the others of its bundle, unless one is used before; None:
+    never."""
+    if instance.idle_seconds is None or any(each.claims for each in (instance, *others)):
         return None
-    return (instance.idle_since or now) + instance.idle_seconds * SECOND
+    return max(each.idle_since or now for each in (instance, *others)) + instance.idle_seconds * SECOND
 
 
 class InstanceEnd(NamedTuple):
@@ -149,7 +154,18 @@ class InstancePass:
     @property
     def _ends_with_fleet(self) -> bool:
         """Does it end because its fleet does? A job that was placed meanwhile runs to its end first."""
-        return self._fleet_ends and not self.instance.claims
+        return self._fleet_ends and not in_use(self.snapshot, self.instance)
+
+    def join_bundle(self) -> None:
+        """End with the others of its bundle, and get the handles of the first of them once it has some."""
+        first, other = first_of(self.snapshot), ended(self.snapshot)
+        if other is not None and not self._leaving:
+            self.instance = self.instance.with_(taken_back_at=other.taken_back_at)
+            self._end(InstanceEnd(*why_ended(other, self.instance)))
+        elif first is not None and first.handles and not self.instance.handles:
+            self._update(handles=handles_for(self.instance, first))
+            if self.instance.status is InstanceStatus.pending and first.status is not InstanceStatus.pending:
+                self.accept()
 
     # --- before the agent reports ------------------------------------------------------------------------------------
 
@@ -160,14 +176,29 @@ class InstancePass:
             self._end(overdue)
         elif self.instance.host is not None and not self.instance.host.joined:
             self._add_host()
+        elif follows(self.instance):  # the first of its bundle wakes it
+            self._move_due(self.now + DESCRIBE_EVERY)
         elif not self.instance.bought:  # its agent wakes this; the due time is for lost wake-ups
             self._move_due(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
             self._move_due(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
+        elif len(self.snapshot.bundle) < len(others(self.instance)):
+            self._end(InstanceEnd(InstanceReason.error, "its bundle wasn't ordered as a whole"))
         else:
             until = purchases.act_until(self.now, self.facts)
             self._update(act_until=until, due_at=until)
             self.draft.act(purchases.create(self.instance))
+
+    def accept(self) -> None:
+        """Its purchase has been made."""
+        self.instance = self.draft.move_instance(
+            self.instance,
+            "accepted",
+            note="the cloud is creating it",
+            message="",
+            act_until=None,
+            due_at=self.now + DESCRIBE_EVERY,
+        )
 
     def _add_host(self) -> None:
         """Set up a host: until its agent's first message, or the failure of the workflow."""
@@ -408,19 +439,20 @@ class InstancePass:
 
     def _surplus(self) -> InstanceVerdict:
         """Does it exceed the fleet's maximum, or has it idled long enough?"""
-        instance, nodes = self.instance, self.config.nodes
+        instance, nodes, bundle = self.instance, self.config.nodes, self.snapshot.bundle
         if instance.status != InstanceStatus.idle or not instance.bought:
             return InstanceVerdict()
-        if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
-            text = f"the fleet may have {nodes.max} instances"
+        too_many = nodes is not None and nodes.max is not None and self._staying() > nodes.max
+        if too_many and not in_use(self.snapshot, instance):
+            text = f"the fleet may have {nodes.max if nodes else 0} instances"
             return InstanceVerdict(InstanceEnd(InstanceReason.max_instances_limit, text, exclusive=True))
-        ends_at = _idle_until(instance, self.now)
+        ends_at = _idle_until(instance, self.now, bundle)
         if ends_at is None or self.now < ends_at:
             return InstanceVerdict(check_at=ends_at)
         if instance.offer.is_container and not instance.of_gateway:
             return InstanceVerdict(InstanceEnd(InstanceReason.job_finished, "its job has ended"))
         least = nodes.min if nodes else 0
-        if self._staying() <= least:
+        if least and self._staying() - len(bundle) <= least:  # they end with it
             return InstanceVerdict(check_at=self.now + AT_MINIMUM)
         text = f"idle for {instance.idle_seconds} s"
         return InstanceVerdict(InstanceEnd(InstanceReason.idle_timeout, text, exclusive=least > 0))
@@ -434,6 +466,11 @@ class InstancePass:
     def terminating(self) -> None:
         if not self.instance.bought:
             self._release_host()
+        elif awaits_others(self.snapshot):
+            self.draft.wake(*(f"instance/{each.id}" for each in self.snapshot.bundle if each.status not in _LEAVING))
+            self._move_due(self.now + AWAIT_BUNDLE)
+        elif follows(self.instance):
+            self.finish()
         elif self._uses_its_notice():
             self._move_due(self.instance.taken_back_at or self.now)
         elif self._wait_for_disks():
@@ -521,6 +558,7 @@ class InstancePass:
         if not allows(INSTANCE, self.instance.status, "gone"):
             return
         self._leave_fleet()
+        self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         self.instance = self.draft.move_instance(

@@ -6,14 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from chalicelib.domain.bundles import follows, others
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.kernel.lint import Known, id_of
 from chalicelib.planning.kernel.plan import Effect, Plan, Step
 from chalicelib.planning.kernel.purchases import Create, CreateSeveral, Describe, Terminate, unit_of
 from chalicelib.planning.kernel.snapshot import Snapshot
 from chalicelib.planning.matching.requirements import merged_fleet
 from chalicelib.planning.placing.placement_groups import DeleteGroup
+
+_LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
+_UNUSED = (InstanceReason.idle_timeout, InstanceReason.max_instances_limit, InstanceReason.terminated_by_user)
 
 
 def watched(step: Step, known: Known) -> Iterator[str]:
@@ -49,6 +54,39 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
                 yield f"instance {instance.name} has no backend to buy it from"
         elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
             yield f"{effect.unit} is to be terminated, but its status isn't terminating"
+
+
+def bundles(step: Step, known: Known) -> Iterator[str]:
+    """The first of a bundle is bought and terminated for all, and the bundle isn't given up while a job uses it."""
+    now = {**known, **{(type(noun), id_of(noun)): noun for noun in step.saves}}
+    for effect in _one_by_one(step.effects):
+        instance = now.get((Instance, effect.unit.partition("/")[2]))
+        if not isinstance(instance, Instance) or instance.bundle is None:
+            continue
+        if isinstance(effect, Create | Terminate) and follows(instance):
+            yield f"instance {instance.name} follows another of its bundle, and {type(effect).__name__} is for that one"
+        if isinstance(effect, Terminate):
+            for other in _others(instance, now):
+                if other.status not in _LEAVING:
+                    yield f"instance {instance.name} is terminated with {other.name}, which is {other.status.value}"
+    for noun in step.saves:
+        before = known.get((Instance, id_of(noun)))
+        if (
+            isinstance(noun, Instance)
+            and isinstance(before, Instance)
+            and noun.reason in _UNUSED
+            and before.status not in _LEAVING
+        ):
+            if before.claims and noun.bundle is not None:
+                yield f"instance {noun.name} of a bundle is given up while it is used"
+            for other in _others(noun, now):
+                if other.claims and other.status not in _LEAVING:
+                    yield f"instance {noun.name} is given up while {other.name} of its bundle is used"
+
+
+def _others(instance: Instance, now: Known) -> Iterator[Instance]:
+    found = (now.get((Instance, each)) for each in others(instance))
+    return (each for each in found if isinstance(each, Instance))
 
 
 def placement_groups(step: Step, known: Known) -> Iterator[str]:

@@ -6,6 +6,7 @@ try again are decided here.
 
 from __future__ import annotations
 
+from chalicelib.domain.bundles import others
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import ADDRESS_AWAY
 from chalicelib.domain.instances import InstanceStatus
@@ -17,10 +18,12 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.failures import Meaning, meaning
 from chalicelib.planning.kernel.plan import Failed, Outcome, Plan
 from chalicelib.planning.kernel.purchases import Bought, Left, NotBought, NotDone, Seen
-from chalicelib.planning.machines.instance import DESCRIBE_EVERY, InstanceEnd, InstancePass
+from chalicelib.planning.machines.bundles import first_of
+from chalicelib.planning.machines.instance import InstanceEnd, InstancePass
 from chalicelib.planning.machines.interruptions import NOTICE, interrupt
 from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.planning.matching.colocation import is_cluster
+from chalicelib.planning.matching.pools import COMING
 from chalicelib.planning.placing.placement_groups import lost
 
 RECHECK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
@@ -57,14 +60,8 @@ class _InstanceOutcome(InstancePass):
     def bought(self) -> None:
         if self.instance.status != InstanceStatus.pending:
             return
-        self.instance = self.draft.move_instance(
-            self.instance,
-            "accepted",
-            note="the cloud is creating it",
-            message="",
-            act_until=None,
-            due_at=self.now + DESCRIBE_EVERY,
-        )
+        self.accept()
+        self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         if is_cluster(self.snapshot.fleet.spec):  # it may be the first one, for which the others wait
             self.draft.wake(f"fleet/{self.fleet.id}", f"queue/{self.instance.project_id}")
@@ -151,7 +148,10 @@ class _InstanceOutcome(InstancePass):
         tried = tuple(dict.fromkeys((*self.fleet.tried, self.instance.offer.key)))
         self.draft.save(
             self.fleet.with_(
-                tried=tried, to_create=self.fleet.to_create + 1, last_processed_at=self.now, due_at=self.now
+                tried=tried,
+                to_create=self.fleet.to_create + self.instance.offer.bundle,
+                last_processed_at=self.now,
+                due_at=self.now,
             )
         )
 
@@ -164,8 +164,12 @@ class _InstanceOutcome(InstancePass):
         if self._leaving or self.instance.status == InstanceStatus.pending:  # its purchase is still under way
             return
         if seen.refused and self.instance.status == InstanceStatus.provisioning:
-            self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
-            return
+            first = first_of(self.snapshot)
+            if first is None:
+                self._refuse(Failed(seen.unit, seen.refused, seen.message), meaning(seen.refused))
+                return
+            if first.status in COMING:  # it is refused for all
+                return
         if self.instance.of_gateway and self.instance.offer.is_container and self._note_address(seen):
             return  # it ran where it was reached, so only its address is away, and may come back
         own = meaning(seen.refused).job_reason is not None  # no other offer would have helped

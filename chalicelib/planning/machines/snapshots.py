@@ -26,6 +26,7 @@ class InstanceSnapshot:
     jobs: tuple[Job, ...]  # those that hold a claim here
     facts: BackendFacts | None = None
     workflows: tuple[Workflow, ...] = ()  # of a host that is being added or removed
+    bundle: tuple[Instance, ...] = ()  # the other instances of its purchase, if that is of several
 
     @property
     def unit(self) -> str:
@@ -35,7 +36,7 @@ class InstanceSnapshot:
         yield from self.jobs
         yield from self.workflows
         yield from self.fleet.nouns()
-        yield self.instance  # read by key, so it wins over the fleet's copy
+        yield from (*self.bundle, self.instance)  # read by key, so they win over the fleet's copies
 
     def views(self) -> tuple[FleetView, ...]:
         return (self.fleet,)

@@ -39,6 +39,7 @@ class Query(NamedTuple):
     host: bool = False  # whether it must have folders of its own
     sites: tuple[Site, ...] | None = None  # the possible sites of its volumes
     nodes: int = 0  # the size of its cluster; 0: it isn't in one
+    bundles: frozenset[int] | None = frozenset()  # sizes of bundles that will do, beside single machines; None: any
     reservation: str | None = None  # its reserved capacity; None: an offer may have none, an instance any
     container: frozenset[str] = frozenset()  # what a container must grant; a machine grants anything
     options: OfferOptions = ()  # how markets are to choose
@@ -63,12 +64,17 @@ class Query(NamedTuple):
             return False
         return self.zones is None or zones is None or any(zone.lower() in self.zones for zone in zones)
 
+    def takes_bundle(self, size: int) -> bool:
+        return size == 1 or self.bundles is None or size in self.bundles
+
     def takes_kind(self, offer: Offer) -> bool:
         if self.instance_types is not None and offer.instance.name.lower() not in self.instance_types:
             return False
         if self.host and not has_folders(offer):
             return False
         if self.reservation is not None and offer.reservation != self.reservation:
+            return False
+        if not self.takes_bundle(offer.bundle):
             return False
         if offer.grants is not None and not self.container <= offer.grants:
             return False
@@ -111,6 +117,7 @@ class MachineIndex:
     host = _offered(has_folders)
     reservation = _offered(lambda offer: offer.reservation)
     nodes = _offered(lambda offer: offer.most_nodes)
+    bundle = _offered(lambda offer: offer.bundle)
     grants = _offered(_grants)
     arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
     gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
@@ -134,6 +141,8 @@ class MachineIndex:
             found &= self.reservation.equal(query.reservation)
         if query.nodes:
             found &= self.nodes.any_of(most for most in self.nodes.values if most >= query.nodes)
+        if query.bundles is not None:
+            found &= self.bundle.any_of(size for size in self.bundle.values if query.takes_bundle(size))
         if query.container:
             granted = (each for each in self.grants.values if each == _ANYTHING or query.container <= {*each})
             found &= self.grants.any_of(granted)

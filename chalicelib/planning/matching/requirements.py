@@ -115,6 +115,7 @@ def requirements_of(run_spec: RunSpec, job: JobSpec, beside: Assignment | None =
         instance_types=lowered(config.instance_types),
         host=needs_host(job.volumes),
         nodes=job.jobs_per_replica if job.jobs_per_replica > 1 else 0,
+        bundles=frozenset({job.jobs_per_replica} - {1}),
         reservation=needs.reservation,
         container=needs_of_job(job, config.volumes),
         options=options_of(config),
@@ -142,6 +143,14 @@ def _nodes(config: FleetConfiguration) -> int:
     return max(1, config.nodes.min, config.nodes.target)
 
 
+def _bundles(config: FleetConfiguration) -> frozenset[int] | None:
+    """The sizes of bundles that the fleet may buy: only whole ones, in a cluster. None: any, for runs."""
+    if config.placement != "cluster":
+        return frozenset()
+    wanted = wanted_at_once(config)
+    return frozenset(size for size in range(2, wanted + 1) if wanted % size == 0) if wanted else None
+
+
 def fleet_query(config: FleetConfiguration) -> Query:
     """What a fleet requires of the instances it creates. `config` has its profile merged in."""
     return Query(
@@ -155,6 +164,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
         blocks=config.blocks,
         machine=None if config.blocks == 1 else config.resources,
         nodes=_nodes(config),
+        bundles=_bundles(config),
         reservation=config.reservation,
         container=needs_of_fleet(config.blocks),
         options=options_of(config),
@@ -258,6 +268,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         host=run.host,
         nodes=max(run.nodes, fleet.nodes) if fleet.nodes else 0,
         sites=run.sites,
+        bundles=run.bundles,
         reservation=run.reservation or fleet.reservation,
         container=run.container | fleet.container,
         options=met_options(run.options, fleet.options),

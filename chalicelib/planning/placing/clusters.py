@@ -1,7 +1,8 @@
 """Clusters, and which of their machines the nodes of a task could get.
 
 A cluster consists of those machines of a fleet with `placement: cluster` that are in one backend and region, where they
-reach each other. A node takes a whole machine, so that no other job on it slows down the other nodes.
+reach each other. A node takes a whole machine, so that no other job on it slows down the other nodes. A bundle is a
+cluster of its own: a task takes all of its machines, each for the node with its number.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Cluster:
     at: int  # the index of its fleet's pool
     pool: Pool
     rows: int
+    bundle: int | None = None  # it is the bundle with this number
 
     @property
     def name(self) -> str:
@@ -43,11 +45,11 @@ class Cluster:
 def clusters(capacity: Capacity) -> Iterator[Cluster]:
     for at, pool in enumerate(capacity.pools):
         if is_cluster(pool.view.spec):
-            places: dict[tuple[str, str], int] = {}
+            places: dict[tuple[str, str, int | None], int] = {}
             for row, instance in enumerate(pool.machines):
-                where = instance.offer.backend, instance.offer.region
+                where = instance.offer.backend, instance.offer.region, instance.bundle
                 places[where] = places.get(where, 0) | 1 << row
-            yield from (Cluster(at, pool, rows) for rows in places.values())
+            yield from (Cluster(at, pool, rows, bundle) for (*_, bundle), rows in places.items())
 
 
 def _is_unused(capacity: Capacity, pool: Pool, row: int) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from chalicelib.domain import bundles
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gangs import Gang, GangStatus, gang_id
@@ -24,7 +25,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.gang import GANG, TO_MEET, TO_SEAL
 from chalicelib.planning.kernel.plan import Note, Step
-from chalicelib.planning.kernel.purchases import batch_creates
+from chalicelib.planning.kernel.purchases import batch_creates, create
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.matching.bitmaps import rows_of
 from chalicelib.planning.matching.colocation import is_cluster
@@ -204,20 +205,33 @@ class GangPlacer:
         first, lead, nodes = needs.first, needs.lead, len(needs.unit)
         attempt = 0 if gang is None else gang.attempt + (gang.status is GangStatus.undone)
         size = CHUNK_WITH_DISKS if any(shares) else CHUNK
+        bundle = self._next_bundle(found)
+        whole: Instance | None = None  # the first machine of a bundle, which is bought once all are committed
         for start in range(0, max(1, len(found)), size):
             chunk, draft = found[start : start + size], Draft(self.now)
             for rival in preempted if start == 0 else ():
                 draft.move(GANG, rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
                 draft.wake(rival.unit)
             held = [
-                self._claimed(draft, needs.unit[first + number], place, shares[number], preempted, attempt)
+                self._claimed(draft, needs.unit[first + number], place, shares[number], preempted, attempt, bundle)
                 for number, place in enumerate(chunk, start)
             ]
             arrival_deadline = max((each.deadline or 0 for each in held), default=0)
             places = (*(gang.places if gang else ()), *(each.id for each in held))
             gang = _reserved(draft, gang, lead, nodes, places, arrival_deadline)
             self._allowance.sign(draft)
+            whole = whole or held[0]
+            if bundle is not None and start + size >= len(found):
+                draft.save(whole)
+                draft.act(create(whole))
             yield batch_creates(draft.step(), self.facts)
+
+    def _next_bundle(self, found: Sequence[Instance | Purchase]) -> int | None:
+        """The number of the first machine, if all are bought as one bundle."""
+        buy = found[0] if found else None
+        if not isinstance(buy, Purchase) or buy.offer.bundle == 1:
+            return None
+        return self.capacity.fleets[buy.view.fleet.id].next_instance_num
 
     def _claimed(
         self,
@@ -227,13 +241,14 @@ class GangPlacer:
         share: Sequence[Volume],
         preempted: Sequence[Gang],
         attempt: int,
+        bundle: int | None,
     ) -> Instance:
         if isinstance(place, Instance):
             instance = _claim(draft, self.capacity, item, without(place, *preempted))
         else:
             facts = self.facts.get(place.offer.backend) or BackendFacts(name=place.offer.backend)
             group = f"{gang_id(item.job)}/{attempt}" if place.offer.is_container else ""
-            instance = order_for(draft, self.capacity, facts, item, place, group)
+            instance = order_for(draft, self.capacity, facts, item, place, group, bundle)
         if share:
             latest = [self.capacity.volumes[volume.name] for volume in share]
             taken, instance = claim_volumes(draft, latest, item.job, instance, early=True)
@@ -272,7 +287,10 @@ def seek(capacity: Capacity, needs: Needs, gang: Gang | None) -> FoundCluster | 
         counts = [len(ranks) for ranks in groups.values()]
         free = cluster.free(capacity)
         if chosen := share_out(counts, [rows & free for rows in fitting]):
-            found.append(FoundCluster(cluster, tuple(_by_rank(capacity, cluster, list(groups.values()), chosen))))
+            machines = _by_rank(capacity, cluster, list(groups.values()), chosen)
+            found.append(
+                FoundCluster(cluster, tuple(machines if cluster.bundle is None else sorted(machines, key=bundles.rank)))
+            )
         elif found:
             continue
         elif text := _awaited(capacity, cluster, needs, fitting, free):

@@ -4,6 +4,8 @@ The first machine determines the place (`colocation`). Once its provider has acc
 bought there, in the commits that seal the gang. The gang holds them from their purchase on, and waits for their
 addresses. A refused purchase undoes the gang, which tries again with its other machines and the next offer there.
 
+A bundle is a cluster by itself, for a task with as many nodes: all of it is bought at once, also beside other machines.
+
 Containers end with their job, so they are no cluster that it could extend: all of a gang's are bought at once, beside
 each other, and an undone gang tries again with new ones.
 
@@ -120,6 +122,9 @@ class _Order:
             if buy.offer.is_container:
                 if found := self._containers(buy.offer, queries):
                     return Ordered(found)
+            elif buy.offer.bundle > 1:
+                if whole := self._bundle(buy, queries):
+                    return whole
             elif all(self._sold(query, buy.offer) for query in queries.values()):
                 return Ordered((buy,))
         return None
@@ -128,8 +133,15 @@ class _Order:
         return query.takes_place(beside.backend, beside.region, None) and self._best(_there(query, beside)) is not None
 
     def _best(self, query: Query) -> tuple[Offer, int, int] | None:
-        """The best machine."""
-        return self.capacity.book.best(without_job(query), self.tried)
+        """The best single machine."""
+        return self.capacity.book.best(without_job(query)._replace(bundles=frozenset()), self.tried)
+
+    def _bundle(self, buy: Purchase, queries: Mapping[JobRequirements, Query]) -> Ordered | None:
+        """The bundle, if it is for every node."""
+        fits = all(
+            any(each.offer.key == buy.offer.key for each in self._purchases(query)) for query in queries.values()
+        )
+        return Ordered((buy,) * len(self.needs.unit)) if fits else None
 
     def _containers(self, beside: Offer, queries: Mapping[JobRequirements, Query]) -> tuple[Purchase, ...] | None:
         """A container for each node, in one place; None: not for every one."""
@@ -152,10 +164,28 @@ class _Order:
     # --- an existing cluster -----------------------------------------------------------------------------------------
 
     def _extend_cluster(self, first: Instance) -> Ordered | Retreat | Waiting | None:
+        """The missing machines, or a bundle."""
+        bundle, answer = self._bundle_beside(), self._missing_machines(first)
+        if bundle is None or (isinstance(answer, Ordered) and answer.price <= bundle.price):
+            return answer
+        return bundle
+
+    def _bundle_beside(self) -> Ordered | None:
+        """The cheapest bundle where the cluster is."""
+        if self.needs.first or not self._has_room(len(self.needs.unit)):
+            return None
+        orders = {requirements: self.capacity.candidates(requirements).order(self.at) for requirements in self.groups}
+        queries = {requirements: query for requirements, query in orders.items() if query is not None}
+        if queries.keys() != orders.keys():
+            return None
+        sold = (buy for buy in self._purchases(queries[next(iter(self.groups))]) if buy.offer.bundle > 1)
+        return next(filter(None, (self._bundle(buy, queries) for buy in sold)), None)
+
+    def _missing_machines(self, first: Instance) -> Ordered | Retreat | Waiting | None:
         cluster = self._cluster(first)
         where, missing = self._machines_by_rank(cluster)
         if not self._has_room(len(missing)):
-            return self._wait(cluster)
+            return None if cluster is None else self._wait(cluster)
         for requirements, ranks in self.groups.items():
             lacking = [rank for rank in ranks if rank in missing]
             if not lacking:
@@ -168,18 +198,19 @@ class _Order:
             where |= {rank: Purchase(self.view, in_zones(offer, query), total, total) for rank in lacking}
         return Ordered(tuple(where[rank] for rank in sorted(where)))
 
-    def _cluster(self, first: Instance) -> Cluster:
+    def _cluster(self, first: Instance) -> Cluster | None:
+        """The machines beside the first one that were bought one by one."""
         place = first.offer.backend, first.offer.region
-        own_clusters = (each for each in clusters(self.capacity) if each.at == self.at)
-        return next(each for each in own_clusters if each.place == place)
+        own_clusters = (each for each in clusters(self.capacity) if each.at == self.at and each.bundle is None)
+        return next((each for each in own_clusters if each.place == place), None)
 
-    def _machines_by_rank(self, cluster: Cluster) -> tuple[dict[int, Instance | Purchase], set[int]]:
+    def _machines_by_rank(self, cluster: Cluster | None) -> tuple[dict[int, Instance | Purchase], set[int]]:
         """Machines by rank, including those that are still starting, and the ranks for which there is none."""
         where: dict[int, Instance | Purchase] = {}
-        free, missing = cluster.free(self.capacity, coming=True), set[int]()
+        free, missing = 0 if cluster is None else cluster.free(self.capacity, coming=True), set[int]()
         for requirements, ranks in self.groups.items():
             for rank in ranks:
-                rows = free & fitting_rows(self.capacity, cluster, requirements)
+                rows = free and cluster and free & fitting_rows(self.capacity, cluster, requirements)
                 if not rows:
                     missing.add(rank)
                     continue

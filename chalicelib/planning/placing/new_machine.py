@@ -21,21 +21,30 @@ from chalicelib.planning.placing.placement_groups import in_group
 
 
 def order_for(
-    draft: Draft, capacity: Capacity, facts: BackendFacts, item: QueuedJob, buy: Purchase, gang: str = ""
+    draft: Draft,
+    capacity: Capacity,
+    facts: BackendFacts,
+    item: QueuedJob,
+    buy: Purchase,
+    gang: str = "",
+    bundle: int | None = None,
 ) -> Instance:
-    """Order a machine with the job's claim on it. `gang`: the attempt that a container is bought for."""
+    """Order a machine with the job's claim on it. `gang`: the attempt that a container is bought for; `bundle`: the
+    number of the bundle's first machine, whose purchase is that of all."""
     fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
     idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
-    ordered = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
+    view = FleetView(fleet, buy.view.spec)
+    ordered = new_instance(draft.now, view, buy.offer, buy.total, facts, idle, (claim,), bundle)
     fleet, instance = in_group(fleet, buy.view.spec, ordered.with_(tags=tags, for_run=True, gang=gang), facts)
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)
     trade = Trade.of("bought", instance.offer)
     draft.record(EventType.ordered, instance, item.job, trade=trade, detail=capacity.origin(instance.offer))
-    draft.act(purchases.create(instance))
+    if bundle is None:
+        draft.act(purchases.create(instance))
     capacity.record_purchase(fleet, instance)
     return instance
 
@@ -48,8 +57,10 @@ def new_instance(
     facts: BackendFacts,
     idle: int | None,
     claims: tuple[Claim, ...] = (),
+    bundle: int | None = None,
 ) -> Instance:
-    """An instance to be bought. Its id derives from the fleet and its number, so a repeated plan gets the same id."""
+    """An instance to be bought. Its id derives from the fleet and its number, so a repeated plan gets the same id.
+    `bundle`: the number of the first machine of its bundle, which alone is created at the provider."""
     num = view.fleet.next_instance_num
     act_until = purchases.act_until(now, facts)
     return Instance(
@@ -67,7 +78,8 @@ def new_instance(
         idle_seconds=idle,
         created_at=now,
         last_processed_at=now,
-        act_until=act_until,
+        bundle=bundle,
+        act_until=act_until if bundle in (None, num) else None,
         deadline=now + facts.provisioning_timeout,
         due_at=act_until,
     )

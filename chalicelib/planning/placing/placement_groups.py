@@ -46,7 +46,7 @@ class GroupNotDeleted(Failed):
 
 def in_group(fleet: Fleet, spec: FleetSpec, instance: Instance, facts: BackendFacts) -> tuple[Fleet, Instance]:
     """Put a new machine into the group of its place. Returns the fleet, which has that group, and the machine."""
-    if not facts.placement_groups or not is_cluster(spec) or instance.offer.is_container:
+    if not facts.placement_groups or not is_cluster(spec) or instance.offer.is_container or instance.bundle is not None:
         return fleet, instance
     group = next((each for each in fleet.groups if _takes(each, instance.offer)), None)
     if group is None:

@@ -251,7 +251,8 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
     if not len(book):
         return unlisted(query, book) or Misfit("no backend has any offers", "configure a backend")
     wrong = None if query.reservation is None else unreserved(query.reservation, query, book)
-    return wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
+    wrong = wrong or uncontained(query, book) or undivided(query, book) or too_many(query, book)
+    return wrong or bundled(query, book, "set `nodes: {}` in the run")
 
 
 def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
@@ -317,6 +318,17 @@ def too_many(query: Query, book: OfferBook) -> Misfit | None:
     if limit is None:
         return Misfit(f"{name} is one machine, and {query.nodes} are needed together", "add a backend with clusters")
     return Misfit(f"{name} can't have {query.nodes} machines in one cluster: {limit.why}", limit.hint)
+
+
+def bundled(query: Query, book: OfferBook, hint: str) -> Misfit | None:
+    """The misfit that what fits is sold in bundles of another size only. `hint`: with a place for that size."""
+    if query.bundles is None or book.match(query, 1)[1]:
+        return None
+    found = book.match(query._replace(bundles=None), 1)[0]
+    if not found:
+        return None
+    size, name = found[0].bundle, found[0].instance.name
+    return Misfit(f"{name} is {size} machines, which are bought and used together", hint.format(size))
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

@@ -25,7 +25,7 @@ from chalicelib.engine import job_secrets
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs.jobs import NO_CODE, agent_task
 from chalicelib.planning.jobs.neighbours import Reference
-from chalicelib.planning.jobs.nodes import Nodes
+from chalicelib.planning.jobs.nodes import Nodes, fabric_env
 from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
@@ -111,7 +111,7 @@ def _one_of_several(
     names = [job.with_(job_num=rank).name for rank in range(gang.nodes)]
     task, fast = agent_task(job, spec, instance, project_name, nodes), instance.offer.terms.interconnect
     if fast is not None:
-        task["env"] = {**fast.env, **task["env"]}
+        task["env"] = {**fabric_env(fast, job.job_num, nodes), **task["env"]}
         task["interconnect"] = {"folders": list(fast.folders), "devices": list(fast.devices)}
     return {
         **task,

@@ -7,6 +7,7 @@ and is asked of those whose facts grant it.
 
 from __future__ import annotations
 
+from tests.backends.conformance.bundling import Bundling
 from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.creation import Creation
 from tests.backends.conformance.describing import Describing
@@ -31,6 +32,7 @@ class BackendConformance(
     Creation,
     ContainerConformance,
     Several,
+    Bundling,
     Reserving,
     PlacementGroupConformance,
     GatewayConformance,

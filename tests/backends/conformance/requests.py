@@ -39,10 +39,19 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = 
         offer=offer,
         instance_id=instance_id,
         user_data="" if offer.is_container else user_data(*settings),
+        bundle=_scripts(settings, offer.bundle),
         container=Container(IMAGE, command, env) if offer.is_container else None,
         disk_mib=offer.instance.resources.disk.size_mib,
         zones=offer.availability_zones,
     )
+
+
+def _scripts(settings: tuple[str, str, str, str], size: int) -> tuple[str, ...]:
+    """Of the machines of a bundle, the first one's being that of the request."""
+    server, first, token, program = settings
+    more = [(derive(first, "bundle", at), f"{at:02x}{token[2:]}") for at in range(1, size)]
+    each = [(first, token), *more] if more else []
+    return tuple(user_data(server, instance_id, its_token, program) for instance_id, its_token in each)
 
 
 def member_for(offer: Offer, gang: str, rank: int, nodes: int = 3) -> CreateRequest:

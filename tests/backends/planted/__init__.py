@@ -8,6 +8,7 @@ has for the conformance suite.
 from __future__ import annotations
 
 from tests.backends.planted import (
+    bundles,
     containers,
     creating,
     describing,
@@ -25,6 +26,7 @@ __all__ = [
     "FAULTS",
     "Case",
     "PortFault",
+    "bundles",
     "containers",
     "creating",
     "describing",

@@ -17,6 +17,7 @@ import pytest
 from chalicelib.backends.spi import Backend, facts_of
 from chalicelib.domain.facts import BackendFacts
 from tests.backends.conformance import BackendConformance
+from tests.backends.conformance.bundling import Bundling
 from tests.backends.conformance.containers import ContainerConformance
 from tests.backends.conformance.suite import Suite
 from tests.backends.conformance.volumes import VolumeConformance
@@ -47,7 +48,7 @@ def required_of(facts: BackendFacts) -> set[str]:
 
 class PlantedFaults(Suite):
     site, contained = VolumeConformance.site, ContainerConformance.contained
-    mounting = VolumeConformance.mounting
+    mounting, bundle = VolumeConformance.mounting, Bundling.bundle
     pairs: ClassVar[Sequence[Pair]] = ALL
     unnoticed: ClassVar[Mapping[str, str]] = {}  # faults that make no difference to this backend, and why
 
