@@ -49,7 +49,7 @@ class GcpBackend(OfGroups, OfVolumes):
         from chalicelib.backends.gcp.tpus import GcpTpus
         from chalicelib.backends.gcp.volumes import GcpVolumes
 
-        self._config = config
+        self._config, self.facts = config, self.facts.with_(bundles=config.tpu)
         self._clients = clients or GcpClients(config.creds, config.project_id, endpoint=endpoint, now=now)
         self._places = GcpPlaces(self._clients, config, now)
         self._networks = GcpNetworks(self._clients, config, now)

@@ -42,6 +42,8 @@ _CARDS: Mapping[str, tuple[str, ...]] = {
     "nvidia-tesla-t4": ("Nvidia Tesla T4 GPU",),
     "tpu-v2": ("Tpu-v2",),  # all chips of a host
     "tpu-v3": ("Tpu-v3",),
+    "tpu-v2-pod": ("Tpu-v2 Pod",),  # of a host as well, in a slice of several
+    "tpu-v3-pod": ("Tpu-v3 Pod",),
     "tpu-v5e": ("TpuV5e",),  # a chip with its share of the host, and so the others
     "tpu-v5p": ("TpuV5p",),
     "tpu-v6e": ("TpuV6e",),
@@ -52,7 +54,7 @@ _SSD = "SSD backed Local Storage"
 _MARKETS = {"OnDemand": False, "Preemptible": True}
 _PART = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)?(?: running)?(?: in .+)?")
 _OLD_TPU = re.compile(
-    r"(?:Preemptible )?Tpu-(v[23]) Accelerator(?: Preemptible)?(?: (?:in |running in )?[\w ()-]+)?", re.I
+    r"(?:Preemptible )?Tpu-(v[23])( Pod)? Accelerator(?: Preemptible)?(?: (?:in |running in )?[\w ()-]+)?", re.I
 )
 
 Part = tuple[str, str, bool]  # its name in the list, the region, spot
@@ -138,7 +140,7 @@ def _sold_as(sku: Body) -> tuple[str, bool]:
     if spot is None:
         return "", False
     if old := _OLD_TPU.fullmatch(text):  # spot ones are in the list as on demand
-        return f"Tpu-{old[1].lower()}", spot or "preemptible" in text.lower()
+        return f"Tpu-{old[1].lower()}{' Pod' if old[2] else ''}", spot or "preemptible" in text.lower()
     found = _PART.fullmatch(text)
     return (found[1] if found else ""), spot
 

@@ -1,5 +1,5 @@
 """Offers of TPUs: the types that each zone of the account's regions lists. The price is that of the chips, which their
-host is a part of, and of the public address, if machines get one.
+host is a part of, and of the public address, if machines get one. That of a slice is shared by its hosts.
 
 Each zone has offers of its own: that it has no room shows only once a request has waited there for some time, and then
 the next offer is tried."""
@@ -10,17 +10,25 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from chalicelib.backends.gcp.config import GCPBackendConfig
+from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, region_of
 from chalicelib.backends.gcp.prices import ADDRESS, GcpPrices, MachineParts, PriceList
 from chalicelib.backends.gcp.tpu_client import TpuClient
-from chalicelib.backends.gcp.tpu_types import TYPES
+from chalicelib.backends.gcp.tpu_types import tpu_type
 from chalicelib.backends.kit.regions import everywhere
-from chalicelib.domain.offers import InstanceType, Offer, OfferTerms
+from chalicelib.domain.offers import InstanceType, Interconnect, Offer, OfferTerms
 
 log = logging.getLogger(__name__)
 
 NO_VOLUMES = "disks can't be attached to a TPU's host while it runs"
+
+
+SLICE = Interconnect(name="ICI", rank_variable="TPU_WORKER_ID", addresses_variable="TPU_WORKER_HOSTNAMES")
+
+
+def _topologies(kind: Body) -> Iterator[str]:
+    return (str(each.get("topology", "")) for each in kind.get("acceleratorConfigs", ()))
 
 
 class TpuCatalog:
@@ -51,12 +59,15 @@ class TpuCatalog:
         return [(zone, name) for zone, names in zip(zones, types, strict=True) for name in sorted(names)]
 
     def _types(self, zone: str) -> set[str]:
-        return {str(each["type"]) for each in self._client.listed(zone, "acceleratorTypes")} & TYPES.keys()
+        listed = self._client.listed(zone, "acceleratorTypes")
+        return {str(each["type"]) for each in listed if tpu_type(str(each["type"]), _topologies(each))}
 
     def _offer(self, name: str, zone: str, prices: PriceList, unpriced: set[str], *, spot: bool) -> Iterator[Offer]:
-        kind, region = TYPES[name], region_of(zone)
-        hour = prices.machine(MachineParts(name, 0, 0, kind.sold_as, kind.units), region, spot=spot)
-        if hour is None:
+        kind, region = tpu_type(name), region_of(zone)
+        if kind is None:
+            return
+        whole = prices.machine(MachineParts(name, 0, 0, kind.sold_as, kind.units * kind.hosts), region, spot=spot)
+        if whole is None:
             if not spot:
                 unpriced.add(f"{name} in {region}")
             return
@@ -64,7 +75,13 @@ class TpuCatalog:
             backend="gcp",
             instance=InstanceType(name=name, resources=kind.resources(name, spot=spot)),
             region=region,
-            price=round(hour + (ADDRESS[spot] if self._config.public_ips else 0.0), 6),
-            terms=OfferTerms(prices=prices.source, no_volumes=NO_VOLUMES, order=zone),
+            price=round(whole / kind.hosts + (ADDRESS[spot] if self._config.public_ips else 0.0), 6),
+            terms=OfferTerms(
+                prices=prices.source,
+                no_volumes=NO_VOLUMES,
+                order=zone,
+                bundle=kind.hosts if kind.hosts > 1 else 0,
+                interconnect=SLICE if kind.hosts > 1 else None,
+            ),
             availability_zones=(zone,),
         )

@@ -1,10 +1,11 @@
-"""TPUs: each slice is a queued resource with one node, which is one host.
+"""TPUs: each slice is a queued resource with one node, which is one host or several.
 
 Google puts a request into a queue, where it would wait for room for ever. Ours leaves it after some minutes, and then
 it has failed for lack of capacity. Whatever failed, expired, or was taken back counts against quotas until it is
 deleted, and so the engine's end of a machine deletes the queued resource by force, with its node.
 
-A host's start-up script runs with each start. That of the agent can do that: it only starts the agent again.
+A host's start-up script runs with each start. That of the agent can do that: it only starts the agent again. All hosts
+of a slice get the same script, which asks the metadata service for the host's number.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from chalicelib.backends.gcp.launch import MOST_USER_DATA, SCOPE
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import RULE, instant, last, region_of
 from chalicelib.backends.gcp.tpu_client import NOT_HERE, REQUESTED, TpuClient, failed
-from chalicelib.backends.gcp.tpu_types import DISK_GIB, TYPES, of_tpu
+from chalicelib.backends.gcp.tpu_types import DISK_GIB, hosts_of, of_tpu, runtime_of, tpu_type
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of, user_data
 from chalicelib.backends.kit.zones import first_with_room, zone_token
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.bundles import worker
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 QUEUED, NODES = "queuedResources", "nodes"
 CREATE = "tpu.queuedResources.create"
+NUMBER = (  # of the host in its slice
+    "curl -fsS --retry 10 -H 'Metadata-Flavor: Google' "
+    "http://metadata.google.internal/computeMetadata/v1/instance/attributes/agent-worker-number"
+)
 IN_QUEUE = "300s"  # then Google gives the request up
 WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING")
 STARTING = ("CREATING", "STARTING", "RESTARTING", "REIMAGING")
@@ -77,8 +83,11 @@ class GcpTpus:
 
     def _zones(self, request: CreateRequest) -> list[str]:
         name, region = request.offer.instance.name, request.offer.region
-        if name not in TYPES:
-            raise Unfit(f"Google has no TPU {name[:40]!r} of one host.")
+        kind = tpu_type(name)
+        if kind is None:
+            raise Unfit(f"Google has no TPU {name[:40]!r} that can be bought here.")
+        if kind.hosts != max(1, len(request.bundle)):
+            raise Unfit(f"{name} has {kind.hosts} hosts, and {max(1, len(request.bundle))} are asked for.")
         if request.reservation is not None:
             raise Unfit("TPUs can't be bought from a reservation.", hint="Remove `reservation`.")
         if request.disk_mib > DISK_GIB * 1024:
@@ -135,11 +144,11 @@ class GcpTpus:
         return _at(name, zone, request.offer.instance.name)
 
     def _node(self, request: CreateRequest) -> Body:
-        kind, account = TYPES[request.offer.instance.name], self._config.vm_service_account
+        name, account = request.offer.instance.name, self._config.vm_service_account
         rights = {"email": account, "scope": [SCOPE]} if account else {"scope": list(LEAST_SCOPES)}
         return {
-            "acceleratorType": request.offer.instance.name,
-            "runtimeVersion": kind.runtime,
+            "acceleratorType": name,
+            "runtimeVersion": runtime_of(name),
             "networkConfig": {
                 "network": self._networks.path,
                 "subnetwork": self._networks.subnet(request.offer.region),
@@ -147,7 +156,7 @@ class GcpTpus:
             },
             "tags": self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports),
             "labels": labels(all_tags(request, self._config.tags), RULE, "Google"),
-            "metadata": {"startup-script": user_data(request, MOST_USER_DATA, "Google")},
+            "metadata": {"startup-script": user_data(request, MOST_USER_DATA, "Google", NUMBER)},
             "serviceAccount": rights,
         }
 
@@ -197,7 +206,11 @@ class GcpTpus:
             raise Gone(f"The node of {handle.id} {f'is {state}' if node else 'is no longer there'}{why}")
         if state in STARTING:
             return Machine("pending")
-        endpoint: Body = next(iter(node.get("networkEndpoints", ())), {})
+        endpoints = node.get("networkEndpoints", ())
+        if state == "READY" and endpoints and len(endpoints) != hosts_of(handle):
+            text = f"{handle.id} has {len(endpoints)} hosts, and {hosts_of(handle)} were expected"
+            raise Gone(text, refused=Unfit)
+        endpoint: Body = endpoints[worker(handle)] if worker(handle) < len(endpoints) else {}
         internal = str(endpoint.get("ipAddress", ""))
         public = str(endpoint.get("accessConfig", {}).get("externalIp", ""))
         taken = state == "PREEMPTED"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,15 @@ def quota(region: str, kind: str, *, spot: bool) -> str:
     return f"TPU{family}s{'Preemptible' if spot else ''}PerProjectPerRegionForTPUAPI {region}"
 
 
+def _configs(topology: str | None) -> dict[str, Any]:
+    return {"acceleratorConfigs": [{"topology": topology}]} if topology else {}
+
+
+def _endpoint(number: int, host: int, *, public: bool) -> dict[str, Any]:
+    access = {"accessConfig": {"externalIp": f"203.0.{113 + host}.{number % 250}"}} if public else {}
+    return {"ipAddress": f"10.128.{host}.{number % 250}", "port": 8470, **access}
+
+
 def region_of(zone: str) -> str:
     return zone.rpartition("-")[0]
 
@@ -79,6 +88,9 @@ class Tpus(Fake):
         self.short: dict[str, Any] = {}  # types that turn out not to be there: the error that says so, or GIVEN_UP
         self.refuses: dict[str, Any] = {}  # types whose operation ends with this error, and nothing was made
         self.unreachable: list[str] = []
+        self.more: dict[str, Sequence[str]] = {}  # types of a zone that it lists as well
+        self.topologies = dict(shop.TOPOLOGIES)
+        self.hosts: dict[str, int] = {}  # of types of which it makes another number of hosts
         self.end = 10 * SECOND  # how long a deletion takes
         self.requests: dict[str, tuple[str, Resource]] = {}
 
@@ -116,7 +128,12 @@ class Tpus(Fake):
         zone = self._zone(call)
         call.query.get("pageSize"), call.query.get("pageToken")
         base = f"projects/{PROJECT}/locations/{zone}/acceleratorTypes"
-        return {"acceleratorTypes": [{"name": f"{base}/{each}", "type": each} for each in shop.ZONES[zone]]}
+        return {
+            "acceleratorTypes": [
+                {"name": f"{base}/{each}", "type": each, **_configs(self.topologies.get(each))}
+                for each in (*shop.ZONES[zone], *self.more.get(zone, ()))
+            ]
+        }
 
     # --- queued resources --------------------------------------------------------------------------------------------
 
@@ -229,8 +246,10 @@ class Tpus(Fake):
         shown = {**body, "name": self._path(made, "nodes"), "state": state, "id": str(made.number)}
         if state != "CREATING":
             public = body["networkConfig"].get("enableExternalIps")
-            access = {"accessConfig": {"externalIp": f"203.0.113.{made.number % 250}"}} if public else {}
-            shown["networkEndpoints"] = [{"ipAddress": f"10.128.0.{made.number % 250}", "port": 8470, **access}]
+            kind = body["acceleratorType"]
+            shown["networkEndpoints"] = [
+                _endpoint(made.number, host, public=public) for host in range(self.hosts.get(kind, shop.hosts(kind)))
+            ]
         return shown
 
     @answers("nodes.get")

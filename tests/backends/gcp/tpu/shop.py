@@ -20,6 +20,16 @@ ZONES: Mapping[str, tuple[str, ...]] = {
     "us-central1-c": (*LITE, "tpu7x-8"),
     "us-central2-b": ("v4-8", "v4-16"),
 }
+PODS = {"Tpu-v2": 6.0, "Tpu-v3": 10.64}  # an hour of eight cores of a slice of several hosts, on demand alone
+TOPOLOGIES: Mapping[str, str] = {
+    "v2-32": "4x4",
+    "v3-32": "4x4",
+    "v4-16": "2x2x2",
+    "v5litepod-16": "4x4",
+    "v5litepod-256": "16x16",
+    "v5p-16": "2x2x2",
+    "v6e-16": "4x4",
+}
 CLOSED = ("us-central1-f",)  # to this project
 RUNTIMES = {
     "v2": "tpu-ubuntu2204-base",
@@ -37,10 +47,16 @@ def chips(name: str) -> int:
     return int(number) if family in ("v5litepod", "v6e") else int(number) // 2
 
 
+def hosts(name: str) -> int:
+    """Each of several has four chips."""
+    return chips(name) // 4 if name in TOPOLOGIES else 1
+
+
 def price(name: str, region: str, *, spot: bool) -> float:
-    """With its address."""
+    """Of a host, with its address."""
     part = BILLED[name.partition("-")[0]]
-    hour = CHIPS[part] * chips(name) if part in CHIPS else DEVICES[part]
+    devices = PODS if hosts(name) > 1 else DEVICES
+    hour = CHIPS[part] * chips(name) / hosts(name) if part in CHIPS else devices[part]
     return hour * DEARER[region] * (SPOT if spot else 1) + (0.0025 if spot else 0.005)
 
 
@@ -77,6 +93,7 @@ def skus() -> list[tuple[str, dict[str, Any]]]:
             hour = usual * DEARER[region]
             add(OLD, f"{part} Accelerator in {place}", region, hour)
             add(OLD, f"Preemptible {part} Accelerator in {place}", region, hour * SPOT)
-            add(OLD, f"{part} Pod Accelerator in {place}", region, 99.0)
+            add(OLD, f"{part} Pod Accelerator in {place}", region, PODS[part] * DEARER[region])
+            add(OLD, f"{part} Pod Accelerator Commitment in {place}", region, 77.0, "Commit1Yr")
             add(OLD, f"{part} Accelerator Commitment in {place}", region, 88.0, "Commit1Yr")
     return found

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from chalicelib.backends.gcp.backend import GcpBackend
-from chalicelib.backends.gcp.tpu_types import TYPES
+from chalicelib.backends.gcp.tpu_types import is_tpu
 from chalicelib.backends.price_file import OfflinePrices
-from chalicelib.domain.instances import TRYING
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.bundles import WORKER
+from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import (
     AlreadyThere,
@@ -39,27 +41,49 @@ from tests.backends.mistakes import Mistake, made, mistakes
 
 MISTAKES = mistakes("chalicelib.backends.gcp", Path(__file__).with_name("mistakes.toml"))
 
-SOLD = sum(name in TYPES for names in shop.ZONES.values() for name in names)
+SOLD = sum(name.partition("-")[0] in shop.BILLED for names in shop.ZONES.values() for name in names)
 
 
 # --- what is sold -----------------------------------------------------------------------------------------------------
 
 
-def test_only_slices_of_one_host_are_offered(site: TpuSite) -> None:
+def test_slices_are_offered_at_the_price_of_a_host(site: TpuSite) -> None:
     offers = [each for each in site.backend.offers() if each.instance.name[:2] in ("v2", "v3", "v4", "v5", "v6", "tp")]
     names = {each.instance.name for each in offers}
-    lite = {f"v5litepod-{chips}" for chips in (1, 4, 8)}
-    assert names == {*lite, "v2-8", "v3-8", "v5p-8", "v6e-1", "v6e-4", "v6e-8"}
-    assert len(offers) == 2 * SOLD, "on demand and spot"
+    lite = {f"v5litepod-{chips}" for chips in (1, 4, 8, 16, 256)}
+    assert names == {*lite, "v2-8", "v2-32", "v3-8", "v3-32", "v5p-8", "v5p-16", "v6e-1", "v6e-4", "v6e-8", "v6e-16"}
+    assert len(offers) == 2 * SOLD - 2, "on demand and spot, but for the pods that have no price as spot"
     for each in offers:
-        gpus, name = each.instance.resources.gpus, each.instance.name
-        assert len(gpus) == shop.chips(name) and {gpu.name for gpu in gpus} == {name}
+        gpus, name, hosts = each.instance.resources.gpus, each.instance.name, each.bundle
+        assert hosts == shop.hosts(name)
+        assert len(gpus) * hosts == shop.chips(name) and {gpu.name for gpu in gpus} == {name}
         assert each.price == pytest.approx(
             shop.price(name, each.region, spot=each.instance.resources.spot), abs=1e-6
         ), name
         (zone,) = each.availability_zones or ()
         assert name in shop.ZONES[zone] and zone.startswith(f"{each.region}-")
         assert each.terms.no_volumes and not each.elastic
+
+
+def test_the_hosts_of_a_slice_cost_what_it_costs_to_the_cent(site: TpuSite) -> None:
+    """Google bills the slice."""
+    for offer in site.backend.offers():
+        if is_tpu(offer):
+            spot, hosts = offer.instance.resources.spot, offer.bundle
+            slice_hour = hosts * shop.price(offer.instance.name, offer.region, spot=spot)
+            assert abs(offer.price * hosts - slice_hour) < 0.005, offer.instance.name
+
+
+def test_a_name_that_no_slice_can_have_is_no_type(site: TpuSite) -> None:
+    wrong = ("v5litepod-18", "v5litepod-12x", "v5litepod", "v5litepod-512", "v5p-1024", "v3-1024", "v4-16", "v9-16")
+    for zone in shop.ZONES:
+        site.fake.more[zone] = wrong
+    assert not {each.instance.name for each in site.backend.offers()} & set(wrong)
+
+
+def test_a_type_with_another_topology_than_its_name_says_isnt_offered(site: TpuSite) -> None:
+    site.fake.topologies["v5litepod-16"] = "4x8"
+    assert "v5litepod-16" not in {each.instance.name for each in site.backend.offers()}
 
 
 def test_without_the_setting_nothing_of_it_is_called(site: TpuSite) -> None:
@@ -380,6 +404,110 @@ def test_slices_and_machines_are_described_together(site: TpuSite) -> None:
     assert {each.handle.id for each in site.backend.list_owned()} == {tpu[0].id, machine[0].id}
     site.ended([*tpu, *machine])
     assert site.provider.existing() == set() and not list(site.google.books.existing("vm"))
+
+
+# --- slices of several hosts ------------------------------------------------------------------------------------------
+
+
+def hosts_of(site: TpuSite, made: list[Handle], hosts: int = 4) -> list[list[Handle]]:
+    return [[each.with_(data={**each.data, WORKER: str(at)}) for each in made] for at in range(hosts)]
+
+
+def script_of(site: TpuSite) -> str:
+    (call,) = site.fake.calls_of("queuedResources.create")
+    return str(call.body["tpu"]["nodeSpec"][0]["node"]["metadata"]["startup-script"])
+
+
+def test_several_hosts_are_one_request_whose_script_asks_for_the_hosts_number(site: TpuSite) -> None:
+    request = site.request(type="v5litepod-16")
+    site.bought(request)
+    (call,) = site.fake.calls_of("queuedResources.create")
+    assert len(call.body["tpu"]["nodeSpec"]) == 1
+    script = script_of(site)
+    assert "agent-worker-number" in script and script.count("exec python3 agent.pyz") == 1
+    for at, of_host in enumerate(request.bundle):
+        _, instance, token = read_user_data(of_host)
+        assert f"{at}) DSTACK_INSTANCE={instance}; DSTACK_TOKEN={token} ;;\n" in script
+
+
+def test_each_host_is_described_by_its_own_address(site: TpuSite) -> None:
+    made = site.running(site.request(type="v5litepod-16"))
+    site.fake.calls.clear()
+    found = site.backend.describe_several(hosts_of(site, made))
+    assert sorted(call.operation.name for call in site.fake.calls) == ["nodes.list", "queuedResources.list"]
+    addresses = [(each.hostname, each.internal_ip) for each in found if not isinstance(each, BackendError)]
+    assert len(set(addresses)) == 4 and [ip.split(".")[2] for _, ip in addresses] == ["0", "1", "2", "3"]
+    alone = [site.backend.describe(each) for each in hosts_of(site, made)]
+    assert list(found) == alone
+
+
+def test_a_request_for_another_number_of_hosts_is_refused(site: TpuSite) -> None:
+    request = site.request(type="v5litepod-16")
+    for wrong in ((), request.bundle[:3], (*request.bundle, request.bundle[0])):
+        with pytest.raises(Unfit, match="v5litepod-16 has 4 hosts"):
+            site.bought(replace(request, bundle=wrong))
+    with pytest.raises(Unfit, match="v5litepod-4 has 1 hosts"):
+        site.bought(replace(site.request(), bundle=request.bundle))
+    assert site.fake.calls_of("queuedResources.create") == []
+
+
+def test_a_slice_with_another_number_of_hosts_is_given_up_by_all(site: TpuSite) -> None:
+    """It would cost what it is, and its job would wait for hosts that never come."""
+    for hosts in (2, 8):
+        site.fake.hosts["v5litepod-16"] = hosts
+        made = site.running(site.request(f"of-{hosts}", type="v5litepod-16"))
+        for each in hosts_of(site, made):
+            with pytest.raises(Gone, match=f"has {hosts} hosts, and 4 were expected") as raised:
+                site.backend.describe(each)
+            assert raised.value.refused is Unfit
+        site.ended(made)
+    assert site.provider.existing() == set()
+
+
+def test_a_slice_that_is_taken_back_is_so_for_every_host(site: TpuSite) -> None:
+    made = site.running(site.request(type="v5litepod-16", spot=True))
+    site.fake.preempted(site.provider.machine(made))
+    assert all(site.backend.describe(each).interrupted for each in hosts_of(site, made))
+    site.clock.passes(120)
+    for each in hosts_of(site, made):
+        with pytest.raises(Gone, match="taken it back"):
+            site.backend.describe(each)
+    site.ended(made)
+    assert site.provider.existing() == set()
+
+
+def test_any_host_ends_the_whole_slice(site: TpuSite) -> None:
+    made = site.running(site.request(type="v5litepod-16"))
+    site.backend.terminate(hosts_of(site, made)[3][0])
+    for each in hosts_of(site, made):
+        with pytest.raises(Gone):
+            site.backend.describe(each)
+    site.ended(made)
+    assert site.provider.existing() == set()
+
+
+def test_all_chips_count_against_the_quota(site: TpuSite) -> None:
+    site.fake.script.limits[quota("us-central1", "v5litepod-16", spot=False)] = 15
+    with pytest.raises(QuotaExceeded):
+        site.bought(site.request(type="v5litepod-16"))
+
+
+def test_no_token_of_any_host_is_shown(site: TpuSite) -> None:
+    request = site.request(type="v5litepod-16")
+    wrong = refusal("INVALID_ARGUMENT", f"bad metadata: {request.bundle[3]}").answer
+    site.fake.script.faults.append(Fault("queuedResources.create", wrong))
+    with pytest.raises(Unfit) as raised:
+        site.bought(request)
+    assert read_user_data(request.bundle[3])[2] not in str(raised.value)
+
+
+def test_a_slice_of_the_operators_file_is_shared_by_its_hosts(site: TpuSite, tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("provider,instance_type,region,price,spot_price\ngcp,v5litepod-16,us-central1,19.2,\n")
+    site.google.script.faults.append(Fault("services.skus.list", refusal("PERMISSION_DENIED", "no").answer, times=9))
+    backend = GcpBackend(config(tpu=True), clients(site.google, site.fake), site.clock.now, prices=OfflinePrices(file))
+    priced = {(each.instance.name, each.price) for each in backend.offers() if is_tpu(each)}
+    assert priced == {("v5litepod-16", 4.805)}
 
 
 # --- rights -----------------------------------------------------------------------------------------------------------
