@@ -51,7 +51,7 @@ from chalicelib.planning.volumes.snapshot import VolumeSnapshot
 from chalicelib.planning.volumes.volumes import decide_disk, decide_volume
 from chalicelib.store import nouns
 from chalicelib.usecases.agents import calls
-from tests.simulation import container_gangs, containers
+from tests.simulation import bundles, container_gangs, containers
 from tests.simulation.history import always, play
 from tests.simulation.plane import INSTALL, Parts
 from tests.simulation.stories import (
@@ -404,6 +404,25 @@ class _SameGang(Purchases):
         return super().request(instance, group, container)
 
 
+# --- machines that are bought together: decides about each by itself, or gives them to nodes in any order -----------
+
+
+def _on_its_own(snapshot: InstanceSnapshot) -> Plan:
+    return decide_instance(replace(snapshot, bundle=()))
+
+
+def _shuffled(snapshot: QueueSnapshot) -> Plan:
+    """Another node gets the claim."""
+
+    def turned(noun: Any) -> Any:
+        if not isinstance(noun, Instance) or noun.bundle is None:
+            return noun
+        claims = (each.with_(job_num=(each.job_num + 1) % noun.offer.bundle) for each in noun.claims)
+        return noun.with_(claims=tuple(claims))
+
+    return _with_saves(decide_queue(snapshot), turned)
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -477,6 +496,12 @@ PLANTED: dict[str, Planted] = {
         container_gangs.START_TOGETHER,
         known=1,
         stories=container_gangs.CONTAINER_GANGS,
+    ),
+    "doesn't look at the rest of a bundle": Planted(
+        Parts(kinds=_deciding("instance", _on_its_own)), bundles.END_TOGETHER, known=0, stories=bundles.OF_BUNDLES
+    ),
+    "shuffles a bundle's machines": Planted(
+        Parts(kinds=_deciding("queue", _shuffled)), bundles.USED_TOGETHER, known=0, stories=bundles.OF_BUNDLES
     ),
     "mixes a gang's attempts": Planted(
         Parts(families=_buying_with(_SameGang)),
