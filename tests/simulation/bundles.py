@@ -29,7 +29,7 @@ class Bundles(gangs.Gangs):
     likely = 1.0
     fleet = "bundles"
     prefix = "bundled"
-    sizes = (SIZE,)
+    sizes = (SIZE,) * 5
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)

@@ -105,8 +105,14 @@ def test_a_task_on_several_nodes_gets_what_its_clouds_network_needs() -> None:
     assert job.assignment is not None
     host = place.again(next(each for each in hosts if each.id == job.assignment.instance_id))
     env = {"NCCL_SOCKET_IFNAME": "ens7", "DSTACK_NODE_RANK": "not this"}
-    terms = OfferTerms(interconnect=Interconnect(name="fast", env=env, folders=("/opt/a",), devices=("/dev/b",)))
+    about = {"rank_variable": "WORKER_ID", "addresses_variable": "WORKER_HOSTNAMES"}
+    fast = Interconnect(name="fast", env=env, folders=("/opt/a",), devices=("/dev/b",), **about)
+    terms = OfferTerms(interconnect=fast)
     found = task_of(place.plane, job, host.with_(offer=host.offer.with_(terms=terms)))
     assert found is not None
     assert found["interconnect"] == {"folders": ["/opt/a"], "devices": ["/dev/b"]}
     assert (found["env"]["NCCL_SOCKET_IFNAME"], found["env"]["DSTACK_NODE_RANK"]) == ("ens7", "0")
+    gang = gang_of(place, run)
+    assert gang is not None and len(gang.addresses) == 2
+    assert (found["env"]["WORKER_ID"], found["env"]["WORKER_HOSTNAMES"]) == ("0", ",".join(gang.addresses))
+    assert "" not in found["env"]
