@@ -16,11 +16,11 @@ from tests.backends.gcp.conftest import Site
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "guides" / "gcp.md").read_text()
-KEY, DEFAULT, FEDERATED, SPOT, WIRED, TPU, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+KEY, DEFAULT, FEDERATED, SPOT, WIRED, TPU, SLICE, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 
 
 def test_its_configurations_are_accepted(site: Site) -> None:
-    assert parse(SPOT) and parse(TPU) and parse(VOLUME)
+    assert parse(SPOT) and parse(TPU) and parse(SLICE) and parse(VOLUME)
     site.fake.nats |= {"us-central1", "europe-west4"}
     for text in (KEY, DEFAULT, FEDERATED, WIRED):
         config: Any = parse_backend(text)
