@@ -21,7 +21,7 @@ LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_op
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock carrier-lock clean
+.PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock carrier-lock clean
 
 help: ## list these
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -35,6 +35,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py $(VENV) requirements-dev.lock
 	@touch $@
+
+.venvs/pythons/.installed: requirements.lock
+	@$(PYTHON) .ci/pythons.py requirements.lock
+	@mkdir -p $(@D) && touch $@
 
 .venvs/peer/.installed: tests/e2e/peer.lock
 	@$(PYTHON) .ci/venv.py .venvs/peer tests/e2e/peer.lock
@@ -95,14 +99,19 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 1)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
 	  -q -m "not slow" --quick -p tests.harness.cores --cores $(WORKERS)
 
-check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; what is sent to AWS
+test-pythons: $(VENV)/.dev ## the tests of test-fast with each other version of Python that this machine has
+	@$(BIN)/python .ci/pythons.py requirements-dev.lock
+	@for python in .venvs/python3.*/bin/python; do echo "$$python:"; TMPDIR="$$($(BIN)/python -m tests.harness.scratch 1)" \
+	  HYPOTHESIS_PROFILE=fast $$python -m pytest tests -q -m "not slow" --quick -p tests.harness.cores --cores $(WORKERS) || exit 1; done
+
+check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; the command line's types on macOS; what is sent to AWS
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -163,8 +172,8 @@ picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, 
 	@$(BIN)/python -m docs.terminal
 
 lock: ## resolve and pin the dependencies again (needs uv)
-	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
-	uv pip compile $(LOCK) pyproject.toml --extra aws --extra gcp --extra kubernetes --extra nebius --group dev -o requirements-dev.lock
+	uv pip compile $(LOCK) pyproject.toml --extra server --group build -o requirements.lock
+	uv pip compile $(LOCK) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 
 carrier-lock: $(VENV)/.dev ## pin the newest packages for carriers (needs apt)

@@ -50,6 +50,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }
 INTERRUPTED = 130  # by Ctrl-C, unless the command handles it
+ALWAYS = "dstack-serverless"  # the name of the command that no other package has
 COMPLETE = "_DSTACK_COMPLETE"
 HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings, which work and print the current one
 
@@ -57,7 +58,7 @@ HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings, which work an
 @cache
 def _built(module: str, name: str) -> Any:
     """A group's command, cached: typer would parse every signature three times per command line."""
-    loaded = importlib.import_module(f"cli.commands.{module}")
+    loaded = importlib.import_module(f".commands.{module}", __package__)
     return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
 
 
@@ -108,7 +109,25 @@ def _show_version(wanted: bool) -> None:
         except PackageNotFoundError:
             own, note = written_version(), "; a checkout that isn't installed"
         typer.echo(f"{own} (compatible with dstack {API_VERSION}{note})")
+        if other := other_dstack():
+            typer.echo(other)
         raise typer.Exit
+
+
+def program() -> str:
+    """The name that this was called by."""
+    return ALWAYS if Path(sys.argv[0]).name == ALWAYS else "dstack"
+
+
+def other_dstack() -> str:
+    """What to know where the genuine dstack is installed, too: both packages have a command of this name."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        other = version("dstack")
+    except PackageNotFoundError:
+        return ""
+    return f"dstack {other} is installed beside it. `dstack` is the one installed last; `{ALWAYS}` is always this one."
 
 
 def written_version() -> str:
@@ -139,7 +158,7 @@ def _root() -> Any:
 def invoke(args: list[str], terminal: Terminal) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        ended = _root().main(args, prog_name="dstack", obj=terminal, standalone_mode=False)
+        ended = _root().main(args, prog_name=program(), obj=terminal, standalone_mode=False)
         if ended == INTERRUPTED:
             return _failed(args, terminal, DstackError("Interrupted."), INTERRUPTED)
         return ended if isinstance(ended, int) else 0

@@ -2,7 +2,7 @@
 pins.
 
 Chalice packs whatever that file names, so it lists only the functions' packages and their dependencies, and nothing for
-the CLI or the server. They are in the `aws` extra, so the tests' lock pins them.
+the CLI or the server. They are in the group `deploy`, so the tests' lock pins them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def of_extra(name: str) -> tuple[str, ...]:
     """The packages of one of our extras, such as a provider's SDK. Without a name, there are none."""
     if not name:
         return ()
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    return tuple(plain(Requirement(line).name) for line in known[name])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages = (plain(Requirement(line).name) for line in project["optional-dependencies"][name])
+    return tuple(package for package in packages if package != project["name"])  # but for another extra of ours
 
 
 def pinned(lock: str, roots: tuple[str, ...], python: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("chalicelib", "cli", "functions", "infra")
+PACKAGES = ("chalicelib", "cli", "dstack_serverless", "functions", "infra")
 
 
 def sources() -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("chalicelib", "cli", "functions", "infra", "tests")
+FOLDERS = ("chalicelib", "cli", "dstack_serverless", "functions", "infra", "tests")
 FOREIGN = {  # names of other programs, libraries and services
     *("EstimatedCharges", "MaxStartups", "cause_response_code", "poweroff", "Coverage.py", "coverage.py"),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import chalicelib
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("chalicelib", "cli", "functions", "infra")
+PRODUCT = ("chalicelib", "cli", "dstack_serverless", "functions", "infra")
 
 
 def package(path: str) -> str:

@@ -46,7 +46,7 @@ class Row:
     certificates: Mapping[str, str] = field(default_factory=dict)  # and for certificates that it keeps, by `type`
 
 
-_HERE = "chalicelib.backends"
+_HERE = __name__.rpartition(".")[0]
 _KEY = f"{_HERE}.keyed:KeyBackendConfig"
 
 CLOUDS = "clouds"  # the artefact of all providers without a large SDK

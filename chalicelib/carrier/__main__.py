@@ -6,5 +6,5 @@ from pathlib import Path
 from chalicelib.carrier.make import make
 
 if len(sys.argv) != 3:
-    sys.exit("usage: python -m chalicelib.carrier x86|arm FILE")
+    sys.exit(f"usage: python -m {__package__} x86|arm FILE")
 Path(sys.argv[2]).write_bytes(make(sys.argv[1]))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.main import COMPLETE
+from cli.main import COMPLETE, program
 from cli.screen.parameters import command, new_group
 from cli.screen.terminal import terminal
 
@@ -29,5 +29,5 @@ def completion(
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    script = get_completion_script(prog_name="dstack", complete_var=COMPLETE, shell=shell)
+    script = get_completion_script(prog_name=program(), complete_var=COMPLETE, shell=shell)
     terminal(ctx).print(script)

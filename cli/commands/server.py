@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from chalicelib.errors import Refused
 from cli.connection.session import Session, open_session
+from cli.main import other_dstack
 from cli.screen.parameters import JsonOption, ProjectOption, command, epilog, new_group
 from cli.screen.render import as_json
 from cli.screen.shapes import document
@@ -15,6 +18,8 @@ from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 from cli.tables.costs import bill_of, cost_table
 from cli.tables.usage import retention_text, subscriptions_table, usage_table
 
+# The modules of the packages in the extra `server`; uvloop may be missing.
+NEEDED = ("acme", "authlib", "cryptography", "httptools", "paramiko", "requests", "urllib3", "uvicorn")
 HELP = """\
 Start the control plane on this machine.
 
@@ -124,6 +129,9 @@ def server(
         raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
+    _check_packages()
+    if other := other_dstack():
+        terminal(ctx).warn(other)
     from chalicelib.runtime.serve import serve
     from chalicelib.runtime.settings import server_settings
 
@@ -148,6 +156,15 @@ def server(
     if fake_cloud_name and not settings.fake_cloud:
         raise typer.BadParameter("--fake-cloud-name needs --fake-cloud.", ctx=ctx)
     raise typer.Exit(serve(settings))
+
+
+def _check_packages() -> None:
+    """Raises Refused if what only the server needs isn't installed."""
+    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+        raise Refused(
+            f"What is installed here is a client. A server also needs {', '.join(lacking)}.",
+            hint="Install them: pip install 'dstack-serverless[server]'",
+        )
 
 
 def _admin_token(here: Terminal, token: str | None) -> str | None:

@@ -226,7 +226,7 @@ class JobAttachment:
     def _proxy(self) -> tuple[str, ...]:
         assert self._attached is not None, "its folder is there"
         # -P: a folder called `cli` in the working folder must not be imported.
-        return (sys.executable, "-P", "-m", "cli.ssh.proxy", str(self._attached.folder / "endpoint.json"))
+        return (sys.executable, "-P", "-m", f"{__package__}.proxy", str(self._attached.folder / "endpoint.json"))
 
     def _endpoint(self, job: dict[str, Any]) -> dict[str, Any]:
         """The endpoint for `cli.ssh.proxy`, which SSH may start from another shell with another environment."""

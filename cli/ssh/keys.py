@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from pathlib import Path
 
 from chalicelib.errors import Refused
@@ -9,8 +11,6 @@ from chalicelib.errors import Refused
 
 def read_key(name: str, folder: Path, home: Path, *, named_by: str = "identity_file") -> dict[str, str]:
     """A file's private key and its public key, which is read from the `.pub` file beside it if there is one."""
-    from cryptography.hazmat.primitives import serialization
-
     path = home / name[2:] if name.startswith("~/") else folder / name
     try:
         text = path.read_bytes()
@@ -20,19 +20,31 @@ def read_key(name: str, folder: Path, home: Path, *, named_by: str = "identity_f
         ) from error
     if text.startswith((b"ssh-", b"ecdsa-")):
         raise Refused(f"{named_by}: {path} is a public key.", hint="Name the private key, without .pub.")
-    try:
-        if b"BEGIN OPENSSH PRIVATE KEY" in text:
-            key = serialization.load_ssh_private_key(text, password=None)
-        else:
-            key = serialization.load_pem_private_key(text, password=None)  # type: ignore[assignment]
-    except TypeError as error:
-        raise Refused(f"{named_by}: {path} has a passphrase.", hint="Use a key without one.") from error
-    except ValueError as error:
-        raise Refused(
-            f"{named_by}: {path} is not a private key: {error}.", hint="Create one: `ssh-keygen -t ed25519 -f FILE`."
-        ) from error
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+    public = _public_key(text, f"{named_by}: {path}")
     beside = path.with_name(path.name + ".pub")
     if beside.is_file():  # it may have a comment, and clients compare the text
         public = beside.read_text(encoding="utf-8", errors="replace")
     return {"public": public, "private": text.decode()}
+
+
+def _public_key(private: bytes, named: str) -> str:
+    """Made by ssh-keygen: who has keys has it, and a library for this would be a third of a client's installation."""
+    with tempfile.NamedTemporaryFile() as copy:  # nobody else can read it; ssh-keygen refuses a file that others can
+        copy.write(private.strip() + b"\n")
+        copy.flush()
+        try:
+            command = ["ssh-keygen", "-y", "-P", "", "-f", copy.name]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except FileNotFoundError:
+            raise Refused(
+                f"{named} can't be checked: ssh-keygen isn't installed.", hint="Install OpenSSH's client."
+            ) from None
+    if "passphrase" in done.stderr:
+        raise Refused(f"{named} has a passphrase.", hint="Use a key without one.")
+    if done.returncode:
+        why = done.stderr.strip().rpartition(": ")[2]
+        raise Refused(
+            f"{named} is not a private key that OpenSSH reads: {why}.",
+            hint="Create one: `ssh-keygen -t ed25519 -f FILE`.",
+        )
+    return " ".join(done.stdout.split()[:2])  # without a comment

@@ -14,7 +14,7 @@ from chalicelib.backends.registry import BACKENDS
 ROOT = Path(__file__).parents[2]
 BACKENDS_AT = ROOT / "chalicelib" / "backends"
 PRODUCT = [
-    *(path for name in ("chalicelib", "cli", "functions") for path in (ROOT / name).rglob("*.py")),
+    *(path for name in ("chalicelib", "cli", "dstack_serverless", "functions") for path in (ROOT / name).rglob("*.py")),
     ROOT / "app.py",
 ]
 # What we are called, and where a control plane may run: as words they name no provider of machines.

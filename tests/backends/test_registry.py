@@ -44,7 +44,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Each is named as its module, but for one.
-BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in PROJECT["dependencies"]} - {"pyyaml"} | {"yaml"}
+SERVER = [*PROJECT["dependencies"], *EXTRAS["server"]]
+BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in SERVER} - {"pyyaml"} | {"yaml"}
 NOT_PROVIDERS = {
     "accounts",
     "configs",

@@ -11,7 +11,6 @@ import pytest
 
 from cli.connection.config import config_path, load_projects
 from cli.connection.session import names_path
-from cli.main import written_version
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import (
     JOB_ID,
@@ -584,7 +583,3 @@ def test_nothing_shows_the_help(bare: Dstack) -> None:
 def test_nothing_is_set_up(bare: Dstack) -> None:
     ended = bare("ps")
     assert ended.code == 1 and "dstack server" in ended.err
-
-
-def test_the_version_is_that_of_the_project_installed_or_not(bare: Dstack) -> None:
-    assert bare("--version").out == f"{written_version()} (compatible with dstack 0.22.5)\n"

@@ -1,37 +1,79 @@
 """The wheel alone: built, installed where nothing else of ours is to be found, and taken on the README's tour.
 
-Its dependencies are those of this environment, by links, and only the ones that a plain install brings: what needs an
-extra fails here. Nothing is fetched.
+Its dependencies are those of this environment, by links, and only the ones that an install with these extras brings:
+what needs another fails here. Nothing is fetched.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
+import sys
 import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from chalicelib.agent.program.build import build
-from tests.harness.installed import build_wheel, install, metadata, plain_install
+from cli.commands.server import NEEDED
+from tests.harness import installed
+from tests.harness.installed import brought, build_wheel, direct, install, metadata, plain
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
-# nobody needs them all
-EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "grpcio", "kubernetes", "protobuf", "pynamodb"}
+PACKAGE = "dstack_serverless"
+CLIENT = {"orjson", "pydantic", "pyyaml", "rich", "typer", "tzdata"}
+SERVER = {*NEEDED, "uvloop"}
+SDKS = {
+    "aws": {"boto3"},
+    "gcp": {"google-cloud-compute"},
+    "kubernetes": {"kubernetes"},
+    "nebius": {"grpcio", "protobuf"},
+}
+UNSEEN = {"tzdata", "uvloop"}  # the standard library reads the one, uvicorn imports the other
+BROUGHT = {  # what we import and don't list: each is part of what a listed one promises
+    *("annotated-types", "botocore", "google-api-core", "google-auth", "googleapis-common-protos", "josepy", "joserfc"),
+    *("pydantic-core", "typing-extensions"),
+}
+IN_AWS = {"aws-lambda-powertools"}  # what the functions count with; a server doesn't call it
+OF_SERVER = {  # imports in functions that only the server calls
+    *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
+    *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),
+}
+MOST = 45_000_000  # bytes of a client, with the bytecode that pip adds
+BYTECODE = 1.35  # of the length of the sources, in such an installation
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+def wheel() -> Path:
+    return installed.wheel()
 
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment, with the wheel and what a plain install of it brings."""
-    return install(wheel, tmp_path_factory.mktemp("fresh"))
+    """The programs of a fresh environment, with the wheel, and what it brings as a server."""
+    return install(wheel, tmp_path_factory.mktemp("fresh"), "server")
+
+
+@pytest.fixture(scope="module")
+def client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of a plain install."""
+    return install(wheel, tmp_path_factory.mktemp("client"))
+
+
+@pytest.fixture(scope="module")
+def sources(wheel: Path) -> dict[str, str]:
+    """The wheel's modules."""
+    with zipfile.ZipFile(wheel) as archive:
+        paths = [name for name in archive.namelist() if name.endswith(".py")]
+        return {dotted(path): archive.read(path).decode() for path in paths}
+
+
+def dotted(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
 def tour() -> list[str]:
@@ -43,16 +85,84 @@ def tour() -> list[str]:
     return lines[1:]
 
 
-def test_it_holds_the_program_and_nothing_else(wheel: Path) -> None:
+def imports(source: str) -> Iterator[tuple[str, str]]:
+    """`from A import B` as (A, B), and `import A` as (A, ""), wherever it stands; not those from the same package."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+def test_it_holds_one_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (entry_points,) = [archive.read(name).decode() for name in names if name.endswith("/entry_points.txt")]
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"app.py", "chalicelib", "cli", "functions"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {PACKAGE}
     others = {name for name in names if ".dist-info/" not in name and not name.endswith(".py")}
-    others.remove("chalicelib/carrier/packages.lock")
-    assert all(name.startswith("chalicelib/agent/gateway/") and name.endswith((".conf", ".lua")) for name in others)
-    assert entry_points.split() == ["[console_scripts]", "dstack", "=", "cli.main:main"]
+    others -= {f"{PACKAGE}/plane/{name}" for name in ("backends/nebius/descriptors.txt", "carrier/packages.lock")}
+    gateway = f"{PACKAGE}/plane/agent/gateway/"
+    assert all(name.startswith(gateway) and name.endswith((".conf", ".lua")) for name in others) and others
+    assert entry_points.split() == [
+        *("[console_scripts]", "dstack", "=", f"{PACKAGE}.__main__:main"),
+        *("dstack-serverless", "=", f"{PACKAGE}.__main__:main"),
+    ]
+
+
+def test_whatever_it_imports_is_in_it_or_in_what_it_requires(wheel: Path, sources: dict[str, str]) -> None:
+    """Wherever an import stands: one in a function would fail only when it is called."""
+    owners, listed = packages_distributions(), {plain(need.name) for need in direct(wheel, "all")}
+    used, missing = set(), []
+    for name, source in sources.items():
+        for module, imported in imports(source):
+            top = module.partition(".")[0]
+            if top == PACKAGE:
+                inside = f"{module}.{imported}" in sources or re.search(rf"\b{imported}\b", sources.get(module, ""))
+                missing += [] if inside else [f"{name} imports {imported} of {module}"]
+            elif top not in sys.stdlib_module_names:
+                used |= {plain(owner) for owner in owners.get(top, [f"no package, by {name}: {module}"])} or {top}
+    assert missing == [] and not {"chalicelib", "cli", "functions", "app"} & used
+    assert used - BROUGHT - IN_AWS - listed == set(), "it is imported, and no extra brings it"
+    assert listed - used == UNSEEN, "an extra brings what nothing imports"
+
+
+def test_every_module_of_it_can_be_imported(bin_folder: Path, sources: dict[str, str], tmp_path: Path) -> None:
+    """With what a server needs alone: providers' SDKs are imported when their backend is used."""
+    modules = sorted(name for name in sources if not name.endswith("__main__"))
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    command = [bin_folder / "python", "-P", "-c", code, *modules]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and len(modules) > 900
+
+
+def test_no_command_but_server_imports_what_only_a_server_needs(wheel: Path, sources: dict[str, str]) -> None:
+    """Not even later: every import that any command may come to, wherever it stands."""
+    named_in_text = re.compile(rf"{PACKAGE}\.plane\.backends\.\w+\.(config|specs)")  # by the table of backends
+    own = (f"{PACKAGE}.cli", f"{PACKAGE}.__main__")
+    todo = [name for name in sources if name.startswith(own) or named_in_text.fullmatch(name)]
+    seen, others = set(todo), set()
+    while todo:
+        name = todo.pop()
+        for module, imported in imports(sources[name]):
+            if (name, module) in OF_SERVER:
+                continue
+            inner = {each for each in (f"{module}.{imported}", module) if each in sources}
+            todo += inner - seen
+            seen |= inner
+            if not inner and module.partition(".")[0] not in sys.stdlib_module_names:
+                others.add(module.partition(".")[0])
+    owners = packages_distributions()
+    assert {plain(owner) for top in others for owner in owners[top]} <= brought(wheel)
+    assert len(seen) > 150
+
+
+def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    make = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path]
+    subprocess.run(make, cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    again = build_wheel(tmp_path, archive)
+    assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
 
 
 def test_it_says_what_it_is(wheel: Path) -> None:
@@ -62,25 +172,43 @@ def test_it_says_what_it_is(wheel: Path) -> None:
     assert str(found.get_payload()).strip() == (ROOT / "README.md").read_text().strip()
 
 
-def test_a_plain_install_brings_no_providers_sdk(wheel: Path) -> None:
-    assert not plain_install(wheel) & EXTRAS
-    optional = [Requirement(line) for line in metadata(wheel).get_all("Requires-Dist") or () if "extra ==" in line]
-    assert {need.name for need in optional} == EXTRAS
+def test_each_extra_brings_what_it_is_for(wheel: Path) -> None:
+    def named(*extras: str) -> set[str]:
+        return {plain(need.name) for need in direct(wheel, *extras)}
+
+    assert named() == CLIENT and named("server") == CLIENT | SERVER
+    for extra, packages in SDKS.items():
+        assert named(extra) == CLIENT | SERVER | packages
+    assert named("all") == (CLIENT | SERVER).union(*SDKS.values())
+    assert set(metadata(wheel).get_all("Provides-Extra") or ()) == {"server", "all", *SDKS}
+
+
+def test_a_client_is_small(wheel: Path) -> None:
+    """Of the files as they are; pip adds bytecode, uv doesn't unless it is asked to."""
+    with zipfile.ZipFile(wheel) as archive:
+        sizes = [(one.filename, one.file_size) for one in archive.infolist()]
+    for name in brought(wheel):
+        found = distribution(name)
+        paths = [Path(str(found.locate_file(file))) for file in found.files or () if "__pycache__" not in file.parts]
+        sizes += [(path.name, path.stat().st_size) for path in paths if path.is_file()]
+    code = sum(size for name, size in sizes if name.endswith(".py"))
+    total = sum(size for _, size in sizes) + BYTECODE * code
+    assert 30_000_000 < total < MOST
 
 
 def test_nothing_of_the_repository_is_found_but_through_it(bin_folder: Path, tmp_path: Path) -> None:
-    code = "import app, chalicelib, cli, functions as f; print(*(one.__file__ for one in (app, chalicelib, cli, f)))"
+    code = f"import {PACKAGE}.cli, {PACKAGE}.plane; print({PACKAGE}.cli.__file__, {PACKAGE}.plane.__file__)"
     done = subprocess.run([bin_folder / "python", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(Path(place).is_relative_to(bin_folder.parent) for place in done.stdout.split())
-    missing = subprocess.run(
-        [bin_folder / "python", "-c", "import tests"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert "No module named 'tests'" in missing.stderr
+    for top in ("tests", "chalicelib", "cli", "functions", "app"):
+        command = [bin_folder / "python", "-P", "-c", f"import {top}"]
+        missing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert f"No module named '{top}'" in missing.stderr
 
 
 def test_the_agents_program_comes_out_of_it_byte_for_byte(bin_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "agent.pyz"
-    subprocess.run([bin_folder / "python", "-m", "chalicelib.agent.program.build", out], cwd=tmp_path, check=True)
+    subprocess.run([bin_folder / "python", "-m", f"{PACKAGE}.plane.agent.program.build", out], cwd=tmp_path, check=True)
     assert out.read_bytes() == build()
 
 
@@ -133,3 +261,41 @@ def test_what_needs_an_sdk_says_which_extra_brings_it(bin_folder: Path, tmp_path
         assert not any("Traceback" in line for line in user.lines)
     finally:
         user.close()
+
+
+LINES = (
+    *("apply -f task.dstack.yml -y", "ps -a", "run get small", "logs small", "metrics small", "event", "stop small -y"),
+    *(
+        "apply -f fleet.dstack.yml -y",
+        "fleet list -v",
+        "fleet get ours",
+        "delete -f fleet.dstack.yml -y",
+        "offer --json",
+    ),
+    *("automation list", "backend list", "export list", "gateway list", "import list", "project list", "user list"),
+    *("secret set a b", "secret list", "volume list", "server info", "completion bash", "init", "--version"),
+)
+
+
+def test_a_client_alone_works_with_a_server_elsewhere(client: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    server = Server(home, env={"DSTACK_AGENT_RUNTIME": "process"})
+    (home / "task.dstack.yml").write_text("{type: task, name: small, commands: [echo done]}")
+    (home / "fleet.dstack.yml").write_text("{type: fleet, name: ours, nodes: 0..1}")
+    try:
+        server.start("-y")
+        for line in LINES:
+            command = [client / "dstack-serverless", *line.split()]
+            done = subprocess.run(command, cwd=home, env=server.environment(), capture_output=True, text=True)
+            assert done.returncode == 0 and "Traceback" not in done.stderr, f"{line}:\n{done.stdout}{done.stderr}"
+    finally:
+        server.close()
+
+
+def test_a_client_says_what_a_server_needs(client: Path, tmp_path: Path) -> None:
+    done = subprocess.run([client / "dstack", "server"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.splitlines() == [
+        f"What is installed here is a client. A server also needs {', '.join(NEEDED)}.",
+        "Install them: pip install 'dstack-serverless[server]'",
+    ]

@@ -38,6 +38,7 @@ LARGEST = 1 << 17  # bytes of a message
 CLONE_NEWNET = 0x40000000
 PROGRAM = sys.argv[3:]
 ARGUMENTS, ENVIRONMENT = 45, 47  # where the fields of /proc/self/stat begin that say where in memory both are
+INSTALLED = {"chalicelib": "dstack_serverless.plane", "cli": "dstack_serverless.cli"}  # where pip puts them
 LATER = (  # what a server imports once it starts
     "chalicelib.agent.runtimes.docker_client",
     "chalicelib.agent.runtimes.users",
@@ -69,15 +70,19 @@ LATER = (  # what a server imports once it starts
 
 
 def imported() -> None:
-    from chalicelib.agent.program.build import build
-    from chalicelib.api.routes import load_handlers
+    for name in ("chalicelib.runtime.serve", *LATER):
+        module(name)
+    commands = module("cli.commands")
+    for each in pkgutil.iter_modules(commands.__path__, f"{commands.__name__}."):
+        importlib.import_module(each.name)
+    module("chalicelib.api.routes").load_handlers()
+    module("chalicelib.agent.program.build").build()
 
-    importlib.import_module("chalicelib.runtime.serve")
-    commands = importlib.import_module("cli.commands")
-    for name in (*(module.name for module in pkgutil.iter_modules(commands.__path__, "cli.commands.")), *LATER):
-        importlib.import_module(name)
-    load_handlers()
-    build()
+
+def module(name: str) -> Any:
+    """By its name in the checkout."""
+    top, dot, inner = name.partition(".")
+    return importlib.import_module(f"{INSTALLED.get(top, top) if PROGRAM else top}{dot}{inner}")
 
 
 def main() -> int:
@@ -129,7 +134,7 @@ def become(job: dict[str, Any], source: int, sink: int, errors: int, report: int
         sys.argv = [*PROGRAM, *job["argv"]]
         runpy.run_path(PROGRAM[0], run_name="__main__")
         return 0
-    cli = importlib.import_module("cli.main")
+    cli = module("cli.main")
     sys.argv = [str(Path(str(cli.__file__))), *job["argv"]]
     cli.main()
     return 0

@@ -1,7 +1,7 @@
 """The program as pip installs it: the wheel alone, where nothing else of ours is to be found.
 
-Its dependencies are those of this environment, by links, and only the ones that a plain install brings: what needs an
-extra fails here. Nothing is fetched.
+Its dependencies are those of this environment, by links, and only the ones that the chosen extras bring: what needs
+another fails here. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from email.message import Message
 from email.parser import Parser
 from functools import cache
@@ -26,36 +26,50 @@ from packaging.requirements import Requirement
 
 from tests.harness.server import ROOT
 
-PACKAGED = ("app.py", "chalicelib", "cli", "functions", "pyproject.toml", "README.md", "LICENSE")
+NAME = "dstack-serverless"
+PACKAGED = (".ci/wheel.py", "chalicelib", "cli", "dstack_serverless", "pyproject.toml", "README.md", "LICENSE")
 
 
 @cache
 def program() -> Path:
-    """`dstack`, installed once for what is in the checkout now."""
-    folder = Path(tempfile.gettempdir()) / f"dstack-installed-{_digest()[:16]}"
+    """`dstack` with its server, installed once for what is in the checkout now."""
+    folder, built = Path(tempfile.gettempdir()) / f"dstack-installed-{_digest()}", wheel()
     with _alone(folder.with_suffix(".lock")):
         found = folder / "bin" / "dstack"
         if not found.exists():
-            with tempfile.TemporaryDirectory() as out:
-                install(build_wheel(Path(out)), folder)
+            install(built, folder, "server", options=())
     return found
 
 
-def build_wheel(out: Path) -> Path:
-    pip("wheel", "--no-build-isolation", "--wheel-dir", str(out), str(ROOT))
-    (built,) = out.iterdir()
+@cache
+def wheel() -> Path:
+    """The wheel, built once for what is in the checkout now."""
+    folder = Path(tempfile.gettempdir()) / f"dstack-wheel-{_digest()}"
+    with _alone(folder.with_suffix(".lock")):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as out:
+                Path(build_wheel(Path(out), ROOT)).parent.rename(folder)
+                Path(out).mkdir()  # to be removed
+    (built,) = folder.iterdir()
     return built
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """The folder of programs of a new environment."""
+def build_wheel(out: Path, source: Path) -> Path:
+    pip("wheel", "--no-build-isolation", "--wheel-dir", str(out), str(source))
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def install(wheel: Path, folder: Path, *extras: str, options: Sequence[str] = ("--no-compile",)) -> Path:
+    """The folder of programs of a new environment. For a few commands it isn't worth compiling everything."""
     venv.create(folder, symlinks=True, clear=True)
-    pip("--python", str(folder / "bin" / "python"), "install", str(wheel))
+    pip("--python", str(folder / "bin" / "python"), "install", *options, str(wheel))
     (site,) = folder.glob("lib/python*/site-packages")
-    for name in plain_install(wheel):
+    for name in brought(wheel, *extras):
         found = distribution(name)
         for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
-            (site / top).symlink_to(Path(str(found.locate_file(top))))
+            if not (site / top).is_symlink():  # several have a part of the package `google`
+                (site / top).symlink_to(Path(str(found.locate_file(top))))
     return folder / "bin"
 
 
@@ -71,18 +85,38 @@ def metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
-def plain_install(wheel: Path) -> set[str]:
-    """The distributions that come with the wheel without extras."""
+def brought(wheel: Path, *extras: str) -> set[str]:
+    """The distributions that come with the wheel and these extras of it."""
     found: set[str] = set()
-    todo = [str(line) for line in metadata(wheel).get_all("Requires-Dist") or ()]
+    todo = [need.name for need in direct(wheel, *extras)]
     while todo:
-        need = Requirement(todo.pop())
-        name = re.sub(r"[-_.]+", "-", need.name).lower()
-        if name in found or (need.marker is not None and not need.marker.evaluate({"extra": ""})):
-            continue
-        found.add(name)
-        todo += needs(name)
+        name = plain(todo.pop())
+        if name not in found:
+            found.add(name)
+            todo += [need.name for need in map(Requirement, needs(name)) if _applies(need, ())]
     return found
+
+
+def direct(wheel: Path, *extras: str) -> list[Requirement]:
+    """What the wheel itself requires. An extra may name other extras."""
+    chosen, size = set(extras), -1
+    while len(chosen) > size:
+        size = len(chosen)
+        wanted = [need for need in requirements(wheel) if _applies(need, chosen)]
+        chosen.update(extra for need in wanted if need.name == NAME for extra in need.extras)
+    return [need for need in wanted if need.name != NAME]
+
+
+def requirements(wheel: Path) -> list[Requirement]:
+    return [Requirement(str(line)) for line in metadata(wheel).get_all("Requires-Dist") or ()]
+
+
+def _applies(need: Requirement, extras: Collection[str]) -> bool:
+    return need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @cache
@@ -90,6 +124,7 @@ def needs(name: str) -> list[str]:
     return distribution(name).requires or []
 
 
+@cache
 def _digest() -> str:
     """Of all that a wheel is made of."""
     found = hashlib.sha256(sys.executable.encode())
@@ -98,7 +133,7 @@ def _digest() -> str:
         for path in files:
             if path.is_file() and "__pycache__" not in path.parts:
                 found.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
-    return found.hexdigest()
+    return found.hexdigest()[:16]
 
 
 @contextlib.contextmanager

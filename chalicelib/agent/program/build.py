@@ -135,5 +135,5 @@ def _write_below(folder: str) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m chalicelib.agent.program.build OUT")
+        sys.exit("usage: python -m %s.build OUT" % __package__)
     write(sys.argv[1])

@@ -1,0 +1,143 @@
+"""Builds the wheel: one package, `dstack_serverless`, whatever the folders of the repository are called.
+
+Installed beside other people's packages, `cli` would clash with theirs. So the build puts the folders into the package,
+and changes the import statements that name them. Nothing else in a file changes, not even the number of a line. Code
+that names one of these modules in text would break; it is refused, because `__package__` or `__name__` can say the same
+in both places.
+
+An editable install uses the folders as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGE = "dstack_serverless"
+PLACES = {"dstack_serverless": PACKAGE, "chalicelib": f"{PACKAGE}.plane", "cli": f"{PACKAGE}.cli"}
+LEFT_OUT = frozenset(  # what only the functions in AWS, the docs and the simulation need
+    (
+        *("chalicelib/configuration/error_catalog.py", "chalicelib/configuration/reference.py", "cli/reference.py"),
+        *("chalicelib/engine/asl.py", "chalicelib/runtime/chalice_app.py", "chalicelib/runtime/lambda_.py"),
+        *("chalicelib/runtime/step_functions.py", "chalicelib/store/dynamo.py", "chalicelib/store/dynamo_calls.py"),
+        *("chalicelib/store/memory.py", "chalicelib/store/request_units.py"),
+    )
+)
+_MOVED = "|".join(folder for folder, place in PLACES.items() if folder != place)
+_MENTIONED = re.compile(rf"\b(?:{_MOVED})\b".encode())
+_FROM = re.compile(rf"from[ ]+({_MOVED})\b".encode())
+_IN_TEXT = re.compile(rf"(?<![\w./-])(?:{_MOVED})\.[a-z_]")
+
+
+class Unmovable(ValueError):
+    """Code that would break in another package."""
+
+
+class Hook(BuildHookInterface[Any]):
+    """What hatchling calls for each wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        self.folder = Path(tempfile.mkdtemp())
+        for name, content in files(Path(self.root)):
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        build_data["force_include"][str(self.folder / PACKAGE)] = PACKAGE
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if version != "editable":
+            shutil.rmtree(self.folder)
+
+
+def files(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Everything that the package has, by its path in the wheel."""
+    for folder, place in PLACES.items():
+        for path in sorted((root / folder).rglob("*")):
+            inside = path.relative_to(root)
+            if path.is_dir() or "__pycache__" in path.parts or inside.as_posix() in LEFT_OUT:
+                continue
+            content = path.read_bytes()
+            if path.suffix == ".py":
+                content = moved(content, str(inside))
+            yield "/".join((*place.split("."), *inside.parts[1:])), content
+
+
+def moved(source: bytes, path: str) -> bytes:
+    """A module's text with the new names in its imports. Raises Unmovable if that isn't enough."""
+    if not _MENTIONED.search(source):
+        return source
+    tree = ast.parse(source)
+    lines = source.splitlines(keepends=True)
+    for row, start, end in sorted(_names(tree, lines, path), reverse=True):  # the last first: a name changes its line
+        line = lines[row]
+        lines[row] = line[:start] + PLACES[line[start:end].decode()].encode() + line[end:]
+    text = b"".join(lines)
+    if _IN_TEXT.search(text.decode()):  # in a string, a docstring or a comment
+        _refuse_names_in_text(tree, path)
+    return text
+
+
+def _names(tree: ast.AST, lines: Sequence[bytes], path: str) -> Iterator[tuple[int, int, int]]:
+    """Where imports name a folder that moves: the line, and the first and last place in it."""
+    for node in _statements(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and _moves(node.module or ""):
+            found = _FROM.match(lines[node.lineno - 1], node.col_offset)
+            if found is None:
+                raise _unmovable(path, node, "write `from` and the module on one line")
+            yield node.lineno - 1, *found.span(1)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if _moves(alias.name):
+                    if alias.asname is None:
+                        raise _unmovable(path, node, f"write `from … import …` instead of `import {alias.name}`")
+                    length = len(alias.name.partition(".")[0])
+                    yield alias.lineno - 1, alias.col_offset, alias.col_offset + length
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """All of them, in a fraction of the time that looking at every expression takes."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, name, ())
+            if isinstance(inner, list):  # an expression may be the body of another
+                todo += inner
+
+
+def _refuse_names_in_text(tree: ast.AST, path: str) -> None:
+    docs = {id(node) for node in _docstrings(tree)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and id(node) not in docs else ""
+        if isinstance(text, str) and _IN_TEXT.search(text):
+            raise _unmovable(path, node, "this text names a module: make it from `__package__` or `__name__`")
+
+
+def _moves(module: str) -> bool:
+    top = module.partition(".")[0]
+    return PLACES.get(top, top) != top
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr):
+                yield first.value
+
+
+def _unmovable(path: str, node: ast.stmt | ast.expr | ast.alias, why: str) -> Unmovable:
+    return Unmovable(f"{path}, line {node.lineno}: can't be moved into {PACKAGE}: {why}.")
