@@ -18,6 +18,7 @@ from chalicelib.domain.instants import DAY, MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.engine.ports import PLAN_WAITS
 from chalicelib.errors import (
     BackendError,
     ContainerFailed,
@@ -133,6 +134,18 @@ def test_equal_requests_are_searched_for_once_in_a_while(backend: VastAIBackend,
     clock.passes(21)
     offers(backend)
     assert len(fake.calls_of("searchOffers")) == 2
+
+
+def test_a_search_is_given_up_before_a_plan_stops_waiting_for_it(fake: Vast, clock: Clock) -> None:
+    deadlines: list[float] = []
+
+    def send(call: RestCall, deadline: float) -> RestAnswer:
+        deadlines.append(deadline)
+        return sender(fake)(call, deadline)
+
+    backend = VastAIBackend(CONFIG, VastAIClient(KEY, clock.now, send=send), clock.now)
+    assert offers(backend, spot=None) and len(deadlines) == 2, "of both markets"
+    assert max(deadlines) < PLAN_WAITS / SECOND
 
 
 def test_what_has_no_gpu_or_an_unknown_one_isnt_there(backend: VastAIBackend, fake: Vast) -> None:
