@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.runpod.backend import RunpodBackend
-from chalicelib.backends.runpod.client import QUIET, Client, _listened
+from chalicelib.backends.runpod.client import BURST, QUIET, RATE, Client, _listened
 from chalicelib.backends.runpod.errors import TABLE, failure_of
 from chalicelib.backends.runpod.specs import RunpodVolumeConfiguration
 from chalicelib.backends.runpod.states import STOPPED
@@ -543,6 +543,8 @@ def test_an_account_calls_no_more_often_than_it_may(fake: Runpod, clock: Clock) 
             early += 1
         clock.passes(0.6)
     assert early and len(fake.calls) == 200 - early, "none of them was refused by Runpod"
+    for most, seconds in ((60, 60), (3_000, 3_600), (50_000, 86_400)):  # Runpod's three windows
+        assert BURST + RATE * seconds <= most
 
 
 def test_a_log_that_begins_late_and_never_ends_is_read_as_far_as_it_is() -> None:
