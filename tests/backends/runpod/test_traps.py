@@ -172,6 +172,7 @@ def test_a_pod_is_pinned_to_the_cloud_and_place_of_its_offer_and_opens_nothing(
         (400, "Insufficient balance to deploy this cluster.", QuotaExceeded),
         (400, "You have reached your spend limit.", QuotaExceeded),
         (422, "unknown field minCuda", Unfit),
+        (400, "Error creating cluster - cluster creation failed", Unfit),  # of a version of CUDA that nobody has
         (503, "The service is not available.", Transient),
         (500, "insufficient", Transient),
     ],
