@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 SEEDS ?= 200
 N ?= 60
 SEED ?= 1
+EXAMPLES ?= 20
 CALLS ?= 200000
 # Two more than there are cores: tests with real processes wait for these most of the time.
 WORKERS ?= $(shell expr $$(nproc) + 2)
@@ -78,6 +79,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 
 .venvs/aws_lint/.installed: .ci/aws_lint.lock
 	@$(PYTHON) .ci/venv.py .venvs/aws_lint .ci/aws_lint.lock
+	@touch $@
+
+.venvs/schemathesis/.installed: tests/fuzz/schemathesis.lock
+	@$(PYTHON) .ci/venv.py .venvs/schemathesis tests/fuzz/schemathesis.lock
 	@touch $@
 
 .venvs/pebble/.installed: tests/harness/pebble.lock
@@ -159,8 +164,9 @@ cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month;
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most; GANGS=1: of gangs in containers
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(GANGS),--gangs,--coverage --planted)
 
-fuzz: $(VENV)/.dev ## hostile calls by several tenants at once, and half as many requests through each door; CALLS=200000 SEED=1
+fuzz: $(VENV)/.dev .venvs/schemathesis/.installed ## hostile calls by several tenants at once, half as many requests through each door, and calls made from the OpenAPI document; CALLS=200000 SEED=1 EXAMPLES=20
 	@$(BIN)/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
+	@$(BIN)/python -m tests.fuzz.schema --examples $(EXAMPLES) --seed $(SEED)
 
 mutants: $(VENV)/.dev ## change the code in small places, one at a time, and see whether a test notices; N=60 SEED=1
 	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED)
