@@ -277,6 +277,14 @@ def world_fleet(world: World) -> Fleet:
     return found
 
 
+def test_a_fleet_whose_nodes_are_no_multiple_buys_nothing_and_says_why() -> None:
+    world = World.with_fleet("6")
+    world.save(world_fleet(world).with_(due_at=world.at))
+    world.until(lambda: bool(world_fleet(world).message))
+    assert "sim.2cpu-x4 is 4 machines, which are bought and used together" in world_fleet(world).message
+    assert world.machines == []
+
+
 def test_a_fleet_with_a_lost_bundle_gets_another_one() -> None:
     world = World.with_fleet("4")
     world.save(world_fleet(world).with_(due_at=world.at))

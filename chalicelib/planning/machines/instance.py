@@ -43,7 +43,7 @@ CHECK_ADDRESS_EVERY: Micros = 5 * MINUTE  # of a gateway's container, which its 
 TO_BE_WARNED: Micros = 10 * MINUTE  # how long before a machine's scheduled end its provider is polled
 TO_DETACH: Micros = 5 * MINUTE  # how long a terminating machine waits for its disks, from the end of its last job
 CHECK_DISKS_EVERY: Micros = 30 * SECOND  # meanwhile; the detachment of the last disk wakes it
-AWAIT_BUNDLE: Micros = 5 * SECOND  # pause between checks of an ending machine for the others of its bundle
+AWAIT_BUNDLE: Micros = MINUTE  # pause between checks of an ending machine for the others of its bundle, which wake it
 AT_MINIMUM: Micros = 10 * MINUTE  # pause between passes over instances that wait for nothing, such as idle ones
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -162,8 +162,9 @@ class InstancePass:
         if other is not None and not self._leaving:
             self.instance = self.instance.with_(taken_back_at=other.taken_back_at)
             self._end(InstanceEnd(*why_ended(other, self.instance)))
-        elif first is not None and first.handles and not self.instance.handles:
-            self._update(handles=handles_for(self.instance, first))
+        elif first is not None and not self._leaving:
+            if first.handles and not self.instance.handles:
+                self._update(handles=handles_for(self.instance, first))
             if self.instance.status is InstanceStatus.pending and first.status is not InstanceStatus.pending:
                 self.accept()
 
@@ -221,8 +222,9 @@ class InstancePass:
         elif (overdue := self._overdue()) is not None:
             self._end(overdue)
         elif self.instance.due_at is None or self.instance.due_at <= self.now:
-            self._update(due_at=self.now + DESCRIBE_EVERY)
-            self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY, self.facts))
+            again = self.now + (CHECK_EVERY if follows(self.instance) else DESCRIBE_EVERY)  # the first speaks for all
+            self._update(due_at=again)
+            self.draft.act(purchases.describe(self.instance, again, self.facts))
 
     def _overdue(self) -> InstanceEnd | None:
         """Why waiting for its agent ends; None: it goes on."""

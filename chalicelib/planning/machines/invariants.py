@@ -71,17 +71,13 @@ def bundles(step: Step, known: Known) -> Iterator[str]:
                     yield f"instance {instance.name} is terminated with {other.name}, which is {other.status.value}"
     for noun in step.saves:
         before = known.get((Instance, id_of(noun)))
-        if (
-            isinstance(noun, Instance)
-            and isinstance(before, Instance)
-            and noun.reason in _UNUSED
-            and before.status not in _LEAVING
-        ):
-            if before.claims and noun.bundle is not None:
-                yield f"instance {noun.name} of a bundle is given up while it is used"
-            for other in _others(noun, now):
-                if other.claims and other.status not in _LEAVING:
-                    yield f"instance {noun.name} is given up while {other.name} of its bundle is used"
+        if not isinstance(noun, Instance) or not isinstance(before, Instance) or noun.reason not in _UNUSED:
+            continue
+        rest = list(_others(noun, now))
+        begins = before.status not in _LEAVING and not any(other.status in _LEAVING for other in rest)
+        for other in (before, *rest) if begins and noun.bundle is not None else ():
+            if other.claims:
+                yield f"instance {noun.name} is given up while {other.name} of its bundle is used"
 
 
 def _others(instance: Instance, now: Known) -> Iterator[Instance]:

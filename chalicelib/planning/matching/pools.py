@@ -251,5 +251,6 @@ def _kind(instance: Instance) -> object:
     """Machines of equal kind fit the same jobs, in the same way, at the same price."""
     offer = instance.offer
     place = offer.backend, offer.region, offer.availability_zones, instance.zone, offer.price
-    what = offer.instance.name, offer.instance.resources.spot, has_folders(offer), measured(offer.instance.resources)
+    has, bundle = offer.instance.resources, offer.bundle
+    what = offer.instance.name, has.spot, has_folders(offer), measured(has), bundle
     return place, what, instance.total_blocks, instance.bought, without_docker(instance), unisolated(instance)

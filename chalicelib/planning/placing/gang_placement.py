@@ -220,8 +220,8 @@ class GangPlacer:
             places = (*(gang.places if gang else ()), *(each.id for each in held))
             gang = _reserved(draft, gang, lead, nodes, places, arrival_deadline)
             self._allowance.sign(draft)
-            whole = whole or held[0]
-            if bundle is not None and start + size >= len(found):
+            whole = whole or next(iter(held), None)
+            if bundle is not None and whole is not None and start + size >= len(found):
                 draft.save(whole)
                 draft.act(create(whole))
             yield batch_creates(draft.step(), self.facts)

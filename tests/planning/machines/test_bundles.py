@@ -82,6 +82,14 @@ def test_the_others_get_its_handles_each_with_its_number() -> None:
     assert found.handles == (VM[0].with_(data={"zone": "eu-a", "worker": "1"}),)
 
 
+def test_handles_that_came_before_the_first_was_accepted_are_enough() -> None:
+    first, second, third = bundle("pending", act_until=OPEN, handles=VM)
+    found, _ = decided(snapshot(1, [first, second.with_(act_until=None), third]))
+    assert found.status is InstanceStatus.pending
+    accepted = first.with_(status=InstanceStatus.provisioning, act_until=None)
+    assert decided(snapshot(1, [accepted, found, third]))[0].status is InstanceStatus.provisioning
+
+
 def test_the_others_buy_nothing_while_the_first_is_being_bought() -> None:
     first, second, third = bundle("pending", act_until=OPEN)
     second = second.with_(act_until=None, due_at=b.NOW)
@@ -174,6 +182,14 @@ def test_what_the_first_was_refused_isnt_counted_twice() -> None:
     first = decide_outcome(snapshot(0, those), replace(refused, unit=f"instance/{those[0].id}"))
     (fleet,) = (noun for noun in first.steps[0].saves if noun.kind == "fleet")  # type: ignore[attr-defined]
     assert fleet.to_create == 3 and fleet.tried == (OFFER.key,)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("reason", [InstanceReason.idle_timeout, InstanceReason.terminated_by_user])
+def test_a_job_that_was_placed_while_another_was_given_up_ends_with_it(reason: InstanceReason) -> None:
+    """The end and the last of several commits of its places were simultaneous: the end wins."""
+    those = bundle(**IDLE)
+    those = [ended(those[0], reason), those[1], busy(those[2])]
+    assert [decided(snapshot(at, those))[0].status for at in (1, 2)] == [InstanceStatus.terminating] * 2
 
 
 # --- the rules that hold for every plan -------------------------------------------------------------------------------
