@@ -176,7 +176,7 @@ def get_plan(
     role: ProjectRole | None = None,
 ) -> RunPlan:
     """The plan of a run. `role` is the user's role in the project."""
-    draft = _draft(plane, user, project, raw, role)
+    draft = _draft(plane, user, project, _as_any_user(raw) if view.beyond_fleets else raw, role)
     back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
@@ -226,6 +226,12 @@ def get_plan(
         asked=tuple(asked),
         quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )
+
+
+def _as_any_user(raw: dict[str, Any]) -> dict[str, Any]:
+    """Clients ask what is offered with a task that runs as root, which some containers can't. Nobody runs it."""
+    configuration = raw.get("configuration")
+    return {**raw, "configuration": {**configuration, "user": None}} if isinstance(configuration, dict) else raw
 
 
 def _to_buy(draft: _Draft, fleets: Sequence[FleetView], view: PlanView) -> Iterator[Query]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -67,6 +68,14 @@ def stage(tmp_path: Path) -> Iterator[Virtual]:
     row = Row(f"{__name__}:FakeConfig", volume=f"{__name__}:FakeVolume", backend=f"{__name__}:FakeBackend")
     with staged("runpod-fake", row, tmp_path, backend(), FakeBackend.accounts, Runpod) as found:
         yield found
+
+
+@pytest.mark.slow
+def test_its_offers_are_listed(stage: Virtual) -> None:
+    """Clients ask with a task that runs as root, and a pod has its image's user."""
+    for flags, key in (("-b", "runpod-fake"), "offers"), (("--group-by", "gpu,backend"), "gpus"):
+        (found, *_) = json.loads(done(stage, "offer", *flags, "--gpu", "H100:2", "--json"))[key]
+        assert found["backend"] == "runpod-fake"
 
 
 @pytest.mark.slow
