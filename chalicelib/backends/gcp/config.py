@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from chalicelib.backends.configs import CREDS, PUBLIC_IPS, TAGS, RegionalBackend, shaped
-from chalicelib.domain.specs.credentials import Confidential, DefaultCreds, Secret, Text, Texts, by_type, one_of
+from chalicelib.domain.specs.credentials import (
+    Confidential,
+    DefaultCreds,
+    FileName,
+    Secret,
+    Text,
+    Texts,
+    by_type,
+    one_of,
+)
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.reading import TAG, fault
 
@@ -24,17 +33,11 @@ class GCPServiceAccountCreds(Confidential):
     """A service account's key, as JSON."""
 
     type: Literal["service_account"] = Field(description="`service_account`.")
-    filename: Text | None = Field(
+    filename: FileName = Field(
         default=None,
         description="A file with the key, where the server runs, which only global admins may name; or `data`.",
     )
     data: Secret | None = Field(default=None, description="The key itself; or `filename`.")
-
-    @field_validator("filename", mode="before")
-    @classmethod
-    def _no_file(cls, value: Any) -> Any:
-        """Some clients send an empty name beside the key."""
-        return None if value == "" else value
 
     @model_validator(mode="after")
     def _given_once(self) -> GCPServiceAccountCreds:

@@ -12,7 +12,7 @@ from chalicelib.backends.configs import shaped
 from chalicelib.backends.kubernetes.addresses import names_local_server
 from chalicelib.backends.kubernetes.affinity import is_number
 from chalicelib.domain.container_script import GATEWAY_IMAGE
-from chalicelib.domain.specs.credentials import Confidential, Secret, Text, Texts, one_of
+from chalicelib.domain.specs.credentials import Confidential, FileName, Secret, Text, Texts, one_of
 from chalicelib.domain.specs.quantities import Memory
 from chalicelib.domain.specs.reading import Integer, JsonSchema, Spec, fault, faults
 
@@ -65,7 +65,7 @@ Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 class Kubeconfig(Confidential):
     """A kubeconfig, by path or by value, or the server's own service account."""
 
-    filename: Text | None = Field(
+    filename: FileName = Field(
         default=None, description="The file, where the server runs, which only global admins may name; or `data`."
     )
     data: Secret | None = Field(default=None, description="Its text; or `filename`.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from pydantic import BaseModel, Discriminator, Field
+from pydantic import BaseModel, BeforeValidator, Discriminator, Field
 
 from chalicelib.domain.specs import secrecy
 from chalicelib.domain.specs.reading import TAG, Spec, fault
@@ -16,6 +16,8 @@ Confidential = secrecy.Confidential
 Secret = secrecy.Secret
 Text = Annotated[str, Field(min_length=1)]
 Texts = tuple[Text, ...]
+# Some clients send an empty name beside the text of the file.
+FileName = Annotated[Text | None, BeforeValidator(lambda value: None if value == "" else value)]
 
 
 def by_type(*models: type[BaseModel]) -> Discriminator:
