@@ -215,6 +215,12 @@ def _listed() -> Iterator[_Sku]:
         yield _Sku(f"Balanced PD Capacity in {place}", here, 5.0, "GiBy.mo", "Commit1Yr")
 
 
+def reprice(body: dict[str, Any], factor: float) -> None:
+    """Of a row of the list: all its tiers."""
+    for each in body["pricingInfo"][0]["pricingExpression"]["tieredRates"]:
+        each["unitPrice"] = _money(factor * (int(each["unitPrice"]["units"]) + each["unitPrice"]["nanos"] / 1e9))
+
+
 def _money(dollars: float) -> dict[str, Any]:
     units = int(dollars)
     return {"currencyCode": "USD", "units": str(units), "nanos": round((dollars - units) * 1e9)}

@@ -68,6 +68,7 @@ class LambdaApi(Fake):
         self.inactive = False  # the account
         self.rules: list[Any] = [SSH]  # of the account's firewall
         self.short: set[str] = set()  # types whose next instance is taken back before it runs
+        self.cents: dict[str, int] = {}  # prices of types, where they have changed
         self.hidden: set[str] = set()  # types whose capacity is shown although it is gone
 
     # --- what is refused before anything is done ----------------------------------------------------------------------
@@ -92,7 +93,7 @@ class LambdaApi(Fake):
         for name in KINDS:
             there = [region for region in REGIONS if name in self.hidden or self._left(name, region)]
             rows[name] = {
-                "instance_type": _type(name),
+                "instance_type": self._type(name),
                 "regions_with_capacity_available": [_region(each) for each in there],
             }
         return {"data": rows}
@@ -100,6 +101,18 @@ class LambdaApi(Fake):
     @answers("listRegions")
     def _regions(self, call: Call) -> Any:
         return {"data": [_region(name) for name in REGIONS]}
+
+    def _type(self, name: str) -> Any:
+        kind = KINDS[name]
+        specs = {"vcpus": kind.cpus, "memory_gib": kind.memory, "storage_gib": kind.disk, "gpus": kind.gpus}
+        what = f"{kind.gpus}x {kind.gpu}" if kind.gpus else f"{kind.cpus} vCPUs"
+        return {
+            "name": name,
+            "description": what,
+            "gpu_description": kind.gpu,
+            "price_cents_per_hour": self.cents.get(name, kind.cents),
+            "specs": specs,
+        }
 
     def _left(self, kind: str, region: str) -> bool:
         return self.books.over({stock(kind, region): 1}, self.script.limits) is None
@@ -198,7 +211,7 @@ class LambdaApi(Fake):
             "ssh_key_names": body["ssh_key_names"],
             "file_system_names": [],
             "region": _region(made.facts["region"]),
-            "instance_type": _type(made.facts["type"]),
+            "instance_type": self._type(made.facts["type"]),
             "actions": {**dict.fromkeys(("migrate", "rebuild", "restart", "cold_reboot"), never), "terminate": ends},
             "tags": body.get("tags", []),
             **(addresses if up else {}),
@@ -217,19 +230,6 @@ class LambdaApi(Fake):
         ended = ("terminating", "terminated", "preempted")
         alive = (each for each in self.books.existing("vm") if each.state(self.now()) not in ended)
         return sum(KINDS[each.facts["type"]].cents for each in alive if "cluster" not in each.facts) / 100
-
-
-def _type(name: str) -> Any:
-    kind = KINDS[name]
-    specs = {"vcpus": kind.cpus, "memory_gib": kind.memory, "storage_gib": kind.disk, "gpus": kind.gpus}
-    what = f"{kind.gpus}x {kind.gpu}" if kind.gpus else f"{kind.cpus} vCPUs"
-    return {
-        "name": name,
-        "description": what,
-        "gpu_description": kind.gpu,
-        "price_cents_per_hour": kind.cents,
-        "specs": specs,
-    }
 
 
 def _region(name: str) -> Any:

@@ -1,5 +1,4 @@
-"""One deployment for all tests of this folder that need one: what a person makes with `make deploy`, and in it one more
-artefact than the product has. The journey's last stage removes it, so its file comes last."""
+"""One deployment for all tests of this folder that need one: what a person makes with `make deploy`."""
 
 from __future__ import annotations
 
@@ -7,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.aws.artefacts import SOLD, with_a_second_artefact
 from tests.e2e.aws.journey import Journey, begun
 
 
 @pytest.fixture(scope="package")
 def trip(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
-    with begun(tmp_path_factory.mktemp("aws"), with_a_second_artefact, [*SOLD.values()]) as journey:
+    with begun(tmp_path_factory.mktemp("aws")) as journey:
         yield journey

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,17 +122,21 @@ def deployed(
     emulator: Emulator,
     folder: Path,
     env: Mapping[str, str],
-    *,
-    prepare: Callable[[Path], object] = lambda clone: None,
     **variables: str,
 ) -> Iterator[tuple[Deployment, Made]]:
     """The deployment, and what the command that made it said. `env`: more of the environment of its users;
-    `variables`: of the functions'; `prepare` changes the clone first."""
+    `variables`: of the functions'."""
     clone = cloned(folder)
-    prepare(clone)
     with before(emulator.url) as front:
-        home = {"url": front.url, "env": dict(env), "variables": variables}
-        one = Deployment(folder / "home", emulator=emulator, front=front, clone=clone, **home)
+        one = Deployment(
+            folder / "home",
+            url=front.url,
+            env=dict(env),
+            emulator=emulator,
+            front=front,
+            clone=clone,
+            variables=variables,
+        )
         one.home.mkdir()
         try:
             made = one.make("deploy")

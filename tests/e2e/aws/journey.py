@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from infra.functions import FUNCTIONS
 from tests.agent import git_hosts
 from tests.e2e.aws.deployment import PATIENCE, STAGE, Deployment, Made, deployed
 from tests.e2e.aws.front import NO_ANSWER
-from tests.e2e.aws.sold import Sold, endpoints, serving
+from tests.e2e.aws.sold import SOLD, Sold, endpoints, serving
 from tests.emulators import ministack
 from tests.harness.server import HttpError, until
 from tests.scenarios.script import Step, run_step
@@ -124,21 +124,16 @@ def answer(stage: Real, path: str, **body: str) -> Any:
 
 
 @contextmanager
-def begun(
-    folder: Path, prepare: Callable[[Path], object] = lambda clone: None, clouds: Sequence[str] = ()
-) -> Iterator[Journey]:
-    """On an emulator of its own: its schedules fire for as long as it lives. `prepare` changes the clone first."""
+def begun(folder: Path) -> Iterator[Journey]:
+    """On an emulator of its own: its schedules fire for as long as it lives."""
     folder.chmod(0o711)  # jobs run as users of their own, and one waits for a file here
     home = folder / "user"
     home.mkdir()
     with (
         git_hosts.running() as host,
-        serving(clouds) as sold,
+        serving(SOLD.values()) as sold,
         ministack.running(host.far.variables) as emulator,
-        deployed(emulator, folder, host.far.variables, prepare=prepare, DSTACK_BACKEND_ENDPOINTS=endpoints(sold)) as (
-            one,
-            made,
-        ),
+        deployed(emulator, folder, host.far.variables, DSTACK_BACKEND_ENDPOINTS=endpoints(sold)) as (one, made),
     ):
         yield Journey(one, made, Far(one, home, PROJECT), folder, sold=sold)
 
@@ -164,11 +159,17 @@ def first_deployment(trip: Journey) -> None:
     stored = trip.one.client("ssm").get_parameters_by_path(Path=f"/dstack-{STAGE}", WithDecryption=True)["Parameters"]
     assert {one["Type"] for one in stored if one["Name"].endswith("-key")} == {"SecureString"}
     (key,) = [bytes.fromhex(one["Value"]) for one in stored if one["Name"].endswith("install-key")]
-    (stack,) = trip.one.client("cloudformation").describe_stacks(StackName=f"dstack-{STAGE}")["Stacks"]
-    assert {"ParameterKey": "InstallId", "ParameterValue": install_id(key)} in stack["Parameters"]
+    assert installation(trip) == install_id(key)
     template = json.dumps(trip.one.client("cloudformation").get_template(StackName=f"dstack-{STAGE}")["TemplateBody"])
     for secret in (token, *(one["Value"] for one in stored if one["Name"].endswith("-key"))):
         assert secret not in template
+
+
+def installation(trip: Journey) -> str:
+    """Its id, which is in the tags of what it owns."""
+    (stack,) = trip.one.client("cloudformation").describe_stacks(StackName=f"dstack-{STAGE}")["Stacks"]
+    (found,) = (each["ParameterValue"] for each in stack["Parameters"] if each["ParameterKey"] == "InstallId")
+    return str(found)
 
 
 def rates(trip: Journey) -> dict[str, str]:
@@ -367,4 +368,3 @@ def gone_from(stage: Real) -> None:
 
 
 Stage = Callable[[Journey], None]
-BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, lost_token, task)

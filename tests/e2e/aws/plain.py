@@ -48,7 +48,8 @@ def plain(trip: Journey) -> None:
 def with_packages(clone: Path) -> None:
     """Those of `requirements.txt`, which pip has fetched for the artefacts."""
     (clone / "requirements.txt").write_text("")
-    for one in artefacts.packages(artefacts.KINDS["chalice"], PYTHON).iterdir():
+    kinds = {"chalice": artefacts.KINDS["chalice"]}
+    for one in artefacts.packages(kinds, PYTHON, clone / "build", print)["chalice"].iterdir():
         (clone / "vendor" / one.name).symlink_to(one)
 
 

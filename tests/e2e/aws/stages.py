@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 from tests.e2e.aws.automation import announced
+from tests.e2e.aws.clouds import clouds
 from tests.e2e.aws.hosts import hosts
-from tests.e2e.aws.journey import BEGIN, Stage, removal, scenarios, schedules, upgrade, waiting
+from tests.e2e.aws.journey import (
+    Stage,
+    first_deployment,
+    lost_token,
+    removal,
+    scenarios,
+    schedules,
+    second_deployment,
+    task,
+    upgrade,
+    waiting,
+)
 from tests.e2e.aws.plain import plain
 from tests.e2e.aws.starts import cluster, undone
 from tests.e2e.aws.volumes import volumes
 
-MIDDLE: tuple[Stage, ...] = (plain, cluster, undone, hosts, announced, scenarios, volumes, waiting, schedules, upgrade)
+BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, lost_token, task)
+MIDDLE: tuple[Stage, ...] = (
+    clouds,
+    plain,
+    cluster,
+    undone,
+    hosts,
+    announced,
+    scenarios,
+    volumes,
+    waiting,
+    schedules,
+    upgrade,
+)
 STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
-SHORT: tuple[Stage, ...] = (*BEGIN, removal)  # in the suite: a deployment and one task are what only this proves
+SHORT: tuple[Stage, ...] = (*BEGIN, clouds, removal)  # in the suite: what only this proves
 
 
 def chosen(names: list[str]) -> tuple[Stage, ...]:

@@ -101,6 +101,10 @@ class Cloud:
         """As the backend has it."""
         return Handle(kind="vm", id=machine.id)
 
+    def doubles_prices(self) -> None:
+        """Of all that it sells, from now on."""
+        raise NotImplementedError("no journey needs it here")
+
     def deny(self) -> Sequence[str]:
         """Takes permissions from the account's key: their names, as the provider has them. None, where a key has all
         permissions or is wrong."""

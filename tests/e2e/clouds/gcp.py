@@ -76,6 +76,10 @@ class Journey(Cloud):
         machines = (each.facts["body"]["machineType"].rpartition("/")[2] for each in self.fake.books.existing("vm"))
         return sum(shop.price(each, "us-central1", spot=False, t4s=0) for each in machines)
 
+    def doubles_prices(self) -> None:
+        for each in self.fake.books.existing("sku"):
+            shop.reprice(each.facts["body"], 2)
+
     def deny(self) -> Sequence[str]:
         self.fake.lacking = {*DENIED}
         return DENIED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from chalicelib.domain.instants import SECOND
-from tests.backends.lambda_cloud.fake import KEY, LambdaApi
+from tests.backends.lambda_cloud.fake import KEY, KINDS, LambdaApi
 from tests.backends.lambda_cloud.provider import LambdaProvider
 from tests.e2e.clouds.cloud import Cloud, now
 
@@ -19,3 +19,6 @@ class Journey(Cloud):
         self.fake = LambdaApi(now)
         self.fake.boot = self.fake.end = SECOND
         self.provider = LambdaProvider(self.fake)
+
+    def doubles_prices(self) -> None:
+        self.fake.cents = {name: 2 * each.cents for name, each in KINDS.items()}

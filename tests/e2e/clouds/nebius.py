@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 from chalicelib.domain.instants import SECOND
@@ -36,6 +37,10 @@ class Journey(Cloud):
     def serving(self, port: int = 0) -> Iterator[str]:
         with serving_procedures(self.fake, port) as address:
             yield f"http://{address}"
+
+    def doubles_prices(self) -> None:
+        platforms = self.fake.platforms
+        self.fake.platforms = {name: replace(each, hour=2 * each.hour) for name, each in platforms.items()}
 
     def deny(self) -> Sequence[str]:
         self.fake.denied |= {"compute.v1.InstanceService", "vpc.v1.SubnetService"}
