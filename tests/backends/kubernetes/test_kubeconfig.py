@@ -94,6 +94,13 @@ def test_a_kubeconfig_that_lacks_something_says_what(text: str | Raw, why: str) 
         found(text)
 
 
+def test_an_empty_file_name_beside_the_text_is_none() -> None:
+    """As some clients send it."""
+    given = {"filename": "", "data": yaml.safe_dump(kubeconfig())}
+    config = KubernetesBackendConfig.model_validate({"type": "kubernetes", "kubeconfig": given})
+    assert [each.region for each in clusters(config)] == ["east"]
+
+
 def test_a_file_is_read_where_the_server_runs(tmp_path: Path) -> None:
     path = tmp_path / "config"
     config = KubernetesBackendConfig.model_validate({"type": "kubernetes", "kubeconfig": {"filename": str(path)}})
