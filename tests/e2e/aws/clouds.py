@@ -126,16 +126,23 @@ def an_hour_passes_since(trip: Journey, seen: list[dict[str, Any]]) -> None:
 
 
 def a_new_price_is_seen(trip: Journey, stage: Real) -> None:
+    """In `dstack offer`, after the schedule's refresh; at Google, whose price list a process reads once a day, after
+    that of a new process; at Lambda, whose types are read once a minute, within one."""
     wanted = fleets(trip)
     before = {name: price(stage, fleet) for name, fleet in wanted.items()}
     for each in trip.sold.values():
         each.cloud.doubles_prices()
-    invoke(trip, "refresh_catalog")
+    starts_anew(trip, "provider_gcp")
 
     def dearer() -> bool:
-        return all(shown(stage, name, fleet) > 1.5 * before[name] for name, fleet in wanted.items())
+        invoke(trip, "refresh_catalog")
+        return all(price(stage, fleet) > 1.5 * before[name] for name, fleet in wanted.items())
 
-    until("the new prices", dearer, every=1, seconds=PATIENCE)
+    until("the new prices", dearer, every=5, seconds=PATIENCE)
+    for name, fleet in wanted.items():
+        (kind,) = fleet["instance_types"]
+        output, status = stage.dstack(["offer", "-b", name, "--instance-type", kind, "--json"])
+        assert status == 0 and json.loads(output)["offers"][0]["price"] == price(stage, fleet), output
 
 
 def fleets(trip: Journey) -> dict[str, dict[str, Any]]:
@@ -150,14 +157,6 @@ def price(stage: Real, fleet: dict[str, Any]) -> float:
     return next((float(one["price"]) for one in plan["offers"] if [one["backend"]] == fleet["backends"]), 0.0)
 
 
-def shown(stage: Real, name: str, fleet: dict[str, Any]) -> float:
-    """The same, as its user sees it."""
-    (kind,) = fleet["instance_types"]
-    output, status = stage.dstack(["offer", "-b", name, "--instance-type", kind, "--json"])
-    assert status == 0, output
-    return float(json.loads(output)["offers"][0]["price"])
-
-
 def statuses(stage: Real) -> list[str]:
     return [one["status"] for fleet in stage.ask("fleets/list", {}) for one in fleet["instances"]]
 
@@ -166,3 +165,10 @@ def invoke(trip: Journey, function: str) -> None:
     """As its schedule does."""
     functions = trip.one.client("lambda")
     functions.invoke(FunctionName=f"dstack-{STAGE}-{function}", InvocationType="RequestResponse", Payload=b"{}")
+
+
+def starts_anew(trip: Journey, function: str) -> None:
+    """A change of its settings ends its processes."""
+    functions, name = trip.one.client("lambda"), f"dstack-{STAGE}-{function}"
+    memory = functions.get_function_configuration(FunctionName=name)["MemorySize"]
+    functions.update_function_configuration(FunctionName=name, MemorySize=memory)
