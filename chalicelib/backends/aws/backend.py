@@ -46,14 +46,14 @@ class AwsBackend(OfMachines, OfGroups, OfVolumes):
         self._images = AwsImages(self._clients, config, now)
         self._machines = Machines(self._clients, config, self._networks, self._images, now)
         self._groups = AwsGroups(self._clients, config)
-        priced = Prices(self._clients, now, prices)
+        priced, self._price_file = Prices(self._clients, now, prices), prices is not None
         self._catalog = AwsCatalog(self._clients, config, priced, now)
         self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
         from chalicelib.backends.aws.checking import check
 
-        check(self._clients, self._config, self._networks, self._images)
+        check(self._clients, self._config, self._networks, self._images, price_file=self._price_file)
 
     def offers(self) -> Sequence[Offer]:
         return self._catalog.offers()

@@ -17,8 +17,9 @@ from chalicelib.backends.aws.images import AwsImages
 from chalicelib.backends.aws.launch import LaunchPlace, LaunchSettings, launch
 from chalicelib.backends.aws.machines import ALIVE
 from chalicelib.backends.aws.network import Network, Networks
-from chalicelib.backends.aws.permissions import ENDINGS, Ending, PermissionProbe, probes
+from chalicelib.backends.aws.permissions import CHANGES, OWNED, OwnedListing, PermissionProbe, probes
 from chalicelib.backends.aws.places import filters, regions_of, tagged
+from chalicelib.backends.aws.prices import HOME
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.offers import Gpu, InstanceType, Offer, Resources
@@ -38,9 +39,11 @@ class _CheckContext:
     tags: Mapping[str, str]  # a policy may demand them of whatever is created
 
 
-def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images: AwsImages) -> None:
+def check(
+    clients: Clients, config: AWSBackendConfig, networks: Networks, images: AwsImages, *, price_file: bool = False
+) -> None:
     """Raises InvalidCredentials, MissingPermission with every denied action, or Unfit with every region that can't have
-    machines."""
+    machines. With a `price_file`, the account needn't be allowed to read prices."""
     regions = regions_of(config)
     clients.call("sts", regions[0], "get_caller_identity")
     enabled = clients.call("ec2", regions[0], "describe_regions")["Regions"]
@@ -55,7 +58,8 @@ def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images
     networks.forget()
     images.forget()
     context = _CheckContext(clients, config, networks, images, {**(config.tags or {}), "dstack-install": "check"})
-    wrong = [error for found in everywhere(regions, lambda region: _region(context, region)) for error in found]
+    wrong = [] if price_file else _unpriced(clients, regions[0])
+    wrong += [error for found in everywhere(regions, lambda region: _region(context, region)) for error in found]
     if wrong:
         raise _together(wrong)
 
@@ -72,6 +76,19 @@ def _profile(clients: Clients, name: str, region: str) -> None:
         ) from error
 
 
+def _unpriced(clients: Clients, region: str) -> list[BackendError]:
+    wrong: list[BackendError] = []
+    for service, where, operation, params in (
+        ("pricing", HOME, "get_products", {"ServiceCode": "AmazonEC2", "MaxResults": 1}),
+        ("ec2", region, "describe_spot_price_history", {"MaxResults": 5}),
+    ):
+        try:
+            clients.call(service, where, operation, **params)
+        except MissingPermission as error:
+            wrong.append(error)
+    return wrong
+
+
 def _region(context: _CheckContext, region: str) -> list[BackendError]:
     """The region's problems. If AWS doesn't respond, that isn't one."""
     try:
@@ -79,7 +96,7 @@ def _region(context: _CheckContext, region: str) -> list[BackendError]:
     except (MissingPermission, Unfit) as error:
         return [error]
     denied = [_denied(context, region, probe) for probe in probes(min(network.subnets), network.vpc)]
-    denied += [_unending(context, region, ending) for ending in ENDINGS]
+    denied += _unchanged(context, region)
     try:
         denied += [_rehearsed(context, region, "run_instances", each) for each in _launches(context, region, network)]
     except (MissingPermission, Unfit) as error:
@@ -112,19 +129,29 @@ def _rehearsed(context: _CheckContext, region: str, operation: str, params: Mapp
     return None
 
 
-def _unending(context: _CheckContext, region: str, ending: Ending) -> BackendError | None:
-    """Of what there is."""
+def _unchanged(context: _CheckContext, region: str) -> list[BackendError | None]:
+    """What may not be done to what there is."""
+    ids: dict[str, str] = {}
+    for each in OWNED:
+        ids |= _first_of_ours(context, region, each)
+    return [
+        _rehearsed(context, region, change.operation, change.params(*(ids[name] for name in change.ids)))
+        for change in CHANGES
+        if ids.keys() >= {*change.ids}
+    ]
+
+
+def _first_of_ours(context: _CheckContext, region: str, listing: OwnedListing) -> dict[str, str]:
+    """An id of something that is ours, by its field."""
     owned = filters(tag_key="dstack-install")
-    if ending.key == "Reservations":
+    if listing.key == "Reservations":
         owned += filters(instance_state_name=ALIVE)
     try:
-        listed = context.clients.call("ec2", region, ending.listing, Filters=owned)[ending.key]
+        listed = context.clients.call("ec2", region, listing.operation, Filters=owned)[listing.key]
     except MissingPermission:
-        return None  # which is found without this
+        return {}  # which is found without this
     bodies = [body for each in listed for body in each.get("Instances", [each])]
-    if not bodies:
-        return None
-    return _rehearsed(context, region, ending.operation, ending.params(str(bodies[0][ending.id])))
+    return {name: str(body[name]) for body in reversed(bodies) for name in listing.ids if body.get(name)}
 
 
 def _launches(context: _CheckContext, region: str, network: Network) -> list[dict[str, Any]]:

@@ -177,35 +177,55 @@ class PermissionProbe:
 
 
 @dataclass(frozen=True)
-class Ending:
-    """A call that changes or ends something of ours. `listing`, `key`: which call lists such things, and where in its
-    answer; `id` is the field that names one."""
+class OwnedListing:
+    """A call that lists what we own of a kind, where in its answer that is, and the fields that name it."""
 
-    listing: str
-    key: str
-    id: str
     operation: str
-    params: Callable[[str], Mapping[str, Any]]
+    key: str
+    ids: tuple[str, ...]
 
 
-ENDINGS = (
-    Ending("describe_instances", "Reservations", "InstanceId", "terminate_instances", lambda id: {"InstanceIds": [id]}),
-    Ending("describe_volumes", "Volumes", "VolumeId", "delete_volume", lambda id: {"VolumeId": id}),
-    Ending("describe_addresses", "Addresses", "AllocationId", "release_address", lambda id: {"AllocationId": id}),
-    Ending(
-        "describe_placement_groups",
-        "PlacementGroups",
-        "GroupName",
-        "delete_placement_group",
-        lambda id: {"GroupName": id},
+@dataclass(frozen=True)
+class ChangeProbe:
+    """A call that changes or ends something of ours. `params` are made of the ids that it needs, by field."""
+
+    operation: str
+    ids: tuple[str, ...]
+    params: Callable[..., Mapping[str, Any]]
+
+
+OWNED = (
+    OwnedListing("describe_instances", "Reservations", ("InstanceId",)),
+    OwnedListing("describe_volumes", "Volumes", ("VolumeId",)),
+    OwnedListing("describe_addresses", "Addresses", ("AllocationId", "AssociationId")),
+    OwnedListing("describe_network_interfaces", "NetworkInterfaces", ("NetworkInterfaceId",)),
+    OwnedListing("describe_placement_groups", "PlacementGroups", ("GroupName",)),
+    OwnedListing("describe_security_groups", "SecurityGroups", ("GroupId",)),
+)
+
+
+def _to_itself(id: str) -> Mapping[str, Any]:
+    return {"GroupId": id, "IpPermissions": [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": id}]}]}
+
+
+CHANGES = (
+    ChangeProbe("terminate_instances", ("InstanceId",), lambda id: {"InstanceIds": [id]}),
+    ChangeProbe("delete_volume", ("VolumeId",), lambda id: {"VolumeId": id}),
+    ChangeProbe("detach_volume", ("VolumeId",), lambda id: {"VolumeId": id}),
+    ChangeProbe(
+        "attach_volume",
+        ("VolumeId", "InstanceId"),
+        lambda id, to: {"VolumeId": id, "InstanceId": to, "Device": "/dev/sdf"},
     ),
-    Ending(
-        "describe_security_groups",
-        "SecurityGroups",
-        "GroupId",
-        "authorize_security_group_ingress",
-        lambda id: {"GroupId": id, "IpPermissions": [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": id}]}]},
+    ChangeProbe("release_address", ("AllocationId",), lambda id: {"AllocationId": id}),
+    ChangeProbe(
+        "associate_address", ("AllocationId", "InstanceId"), lambda id, to: {"AllocationId": id, "InstanceId": to}
     ),
+    ChangeProbe("disassociate_address", ("AssociationId",), lambda id: {"AssociationId": id}),
+    ChangeProbe("delete_network_interface", ("NetworkInterfaceId",), lambda id: {"NetworkInterfaceId": id}),
+    ChangeProbe("delete_placement_group", ("GroupName",), lambda id: {"GroupName": id}),
+    ChangeProbe("authorize_security_group_ingress", ("GroupId",), _to_itself),
+    ChangeProbe("authorize_security_group_egress", ("GroupId",), _to_itself),
 )
 
 _GROUP = {"GroupName": "dstack-check"}
@@ -222,6 +242,10 @@ def probes(zone: str, vpc: str) -> Sequence[PermissionProbe]:
         PermissionProbe("describe_placement_groups"),
         PermissionProbe("describe_security_groups", few),
         PermissionProbe("describe_images", {"Owners": ["self"]}),
+        PermissionProbe("describe_instance_types", few),
+        PermissionProbe("describe_instance_type_offerings", few),
+        PermissionProbe("describe_capacity_reservations", few),
+        PermissionProbe("describe_spot_instance_requests", few),
         PermissionProbe("create_security_group", _GROUP | {"Description": "check", "VpcId": vpc}, "security-group"),
         PermissionProbe("allocate_address", {"Domain": "vpc"}, "elastic-ip"),
         PermissionProbe("create_placement_group", _GROUP | {"Strategy": "cluster"}, "placement-group"),

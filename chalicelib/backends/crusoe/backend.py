@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.crusoe.facts import FACTS
@@ -51,12 +52,15 @@ class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
 
     def check(self) -> None:
         """The keys, all that is listed later, the regions, and whether there are prices."""
+        from chalicelib.backends.crusoe.catalog import TYPES
         from chalicelib.backends.crusoe.client import DISKS, NETWORKS, PARTITIONS, VMS
 
         denied = []
-        for path in (("quotas",), VMS, DISKS, PARTITIONS, NETWORKS):
+        paths = (("quotas",), TYPES, VMS, DISKS, PARTITIONS, NETWORKS)
+        read = [partial(self._client.call, "GET", *path) for path in paths]
+        for ask in (*read, partial(self._client.everybodys, "capacities")):
             try:
-                self._client.call("GET", *path)
+                ask()
             except MissingPermission as error:
                 denied.append(error.message)
         if denied:

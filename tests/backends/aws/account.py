@@ -35,9 +35,15 @@ CREATED = {
 
 # Those that create something look at what is asked for first.
 REHEARSED = (
+    "AssociateAddress",
+    "AttachVolume",
+    "AuthorizeSecurityGroupEgress",
     "AuthorizeSecurityGroupIngress",
+    "DeleteNetworkInterface",
     "DeletePlacementGroup",
     "DeleteVolume",
+    "DetachVolume",
+    "DisassociateAddress",
     "ReleaseAddress",
     "TerminateInstances",
 )

@@ -8,12 +8,15 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
 from chalicelib.backends.azure.backend import AzureBackend
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.permissions import IDENTITY, OWN_GROUP, lacking, needed
 from chalicelib.backends.azure.sizes import _CARDS, _WITHOUT_GPU
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
+from chalicelib.errors import MissingPermission
 from tests.backends.azure.fake import Azure
 from tests.backends.azure.provider import config
 from tests.backends.clock import Clock
@@ -56,6 +59,19 @@ def test_its_role_has_what_is_needed_and_no_more() -> None:
     wanted = [*needed(config()), OWN_GROUP, IDENTITY]
     assert lacking(wanted, [{"actions": actions}]) == []
     assert not [each for each in actions if "*" in each and not each.endswith("/read")]
+
+
+def test_a_check_names_each_action_of_its_role_that_is_missing() -> None:
+    given: Any = parse_backend(BACKEND)
+    given, clock = given.with_(vm_managed_identity="dstack/jobs"), Clock()
+    for action in (*needed(given), IDENTITY, OWN_GROUP):
+        fake = Azure(clock.now)
+        group = f"/subscriptions/{given.subscription_id}/resourceGroups/dstack"
+        fake.with_identity(f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/jobs")
+        fake.rights = ({"actions": json.loads(ROLE)["Actions"], "notActions": [action]},)
+        with pytest.raises(MissingPermission) as raised:
+            AzureBackend(given, AzureClient(given, clock.now, send=sender(fake), env={}), clock.now).check()
+        assert set(re.findall(r"Microsoft\.\w+(?:/\w+)+", raised.value.message)) == {action}
 
 
 def test_the_sizes_that_it_names_are_those_that_are_offered() -> None:

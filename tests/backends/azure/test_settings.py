@@ -144,7 +144,7 @@ def test_an_identity_that_the_login_may_not_give_is_refused() -> None:
     found = Account(vm_managed_identity="dstack/reader")
     path = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/dstack/providers/Microsoft.ManagedIdentity"
     found.fake.with_identity(f"{path}/userAssignedIdentities/reader")
-    found.fake.rights = ({"actions": ["Microsoft.Compute/*", "Microsoft.Network/*"], "notActions": []},)
+    found.fake.rights = ({"actions": ["*"], "notActions": ["Microsoft.ManagedIdentity/*"]},)
     with pytest.raises(MissingPermission, match="userAssignedIdentities/assign/action"):
         found.backend.check()
 

@@ -65,11 +65,14 @@ class Account(Part):
         if verb is None or not inside.startswith(("Microsoft.Compute/", "Microsoft.Network/")):
             return
         action = "/".join(part for part in inside.split("/") if not part.startswith("{")) + verb
+        self._may(action, path_of(call))
+
+    def _may(self, action: str, scope: str) -> None:
         for role in self.rights:
             given, taken = (any(_fits(each, action) for each in role[key]) for key in ("actions", "notActions"))
             if given and not taken:
                 return
-        text = f"The client does not have authorization to perform action '{action}' over scope '{path_of(call)}'."
+        text = f"The client does not have authorization to perform action '{action}' over scope '{scope}'."
         raise error(403, "AuthorizationFailed", text)
 
     @answers("UserAssignedIdentities_get")
@@ -85,6 +88,7 @@ class Account(Part):
     @answers("ResourceGroups_create_or_update")
     def _create_group(self, call: Call) -> Any:
         name, body = call.path["resourceGroupName"], call.body
+        self._may("Microsoft.Resources/subscriptions/resourceGroups/write", path_of(call))
         self.check_tags(body)
         if not re.fullmatch(r"[-\w._()]{1,90}", name) or body["location"] not in LOCATIONS:
             raise error(400, "InvalidResourceGroup", "no such name, or no such location")
