@@ -78,6 +78,17 @@ class ClusterLimit(Value):
     hint: str
 
 
+class Sidecar(Value):
+    """A container that runs beside such a job, on the machine itself: privileged, with its network and all GPUs."""
+
+    image: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    mounts: dict[str, str] = {}  # folders of the machine, and where the container has them
+    installs: bool = False  # it ends before the job starts; others end after the job
+    ready: str = ""  # what it prints before the job can start
+
+
 class Interconnect(Value):
     """The fast network between the machines of a cluster, and what a job on several of them needs to use it."""
 
@@ -87,6 +98,9 @@ class Interconnect(Value):
     devices: tuple[str, ...] = ()  # likewise, to use
     rank_variable: str = ""  # the variable for the node's rank,
     addresses_variable: str = ""  # and the one for the addresses of all nodes, with commas
+    writable: tuple[str, ...] = ()  # folders of the machine, to write in
+    libraries: str = ""  # the first folder in which programs look for shared libraries
+    sidecars: tuple[Sidecar, ...] = ()  # started in this order
 
 
 class OfferTerms(Value):

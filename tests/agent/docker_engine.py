@@ -84,6 +84,8 @@ class Engine:
     cut_short: str = ""  # "METHOD /path" of a request whose answer breaks off
     requests: list[Request] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, tuple[bytes, int | None]] = field(default_factory=dict)  # image → what its containers print once
+    # they are started, and their status; None: they run on
     holds: dict[str, bytes] = field(default_factory=dict)  # what the images of new containers hold
     modes: dict[str, int] = field(default_factory=dict)  # of files that it has
     live_restore: bool = False
@@ -177,7 +179,10 @@ class _Handler(BaseHTTPRequestHandler):
             case ["GET", "stats"]:
                 self._json(engine.usage)
             case ["POST", "start"]:
-                container.change(status="running", pid=container.pid)
+                said, ends = engine.runs.get(container.body.get("Image", ""), (b"", None))
+                container.change(status="running", pid=container.pid, output=container.output + said)
+                if ends is not None:
+                    container.exits(ends)
                 self._say(204)
             case ["POST", "attach"]:
                 self._stream(container, 101, len(container.output))

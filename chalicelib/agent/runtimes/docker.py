@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     import tempfile
 
     from ..kernel import process_tree
-    from . import accounts, container_users, docker_repositories, fabric, files, listening, node_ssh, steps, visibility
+    from . import (
+        accounts,
+        container_users,
+        docker_repositories,
+        fabric,
+        files,
+        listening,
+        node_ssh,
+        sidecars,
+        steps,
+        visibility,
+    )
     from .visibility import TaskCards
 else:
     tarfile = LazyModule("tarfile")
@@ -42,6 +53,7 @@ else:
     listening = LazyModule(".runtimes.listening")
     node_ssh = LazyModule(".runtimes.node_ssh")
     process_tree = LazyModule(".kernel.process_tree")
+    sidecars = LazyModule(".runtimes.sidecars")
     steps = LazyModule(".runtimes.steps")
     visibility = LazyModule(".runtimes.visibility")
 
@@ -117,9 +129,11 @@ class DockerRuntime:
         working_dir = working_dir_of(context.spec, details)
         self._docker.remove(name)
         labels = {LABEL: context.folder.task, OWNER: self._owner}
+        sidecars.start(self._docker, context, labels, "%s=%s" % (OWNER, self._owner))
         body = container_body(
             context.spec, working_dir, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
         )
+        fabric.add_library_path(context.spec, body, (details.get("Config") or {}).get("Env") or ())
         mounts = context.volumes.for_container()
         body["HostConfig"]["Mounts"] = mounts + fabric.mounts(context.spec, [mount["Target"] for mount in mounts])
         self._docker.call("POST", "/containers/create", {"name": name}, body)
@@ -260,6 +274,7 @@ class DockerRuntime:
         if pull is not None:  # the task ended during its pull, which the engine may have completed
             self._record("", *pull, allowed=False)
         docker_repositories.remove(folder.task)
+        sidecars.remove(self._docker, folder.task)
         self._docker.remove(container_name(folder.task))
 
     def sweep(self, known: Set[str]) -> None:

@@ -95,6 +95,17 @@ class DockerClient:
                     return
                 buffer += part
 
+    def output(self, name: str, idle: Callable[[], None]) -> Iterator[bytes]:
+        """What a container prints, from its start to its end; `idle` as of `lines`."""
+        query = {"stdout": 1, "stderr": 1, "follow": 1}
+        sock, part = self.stream("GET", "/containers/%s/logs" % quote(name), query, idle=idle)
+        with sock:
+            yield part
+            part = self._receive(sock, idle)
+            while part:
+                yield part
+                part = self._receive(sock, idle)
+
     def stream(
         self,
         method: str,

@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 INFINIBAND = "/dev/infiniband"
 CAP_SYS_RESOURCE = 24
+LIBRARY_PATH = "LD_LIBRARY_PATH"
 Limit = Tuple[int, int]  # soft and hard, in bytes; -1 for none
 
 
@@ -32,9 +33,20 @@ def add_to_host_config(spec: Dict[str, Any], host: Dict[str, Any], place: str = 
 
 def mounts(spec: Dict[str, Any], taken: Iterable[str]) -> List[Dict[str, Any]]:
     """The machine's folders that the job needs for it, unless the user mounts something else there."""
-    wanted = (spec.get("interconnect") or {}).get("folders", ())
-    free = [path for path in wanted if path not in set(taken) and os.path.exists(path)]
-    return [{"Type": "bind", "Source": path, "Target": path, "ReadOnly": True} for path in free]
+    known = spec.get("interconnect") or {}
+    wanted = [(path, True) for path in known.get("folders", ())] + [(path, False) for path in known.get("writable", ())]
+    free = [(path, reads) for path, reads in wanted if path not in set(taken) and os.path.exists(path)]
+    return [{"Type": "bind", "Source": path, "Target": path, "ReadOnly": reads} for path, reads in free]
+
+
+def add_library_path(spec: Dict[str, Any], body: Dict[str, Any], of_image: Iterable[str]) -> None:
+    """Let programs look for shared libraries in the network's folder first, and then where the job or its image has
+    them."""
+    first = (spec.get("interconnect") or {}).get("libraries")
+    if first:
+        given = dict(item.partition("=")[::2] for item in [*of_image, *body["Env"]]).get(LIBRARY_PATH)
+        others = [item for item in body["Env"] if not item.startswith(LIBRARY_PATH + "=")]
+        body["Env"] = sorted([*others, "%s=%s" % (LIBRARY_PATH, ":".join(filter(None, [first, given])))])
 
 
 def locked_memory() -> Limit:

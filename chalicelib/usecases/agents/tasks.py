@@ -112,7 +112,9 @@ def _one_of_several(
     task, fast = agent_task(job, spec, instance, project_name, nodes), instance.offer.terms.interconnect
     if fast is not None:
         task["env"] = {**fabric_env(fast, job.job_num, nodes), **task["env"]}
-        task["interconnect"] = {"folders": list(fast.folders), "devices": list(fast.devices)}
+        given = {"folders", "devices", "writable", "libraries", "sidecars"}  # to the agent
+        more = fast.model_dump(mode="json", include=given, exclude_defaults=True)
+        task["interconnect"] = {"folders": [], "devices": [], **more}
     return {
         **task,
         "network": "host",

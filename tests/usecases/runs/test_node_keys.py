@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 
 from chalicelib.domain.gangs import Gang
-from chalicelib.domain.offers import Interconnect, OfferTerms
+from chalicelib.domain.offers import Interconnect, OfferTerms, Sidecar
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug
 from chalicelib.planning.jobs.nodes import Nodes
@@ -105,12 +105,18 @@ def test_a_task_on_several_nodes_gets_what_its_clouds_network_needs() -> None:
     assert job.assignment is not None
     host = place.again(next(each for each in hosts if each.id == job.assignment.instance_id))
     env = {"NCCL_SOCKET_IFNAME": "ens7", "DSTACK_NODE_RANK": "not this"}
+    beside = Sidecar(image="receiver:1", args=("--all",), ready="is ready")
     about = {"rank_variable": "WORKER_ID", "addresses_variable": "WORKER_HOSTNAMES"}
-    fast = Interconnect(name="fast", env=env, folders=("/opt/a",), devices=("/dev/b",), **about)
+    places = {"folders": ("/opt/a",), "devices": ("/dev/b",)}
+    fast = Interconnect.model_validate({"name": "fast", "env": env, **places, "sidecars": (beside,), **about})
     terms = OfferTerms(interconnect=fast)
     found = task_of(place.plane, job, host.with_(offer=host.offer.with_(terms=terms)))
     assert found is not None
-    assert found["interconnect"] == {"folders": ["/opt/a"], "devices": ["/dev/b"]}
+    assert found["interconnect"] == {
+        "folders": ["/opt/a"],
+        "devices": ["/dev/b"],
+        "sidecars": [{"image": "receiver:1", "args": ["--all"], "ready": "is ready"}],
+    }
     assert (found["env"]["NCCL_SOCKET_IFNAME"], found["env"]["DSTACK_NODE_RANK"]) == ("ens7", "0")
     gang = gang_of(place, run)
     assert gang is not None and len(gang.addresses) == 2
