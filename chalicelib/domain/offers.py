@@ -82,6 +82,7 @@ class Sidecar(Value):
     """A container that runs beside such a job, on the machine itself: privileged, with its network and all GPUs."""
 
     image: str
+    entrypoint: str = ""  # the image's unless given
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     mounts: dict[str, str] = {}  # folders of the machine, and where the container has them

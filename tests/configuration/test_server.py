@@ -44,7 +44,8 @@ BACKENDS: list[dict[str, Any]] = [
     | {"subnet_ids": {"westus": "g/n/s"}, "public_ips": False, "vm_managed_identity": "g/i", "tags": {"a": "b"}}
     | {"creds": {"type": "client", "client_id": "i", "client_secret": "hush", "tenant_id": "t"}, "regions": None},
     {"type": "gcp", "project_id": "p", "creds": {"type": "service_account", "filename": "~/key.json"}, "tpu": True}
-    | {"vpc_name": "v", "subnetworks": {"us-west1": "s"}, "extra_vpcs": ["a"], "roce_vpcs": ["b"], "nat_check": False}
+    | {"vpc_name": "v", "subnetworks": {"us-west1": "s"}, "extra_vpcs": list("abcd"), "roce_vpcs": ["r"]}
+    | {"nat_check": False, "gpudirect": {"a3-highgpu-8g": {"image": "projects/p/global/images/family/a3"}}}
     | {"vpc_project_id": "q", "public_ips": False, "vm_service_account": "a@b", "preview_features": ["g4"]}
     | {"tags": {"a": "b"}, "regions": ["us-west1"]},
     {"type": "gcp", "project_id": "p", "creds": {"type": "service_account", "data": "{}"}},

@@ -81,7 +81,9 @@ def body(sidecar: Dict[str, Any], labels: Dict[str, str], gpus: bool) -> Dict[st
     if gpus:
         host["DeviceRequests"] = [{"Count": -1, "Capabilities": [NVIDIA_CAPABILITIES]}]
     variables = ["%s=%s" % item for item in sorted((sidecar.get("env") or {}).items())]
+    entrypoint = {"Entrypoint": [sidecar["entrypoint"]]} if sidecar.get("entrypoint") else {}
     return {
+        **entrypoint,
         "Image": sidecar["image"],
         "Cmd": list(sidecar.get("args") or ()),
         "Env": variables,

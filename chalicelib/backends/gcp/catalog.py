@@ -19,7 +19,8 @@ from chalicelib.backends.gcp import quotas
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body
-from chalicelib.backends.gcp.images import UNDRIVEN
+from chalicelib.backends.gcp.gpudirect import interconnect
+from chalicelib.backends.gcp.images import UNDRIVEN, is_arm
 from chalicelib.backends.gcp.interfaces import RDMA_TYPES, ROCE
 from chalicelib.backends.gcp.launch import HYPER, disk_type
 from chalicelib.backends.gcp.network import GcpNetworks
@@ -35,13 +36,14 @@ log = logging.getLogger(__name__)
 GIB = 1024
 LEAST_DISK = 100  # GiB of the machine's own disk
 MOST_DISK = 64 * 1024
-WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu|ultragpu)-\d+g|a4-highgpu-\d+g|g2-standard-\d+|g4-standard-\d+"
+WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu|ultragpu)-\d+g|(a4|a4x)-highgpu-\d+g|g2-standard-\d+|g4-standard-\d+"
 WITHOUT = r"e2-(micro|small|medium)|(e2|n2|n2d|c3)-(standard|highmem|highcpu)-\d+"
 CARRIERS = r"n1-standard-(4|8|16|32)"  # of attached GPUs
 TYPES = f'name eq "({WITH_GPUS}|{WITHOUT}|{CARRIERS})"'
 T4 = "nvidia-tesla-t4"
 MOST_CPUS: Mapping[int, int] = {1: 24, 2: 48, 4: 96}  # of an N1 machine with so many T4s
 NOT_ON_DEMAND = ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g", *RDMA_TYPES)  # sold as spot, or reserved
+ONLY_RESERVED = ("a4x-highgpu-4g",)
 NO_VOLUMES = "its machines take Hyperdisks alone, and volumes are Persistent Disks"
 A100 = 40 * GIB  # MiB of the card that has no size in its name
 
@@ -56,6 +58,7 @@ class _Sold:
     accelerator: str
     cards: int
     ssds: int
+    arm: bool
     attached: bool  # the GPUs aren't part of the type
     zones: list[str] = field(default_factory=list)
 
@@ -99,7 +102,7 @@ class GcpCatalog:
             for (region, _), sold in types.items()
             if region in regions
             for spot in (False, True)
-            if spot or sold.name not in NOT_ON_DEMAND
+            if sold.name not in (ONLY_RESERVED if spot else NOT_ON_DEMAND)
             for offer in self._offer(regions[region], limits, prices, sold, unpriced, spot=spot)
         ]
         for reserved in self._reservations.all(within):
@@ -141,7 +144,7 @@ class GcpCatalog:
             gpus=gpus,
             spot=spot,
             disk=Disk(size_mib=LEAST_DISK * GIB),
-            cpu_arch="x86",
+            cpu_arch="arm" if sold.arm else "x86",
         )
         gib_hour = month / HOURS
         price = hour + LEAST_DISK * gib_hour + (ADDRESS[spot] if self._config.public_ips else 0.0)
@@ -149,7 +152,9 @@ class GcpCatalog:
         terms = OfferTerms(
             disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
             prices=prices.source,
-            interconnect=ROCE if sold.name in RDMA_TYPES else None,
+            interconnect=ROCE
+            if sold.name in RDMA_TYPES
+            else interconnect(sold.name, self._config.gpudirect_of(sold.name), len(fabric.extra)),
             no_volumes=NO_VOLUMES if kind == HYPER else "",
             order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
             **private,
@@ -190,18 +195,19 @@ def _sold(rows: Sequence[Body], with_t4: set[str]) -> Mapping[tuple[str, str], _
 
     for row in rows:
         name, zone = str(row["name"]), last(str(row["zone"]))
-        if row.get("deprecated") or row.get("architecture") == "ARM64":
+        arm = row.get("architecture") == "ARM64"
+        if row.get("deprecated") or arm != is_arm(name):
             continue
         base = name, int(row["guestCpus"]), int(row["memoryMb"])
         ssds = int(row.get("bundledLocalSsds", {}).get("partitionCount", 0))
         built_in = next(iter(row.get("accelerators", ())), None)
         if built_in:
             card, cards = str(built_in["guestAcceleratorType"]), int(built_in["guestAcceleratorCount"])
-            add(zone, _Sold(*base, last(card), cards, ssds, attached=False))
+            add(zone, _Sold(*base, last(card), cards, ssds, arm, attached=False))
         elif name.startswith("n1-"):
             for cards in MOST_CPUS:
                 if zone in with_t4 and base[1] <= MOST_CPUS[cards]:
-                    add(zone, _Sold(*base, T4, cards, ssds, attached=True))
+                    add(zone, _Sold(*base, T4, cards, ssds, arm, attached=True))
         else:
-            add(zone, _Sold(*base, "", 0, ssds, attached=False))
+            add(zone, _Sold(*base, "", 0, ssds, arm, attached=False))
     return found

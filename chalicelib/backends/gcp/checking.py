@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
-from chalicelib.backends.gcp.images import find_usual
+from chalicelib.backends.gcp.images import find_chosen, find_usual
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.permissions import needed
 from chalicelib.backends.gcp.places import GcpPlaces
@@ -39,6 +39,8 @@ def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, netw
             hint="Correct `subnetworks`: its keys are regions.",
         )
     find_usual(clients)
+    for name, chosen in (config.gpudirect or {}).items():
+        find_chosen(clients, name, chosen.image)
     if wrong := list(_unusable(config, networks)):
         raise Unfit(" ".join(wrong))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Tag, model_validator
@@ -19,7 +20,7 @@ from chalicelib.domain.specs.credentials import (
     one_of,
 )
 from chalicelib.domain.specs.profiles import Tags
-from chalicelib.domain.specs.reading import TAG, fault
+from chalicelib.domain.specs.reading import TAG, Spec, fault
 
 LABEL_KEY, LABEL_VALUE, MOST_LABELS = r"[a-z][-_a-z0-9]{0,62}", r"[-_a-z0-9]{0,63}", 64
 LABELS = "a key begins with a letter; key and value have up to 63 lower-case letters, digits, `-` and `_`"
@@ -76,6 +77,30 @@ GCPCreds = Annotated[
 ]
 
 
+_FAMILY = shaped(
+    r"projects/[a-z0-9.:-]+/global/images/family/[a-z][-a-z0-9]*",
+    "a family of images",
+    "projects/my-project/global/images/family/a3-mega",
+)
+_CARDS: Mapping[str, int] = {"a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # which their software needs
+
+
+class GCPGpudirect(Spec):
+    """What GPUDirect of a machine type needs."""
+
+    image: Annotated[str, AfterValidator(_FAMILY)] = Field(
+        description="The family of the machines' image: with Docker, the driver and the modules that GPUDirect needs."
+    )
+    plugin: Text | None = Field(default=None, description="The image that installs the plugin; Google's unless set.")
+    receiver: Text | None = Field(default=None, description="The image of the receiver; Google's unless set.")
+    interfaces: Texts | None = Field(
+        default=None, description="The names of the network cards in the machines, the first one's first."
+    )
+    driver_libraries: Text | None = Field(
+        default=None, description="The folder with the driver's libraries in the machines."
+    )
+
+
 class GCPBackendConfig(RegionalBackend):
     """Google Cloud."""
 
@@ -86,6 +111,9 @@ class GCPBackendConfig(RegionalBackend):
     subnetworks: dict[str, Text] | None = Field(default=None, description="Subnetworks by region, in `vpc_name`.")
     extra_vpcs: Texts | None = Field(default=None, description="More VPCs for clusters with several interfaces.")
     roce_vpcs: Texts | None = Field(default=None, description="The VPC for RoCE; at most one.", max_length=1)
+    gpudirect: dict[Literal["a3-highgpu-8g", "a3-megagpu-8g"], GCPGpudirect] | None = Field(
+        default=None, description="GPUDirect (TCPX, TCPXO) by machine type; none unless set."
+    )
     vpc_project_id: Text | None = Field(default=None, description="The project that shares its VPC.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
     nat_check: bool = Field(default=True, description="Check that machines without a public address have a NAT.")
@@ -103,12 +131,27 @@ class GCPBackendConfig(RegionalBackend):
         return self
 
     @model_validator(mode="after")
+    def _gpudirect(self) -> GCPBackendConfig:
+        for name, chosen in (self.gpudirect or {}).items():
+            cards, there = _CARDS[name], len(self.extra_vpcs or ())
+            if there < cards:
+                text = f"GPUDirect of {name} needs {cards} `extra_vpcs`, and there are {there}"
+                raise fault("missing", text, "name a VPC for each card", at="gpudirect")
+            if chosen.interfaces is not None and len(chosen.interfaces) != cards + 1:
+                text = f"{name} has {cards + 1} network cards with GPUDirect, and {len(chosen.interfaces)} are named"
+                raise fault("invalid-value", text, "name the first one's first", at="gpudirect")
+        return self
+
+    @model_validator(mode="after")
     def _labels(self) -> GCPBackendConfig:
         for key, value in (self.tags or {}).items():
             if not is_label(key, value):
                 text = f"`{key}: {value}` can't be a label of Google's"
                 raise fault("invalid-value", text, LABELS, at="tags")
         return self
+
+    def gpudirect_of(self, type_name: str) -> GCPGpudirect | None:
+        return next((each for name, each in (self.gpudirect or {}).items() if name == type_name), None)
 
     def servers_own(self) -> str:
         """The field that makes the control plane use its own files or credentials; empty if none does."""

@@ -22,6 +22,8 @@ from chalicelib.errors import AlreadyThere, Transient, Unfit
 
 _GROUPED = re.compile(r"(a2|a3|a4|a4x|c2|c2d|c3|c3d|g2|g4|h3|n2|n2d)-")
 
+_TOPOLOGIES = {"a4x-highgpu-4g": {"gpuTopology": "1x72"}}  # one rack, whose GPUs NVLink connects
+
 
 class GcpGroups:
     def __init__(self, clients: GcpClients) -> None:
@@ -34,7 +36,7 @@ class GcpGroups:
         body = {
             "name": request.name,
             "description": " ".join(f"{key}={value}" for key, value in request.tags if key != CALLED),
-            "groupPlacementPolicy": {"collocation": "COLLOCATED"},
+            "groupPlacementPolicy": {"collocation": "COLLOCATED", **_TOPOLOGIES.get(type_name, {})},
         }
         try:
             operation = self._clients.call(

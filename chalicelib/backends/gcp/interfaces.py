@@ -2,7 +2,7 @@
 RDMA, all in one network that has a subnetwork for each.
 
 A3 High and Mega machines work without them, so they get them only in a cluster, as many as there are `extra_vpcs`. A3
-Ultra and A4 machines can't be made without them, so they are offered only where these networks are configured. A
+Ultra, A4 and A4X machines can't be made without them, so they are offered only where these networks are configured. A
 network for RDMA is of one zone, which is in the name of its profile.
 """
 
@@ -18,7 +18,11 @@ GVNIC, RDMA = "GVNIC", "MRDMA"
 PROFILE = "-vpc-roce"  # ends the name of such a network's profile, behind the zone
 
 MOST: Mapping[str, int] = {"a3-edgegpu-8g": 4, "a3-highgpu-8g": 4, "a3-megagpu-8g": 8}  # further gVNICs of a type
-RDMA_TYPES: Mapping[str, int] = {"a3-ultragpu-8g": 8, "a4-highgpu-8g": 8}  # cards for RDMA, beside one further gVNIC
+RDMA_TYPES: Mapping[str, int] = {  # cards for RDMA, beside one further gVNIC
+    "a3-ultragpu-8g": 8,
+    "a4-highgpu-8g": 8,
+    "a4x-highgpu-4g": 4,
+}
 
 # What Google's own blueprints for these machines set.
 ROCE = Interconnect(

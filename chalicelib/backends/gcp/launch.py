@@ -12,6 +12,7 @@ These parts are there for a reason:
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from typing import Any
 
 from chalicelib.backends.gcp.places import RULE
 from chalicelib.backends.gcp.reservations import GcpReservation
+from chalicelib.backends.kit import docker_setup
 from chalicelib.backends.kit.owners import all_tags, labels
-from chalicelib.backends.kit.scripts import user_data
+from chalicelib.backends.kit.scripts import cloud_config, user_data
 from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
@@ -28,6 +30,7 @@ from chalicelib.errors import Unfit
 MOST_USER_DATA = 256 * 1024  # bytes
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 HYPERDISK = ("a4-", "a4x-", "a3-ultragpu-", "c4-", "c4a-", "c4d-", "g4-", "h3-", "m4-", "n4-")  # these take no other
+POLICY_NEEDED = ("a4x-highgpu-4g",)
 DISK, HYPER = "pd-balanced", "hyperdisk-balanced"
 
 
@@ -35,6 +38,7 @@ DISK, HYPER = "pd-balanced", "hyperdisk-balanced"
 class BootImage:
     family: str  # projects/…/global/images/family/…
     gib: int
+    has_docker: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
             hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
         )
     marks = labels(all_tags(request, settings.tags), RULE, "Google")
-    items = {"user-data": user_data(request, MOST_USER_DATA, "Google"), "block-project-ssh-keys": "TRUE"}
+    items = {"user-data": _user_data(request, place.image), "block-project-ssh-keys": "TRUE"}
     body: dict[str, Any] = {
         "name": request.name,
         "machineType": f"{zone}/machineTypes/{name}",
@@ -115,6 +119,14 @@ def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> di
     return body
 
 
+def _user_data(request: CreateRequest, image: BootImage) -> str:
+    start = user_data(request, MOST_USER_DATA, "Google")
+    if image.has_docker:
+        return start
+    parts = cloud_config(docker_setup.SCRIPT, docker_setup.PLACE), cloud_config(start)
+    return "#cloud-config\n" + json.dumps({name: [*parts[0][name], *parts[1][name]] for name in parts[0]})
+
+
 def _interfaces(place: GcpPlace, *, public: bool) -> list[dict[str, Any]]:
     address = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT", "networkTier": "PREMIUM"}]
     first = {"subnetwork": place.subnet, "nicType": "GVNIC", **({"accessConfigs": address} if public else {})}
@@ -129,9 +141,16 @@ def _local_disks(zone: str, reservation: GcpReservation | None) -> list[dict[str
 
 
 def _policy(request: CreateRequest, reservation: GcpReservation | None) -> str:
-    """The placement policy: the group's, unless the reservation has its own, or its capacity is dense already."""
-    if reservation is not None and (reservation.policy or reservation.is_bound):
+    """The placement policy: the group's, unless the reservation has its own, or its capacity is dense already. Some
+    types must have one in any case."""
+    needs = request.offer.instance.name in POLICY_NEEDED
+    if reservation is not None and (reservation.policy or (reservation.is_bound and not needs)):
         return reservation.policy
+    if needs and request.placement_group is None:
+        raise Unfit(
+            f"{request.offer.instance.name} needs a placement policy, which neither its fleet nor its reservation has.",
+            hint="Set `placement: cluster` in the fleet.",
+        )
     return request.placement_group.id if request.placement_group else ""
 
 

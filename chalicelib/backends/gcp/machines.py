@@ -49,7 +49,7 @@ class GcpMachines:
         now: Callable[[], Micros],
     ) -> None:
         self._clients, self._places, self._networks, self._now = clients, places, networks, now
-        self._images, self._reservations = GcpImages(clients, now), GcpReservations(clients, now)
+        self._images, self._reservations = GcpImages(clients, config, now), GcpReservations(clients, now)
         self._settings = GcpSettings(config.project_id, config.public_ips, config.vm_service_account, config.tags)
 
     # --- create ------------------------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ class GcpMachines:
             reserved = self._reservations.named(request.reservation, request.offer.instance.name, zones)
             zones = [reserved.zone]
         tags = tuple(self._networks.tags(dict(request.tags)["dstack-install"], request.open_ports))
-        image = self._images.usual()
         fabric, name = self._networks.fabric(region), request.offer.instance.name
+        image = self._images.of(name)
         in_cluster = request.placement_group is not None
         return [
             GcpPlace(zone, subnet, tags, image, reserved, tuple(fabric.cards(name, zone, in_cluster=in_cluster)))

@@ -33,6 +33,7 @@ _FAMILIES: Mapping[str, str] = {
 _CARDS: Mapping[str, tuple[str, ...]] = {
     "nvidia-a100-80gb": ("Nvidia Tesla A100 80GB GPU",),
     "nvidia-b200": ("A4 Nvidia B200 (1 gpu slice)",),  # with its share of the machine
+    "nvidia-gb200": ("A4X Nvidia GB200 (1 gpu slice)",),
     "nvidia-h100-80gb": ("Nvidia H100 80GB GPU",),
     "nvidia-h100-mega-80gb": ("Nvidia H100 80GB Plus GPU", "Nvidia H100 80GB Mega GPU", "Nvidia H100 Mega 80GB GPU"),
     "nvidia-h200-141gb": ("H200 141GB GPU", "Nvidia H200 141GB GPU"),
@@ -48,7 +49,7 @@ _CARDS: Mapping[str, tuple[str, ...]] = {
     "tpu-v5p": ("TpuV5p",),
     "tpu-v6e": ("TpuV6e",),
 }
-_SLICES = frozenset({"nvidia-b200", *(name for name in _CARDS if name.startswith("tpu-"))})
+_SLICES = frozenset({"nvidia-b200", "nvidia-gb200", *(name for name in _CARDS if name.startswith("tpu-"))})
 DISKS: Mapping[str, str] = {"pd-balanced": "Balanced PD Capacity", "hyperdisk-balanced": "Hyperdisk Balanced Capacity"}
 _SSD = "SSD backed Local Storage"
 _MARKETS = {"OnDemand": False, "Preemptible": True}

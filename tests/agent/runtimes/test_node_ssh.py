@@ -184,6 +184,8 @@ def test_what_the_cloud_names_for_its_network_is_given_where_it_exists(tmp_path:
     assert [device["PathInContainer"] for device in host["Devices"]] == [card]
     want = {"Type": "bind", "Source": library, "Target": library, "ReadOnly": True}
     assert fabric.mounts(spec, [own]) == [want], "what the user mounts there wins"
+    shared = {"interconnect": {"writable": [own, none]}}
+    assert fabric.mounts(shared, []) == [{"Type": "bind", "Source": own, "Target": own, "ReadOnly": False}]
     assert fabric.mounts(SPEC, []) == []
 
 

@@ -12,15 +12,15 @@ from tests.backends.fakes.script import Call
 from tests.backends.fakes.server import answers
 from tests.backends.gcp import shop
 from tests.backends.gcp.operations import PROJECT, ROOT, invalid, not_found, refusal, written
-from tests.backends.gcp.places import IMAGE, IMAGE_PROJECT, ZONES, Places, region_of
+from tests.backends.gcp.places import ZONES, Places, region_of
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 KEY, VALUE = re.compile(r"[a-z][-_a-z0-9]{0,62}"), re.compile(r"[-_a-z0-9]{0,63}")
 EXHAUSTED = "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
 CPUS = {"a4": "OTHER_CPUS", "e2": "CPUS", "n1": "CPUS", "n2": "N2_CPUS", "a2": "A2_CPUS"}
 CARDS = {"nvidia-l4": "L4", "nvidia-tesla-t4": "T4", "nvidia-tesla-a100": "A100", "nvidia-a100-80gb": "A100_80GB"}
-GROUPABLE = ("a2", "a3", "a4", "g2", "n2")
-RDMA_TYPES = ("a3-ultragpu-8g", "a4-highgpu-8g")
+GROUPABLE = ("a2", "a3", "a4", "a4x", "g2", "n2")
+RDMA_TYPES = {"a3-ultragpu-8g": 8, "a4-highgpu-8g": 8, "a4x-highgpu-4g": 4}
 
 
 def stock(zone: str, kind: str) -> str:
@@ -135,6 +135,8 @@ class Instances(Places):
                 raise invalid("tags.items", f"'{tag}'. Must be a match of regex '{NAME.pattern}'")
         for policy in body.get("resourcePolicies", ()):
             self.check_policy(policy, zone, kind.name)
+        if kind.name.startswith("a4x-") and not body.get("resourcePolicies"):
+            raise invalid("resourcePolicies", f"{kind.name} must be created with a placement policy.")
         return kind
 
     def _type_of(self, zone: str, path: str) -> tuple[str, shop.Type]:
@@ -153,11 +155,14 @@ class Instances(Places):
         wanted = boot.get("initializeParams", {})
         if not boot.get("boot") or not wanted:
             raise invalid("disks[0]", "The first disk must be the boot disk.")
-        image = f"projects/{IMAGE_PROJECT}/global/images/family/{IMAGE}"
-        if wanted.get("sourceImage") != image:
+        image = self.images.get(str(wanted.get("sourceImage", "")).removeprefix("projects/"))
+        if image is None:
             raise refusal(404, "notFound", f"The resource '{wanted.get('sourceImage')}' was not found")
-        if int(wanted.get("diskSizeGb", 50)) < 50:
-            raise invalid("disks[0].initializeParams.diskSizeGb", "Disk cannot be smaller than the image's 50 GB.")
+        if image.arm != kind.arm:
+            raise invalid("disks[0].initializeParams.sourceImage", "The image's architecture isn't the machine type's.")
+        if int(wanted.get("diskSizeGb", image.gib)) < image.gib:
+            text = f"Disk cannot be smaller than the image's {image.gib} GB."
+            raise invalid("disks[0].initializeParams.diskSizeGb", text)
         if wanted.get("diskType", "").rpartition("/")[2] not in kind.disks or zone not in wanted["diskType"]:
             raise invalid("disks[0].type", f"'{wanted.get('diskType')}' cannot be used with {kind.name}.")
         check_labels(wanted.get("labels", {}))
@@ -197,7 +202,7 @@ class Instances(Places):
         most = {"a3-megagpu-8g": 8, "a3-highgpu-8g": 4}.get(kind, 0)
         if len(others) != len(gvnics) + len(rdma) or any("accessConfigs" in each for each in others):
             raise invalid("networkInterfaces", "Only the first may have a public address.")
-        if (len(gvnics), len(rdma)) != (1, 8) if kind in RDMA_TYPES else (len(gvnics) > most or rdma):
+        if (len(gvnics), len(rdma)) != (1, RDMA_TYPES[kind]) if kind in RDMA_TYPES else (len(gvnics) > most or rdma):
             raise invalid(
                 "networkInterfaces", f"{kind} can't have {len(gvnics)} GVNIC and {len(rdma)} MRDMA interfaces."
             )
@@ -226,6 +231,8 @@ class Instances(Places):
             raise not_found(policy.partition(f"projects/{PROJECT}/")[2])
         if kind.partition("-")[0] not in GROUPABLE:
             raise invalid("resourcePolicies[0]", f"Compact placement policies don't support {kind}.")
+        if (made.facts["body"].get("groupPlacementPolicy", {}).get("gpuTopology") == "1x72") != kind.startswith("a4x-"):
+            raise invalid("resourcePolicies[0]", f"The policy's GPU topology doesn't fit {kind}.")
         if any(zone != each.facts["zone"] for each in self.in_policy(found[2])):
             raise invalid("resourcePolicies[0]", "All VMs of a compact placement policy must be in one zone.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.domain.instants import SECOND
@@ -13,7 +14,8 @@ from tests.backends.gcp.operations import HOST, PROJECT, ROOT, Operations, inval
 from tests.backends.gcp.tpu import shop as tpus
 from tests.backends.gcp.tpu.shop import COMPUTE
 
-IMAGE_PROJECT, IMAGE = "deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"
+IMAGE = "deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"
+ARM_IMAGE = "ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-arm64-with-nvidia-580"
 ZONES = [zone for zones in shop.REGIONS.values() for zone in zones]
 LIMITS = {
     "CPUS": 500,
@@ -38,6 +40,12 @@ def region_of(zone: str) -> str:
     return next(region for region, zones in shop.REGIONS.items() if zone in zones)
 
 
+@dataclass(frozen=True)
+class Image:
+    gib: int = 50
+    arm: bool = False
+
+
 class Places(Operations):
     networks: dict[str, set[str]]  # VPCs, and their regions with a subnetwork
     nats: set[str]  # regions
@@ -47,6 +55,7 @@ class Places(Operations):
     def arrange(self) -> None:
         self.requests, self.unreachable, self.lacking, self.nats = {}, set(), set(), set()
         self.rdma = {}
+        self.images = {IMAGE: Image(), ARM_IMAGE: Image(arm=True)}  # by project and path
         self.networks = {name: set(shop.REGIONS) for name in ("default", "training")}
         self.boot, self.end, self.notice = 20 * SECOND, 10 * SECOND, 30 * SECOND
         self.short: dict[str, str] = {}  # types that turn out not to be there, and the code that says so
@@ -128,9 +137,11 @@ class Places(Operations):
 
     @answers("images.getFromFamily")
     def _image(self, call: Call) -> Any:
-        if (call.path["project"], call.path["family"]) != (IMAGE_PROJECT, IMAGE):
-            raise refusal(404, "notFound", f"The resource 'images/family/{call.path['family']}' was not found")
-        return {"name": f"{IMAGE}-v20261101", "family": IMAGE, "diskSizeGb": "50", "status": "READY"}
+        project, family = call.path["project"], call.path["family"]
+        path = f"{project}/global/images/family/{family}"
+        if (image := self.images.get(path)) is None:
+            raise refusal(404, "notFound", f"The resource 'projects/{path}' was not found")
+        return {"name": f"{family}-v20261101", "family": family, "diskSizeGb": str(image.gib), "status": "READY"}
 
     # --- networks ----------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,15 @@ TYPES = {
             markets=("SPOT",),
         ),
         Type(
+            "a3-highgpu-8g",
+            208,
+            1872,
+            "nvidia-h100-80gb",
+            8,
+            16,
+            parts=_made("A3", 208, 1872, ("Nvidia H100 80GB GPU", 8), (_SSD, 16 * 375 / 730)),
+        ),
+        Type(
             "a3-megagpu-8g",
             208,
             1872,
@@ -97,6 +106,19 @@ TYPES = {
             zones=("b", "c"),
             parts=(("A4 Nvidia B200 (1 gpu slice)", 8),),
             markets=("SPOT",),
+            disks=HYPER,
+        ),
+        Type(
+            "a4x-highgpu-4g",
+            140,
+            884,
+            "nvidia-gb200",
+            4,
+            32,
+            zones=("b",),
+            arm=True,
+            parts=(("A4X Nvidia GB200 (1 gpu slice)", 4),),
+            markets=(),
             disks=HYPER,
         ),
     )
@@ -131,11 +153,12 @@ RATES = {
     "Nvidia H100 80GB GPU": 9.796550,
     "Nvidia H100 80GB Plus GPU": 10.344276,
     "A4 Nvidia B200 (1 gpu slice)": 16.11,
+    "A4X Nvidia GB200 (1 gpu slice)": 18.2,
 }
 SPOT = 0.4  # of the price on demand
 DISK_RATES = {"Balanced PD Capacity": 0.1, "Hyperdisk Balanced Capacity": 0.08, _SSD: 0.08}
 OF_DISK = {"pd-balanced": "Balanced PD Capacity", "hyperdisk-balanced": "Hyperdisk Balanced Capacity"}
-HYPER_FAMILIES = ("g4", "a4")
+HYPER_FAMILIES = ("g4", "a4", "a4x")
 ADDRESS = {False: 0.005, True: 0.0025}
 
 

@@ -9,22 +9,24 @@ from typing import Any
 
 import yaml
 
-from chalicelib.backends.gcp.images import FAMILY, PROJECT
+from chalicelib.backends.gcp.images import ARM_FAMILY, ARM_PROJECT, FAMILY, PROJECT
 from chalicelib.backends.gcp.permissions import ADDRESSES, NAT, needed
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
 from chalicelib.errors import MissingPermission
 from tests.backends.gcp.conftest import Site
+from tests.backends.gcp.places import Image
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = (DOCS / "guides" / "gcp.md").read_text()
-KEY, DEFAULT, FEDERATED, SPOT, WIRED, TPU, SLICE, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
+KEY, DEFAULT, FEDERATED, SPOT, WIRED, GPUDIRECT, TPU, SLICE, VOLUME = re.findall(r"(?ms)^```yaml\n(.*?)^```", GUIDE)
 
 
 def test_its_configurations_are_accepted(site: Site) -> None:
     assert parse(SPOT) and parse(TPU) and parse(SLICE) and parse(VOLUME)
     site.fake.nats |= {"us-central1", "europe-west4"}
-    for text in (KEY, DEFAULT, FEDERATED, WIRED):
+    site.fake.images["my-project/global/images/family/a3-mega"] = Image()
+    for text in (KEY, DEFAULT, FEDERATED, WIRED, GPUDIRECT):
         config: Any = parse_backend(text)
         site.new(config).check()
 
@@ -36,7 +38,8 @@ def test_its_role_is_the_smallest_that_does() -> None:
 
 
 def test_its_names_are_those_of_the_code() -> None:
-    assert f"`{FAMILY}` of `{PROJECT}`" in GUIDE
+    for family, project in ((FAMILY, PROJECT), (ARM_FAMILY, ARM_PROJECT)):
+        assert f"`{family}` of `{project}`" in GUIDE
 
 
 def test_a_check_names_each_permission_of_the_role_that_is_missing(site: Site) -> None:

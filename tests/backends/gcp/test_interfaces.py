@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from chalicelib.backends.gcp.backend import GcpBackend
 from chalicelib.backends.gcp.interfaces import ROCE
+from chalicelib.backends.kit import docker_setup
+from chalicelib.backends.kit.scripts import PLACE
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import Unfit
 from tests.backends.conformance.requests import group_request_for, inside, request_for
@@ -67,3 +70,46 @@ def test_as_many_cards_as_there_are_networks(site: Site) -> None:
     request = request_for(next(each for each in offered(backend, "a3-megagpu-8g") if each.region == "us-central1"))
     group = backend.create_group(group_request_for(request.offer))
     assert len(cards(site, backend.create(inside(request, group)))) == 3
+
+
+def a4x(site: Site, **reserved: Any) -> tuple[GcpBackend, list[Offer]]:
+    name = site.fake.reserve("us-central1-b", "a4x-highgpu-4g", 18, deploymentType="DENSE", **reserved)
+    backend = wired(site)
+    offers = offered(backend, "a4x-highgpu-4g")
+    assert [offer.reservation for offer in offers] == [name], "it is sold in reservations alone"
+    return backend, offers
+
+
+def test_a4x_has_its_own_image_four_cards_for_rdma_and_a_policy_of_one_rack(site: Site) -> None:
+    backend, (offer,) = a4x(site)
+    assert offer.instance.resources.cpu_arch == "arm" and offer.terms.interconnect == ROCE
+    assert [each.name for each in offer.instance.resources.gpus] == ["GB200"] * 4
+    group = backend.create_group(group_request_for(offer))
+    request = replace(inside(request_for(offer), group), reservation=offer.reservation)
+    handles = list(backend.create(request))
+    assert cards(site, handles) == [
+        ("GVNIC", "training"),
+        ("GVNIC", "gpu-0"),
+        *(("MRDMA", f"rdma-{n}") for n in range(4)),
+    ]
+    body = site.provider.machine(handles).facts["body"]
+    assert body["disks"][0]["initializeParams"]["sourceImage"].endswith("arm64-with-nvidia-580")
+    assert body["scheduling"]["provisioningModel"] == "RESERVATION_BOUND"
+    (script,) = (each["value"] for each in body["metadata"]["items"] if each["key"] == "user-data")
+    assert script.startswith("#cloud-config\n")
+    setup = yaml.safe_load(script)
+    assert [each["content"] for each in setup["write_files"]] == [docker_setup.SCRIPT, request.user_data]
+    assert setup["runcmd"] == [docker_setup.PLACE, PLACE]
+
+
+def test_a4x_is_refused_without_a_policy(site: Site) -> None:
+    backend, (offer,) = a4x(site)
+    with pytest.raises(Unfit, match="a4x-highgpu-4g needs a placement policy"):
+        list(backend.create(replace(request_for(offer), reservation=offer.reservation)))
+
+
+def test_a_policy_of_other_machines_has_no_topology(site: Site) -> None:
+    backend = wired(site)
+    (offer,) = offered(backend, "a4-highgpu-8g")
+    group = backend.create_group(group_request_for(offer))
+    assert list(backend.create(inside(request_for(offer), group)))
