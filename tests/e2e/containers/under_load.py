@@ -79,7 +79,7 @@ class Site:
         return jobs
 
     @contextmanager
-    def constant_requests(self, callers: int = 2) -> Iterator[None]:
+    def constant_requests(self, callers: int) -> Iterator[None]:
         done = threading.Event()
 
         def call() -> None:
@@ -113,16 +113,16 @@ class Site:
         return sent
 
 
-def no_request_fails(site: Site, kill: Callable[[str], None]) -> None:
+def no_request_fails(site: Site, kill: Callable[[str], None], callers: int = 2) -> None:
     """While a replica is added, one is killed, and both are replaced. `kill` ends a container, by its provider's name
     for it."""
     site.apply("1", 1)
     site.replicas("1", 1)
-    with site.constant_requests():
+    with site.constant_requests(callers):
         site.apply("1", 2)
         victim = kill_one_of_two(site, kill)
     assert victim not in site.replicas("1", 2), "its agent was silent, and `retry` has bought another container"
-    with site.constant_requests():
+    with site.constant_requests(callers):
         site.apply("2", 2)
         site.replicas("2", 2)
     assert {status for status, _ in site.answers} == {200}
