@@ -110,6 +110,7 @@ class OfferTerms(Value):
     model_config = ConfigDict(extra="allow")
 
     reservation: str = ""  # the reserved capacity that its machine uses; empty if it is bought like any other
+    starts_at: Instant | None = None  # when that reserved capacity is there at last; None: it is
     ends_at: Instant | None = None  # when its provider takes the machine back; None: not by any calendar. It may be put
     # off, and who has bought the machine has the time of that day
     disk: DiskTerms | None = None

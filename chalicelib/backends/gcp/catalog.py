@@ -179,7 +179,7 @@ def _only(types: Mapping[tuple[str, str], _Sold], region: str, name: str) -> _So
 
 
 def _in_reservation(offer: Offer, reserved: GcpReservation, now: Micros) -> Offer:
-    terms = offer.terms.with_(reservation=reserved.name, ends_at=reserved.ends_at)
+    terms = offer.terms.with_(reservation=reserved.name, starts_at=reserved.starts_at, ends_at=reserved.ends_at)
     over = reserved.ends_at is not None and now >= reserved.ends_at - WARNING
     availability = Availability.not_available if over else reserved.availability
     return offer.with_(terms=terms, availability=availability, availability_zones=(reserved.zone,))

@@ -175,5 +175,5 @@ def _reservation(request: CreateRequest, place: GcpPlace) -> dict[str, Any]:
     return {
         "consumeReservationType": "SPECIFIC_RESERVATION",
         "key": "compute.googleapis.com/reservation-name",
-        "values": [place.reservation.name],
+        "values": [place.reservation.target or place.reservation.name],
     }

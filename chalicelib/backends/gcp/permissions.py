@@ -14,6 +14,7 @@ MACHINES: Sequence[str] = (
     "compute.disks.setLabels",
     "compute.disks.use",
     "compute.disks.useReadOnly",
+    "compute.futureReservations.list",
     "compute.instances.attachDisk",
     "compute.instances.create",
     "compute.instances.delete",

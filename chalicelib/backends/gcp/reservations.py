@@ -2,25 +2,32 @@
 
 Open reservations aren't offered, since no machine is ever launched into one. An account that may not read reservations
 has none to offer.
+
+A future reservation can be named before it begins. Google makes a reservation of it then, which machines are launched
+into; the future one leads to it. Machines of one in calendar mode end with it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.places import instant, last, region_of
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability
 from chalicelib.errors import MissingPermission, Unfit
 
 log = logging.getLogger(__name__)
 
+Place = tuple[str, str]  # zone and name
 WARNING: Micros = 10 * MINUTE  # before a reservation ends, its machines are told
 _COMING = ("CREATING", "READY", "UPDATING")
+_APPROVED = ("APPROVED", "COMMITTED", "PENDING_AMENDMENT_APPROVAL", "PROCURING", "PROVISIONING")
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class GcpReservation:
     is_bound: bool = False  # dense capacity, whose machines end with the reservation
     ends_at: Micros | None = None  # if that is so
     policy: str = ""  # the placement policy that its machines must have
+    target: str = ""  # the reservation that Google has made of this future one
+    starts_at: Micros | None = None  # of a future one of which none is made yet
 
     @property
     def availability(self) -> Availability:
@@ -50,12 +59,24 @@ class GcpReservations:
         self._clients, self._now = clients, now
 
     def all(self, within: str | Sequence[str] = "") -> Sequence[GcpReservation]:
+        bodies = self._listed("reservations", within)
+        found = {
+            (each.zone, each.name): each
+            for body in bodies
+            if body.get("specificReservationRequired") and body["status"] in _COMING
+            for each in [_read(body)]
+        }
+        for body in self._listed("futureReservations", within):
+            if body.get("specificReservationRequired"):
+                found |= _future(body, found, self._now())
+        return list(found.values())
+
+    def _listed(self, collection: str, within: str | Sequence[str]) -> Sequence[Body]:
         try:
-            listed = list(self._clients.pages("reservations.aggregatedList", within=within))
+            return list(self._clients.pages(f"{collection}.aggregatedList", within=within))
         except MissingPermission as error:
-            log.info("the reservations of %s stay unknown: %s", self._clients.project, error)
+            log.info("the %s of %s stay unknown: %s", collection, self._clients.project, error)
             return ()
-        return [_read(each) for each in listed if each.get("specificReservationRequired") and each["status"] in _COMING]
 
     def named(self, name: str, type_name: str, zones: Sequence[str]) -> GcpReservation:
         """The one that machines of the type are launched into, in one of the zones: each zone may have one of the
@@ -68,6 +89,8 @@ class GcpReservations:
         found = next((each for each in there if each.type == type_name), next(iter(there), None))
         if found is None or found.status == "CREATING":
             state = f"is {found.status}" if found else "isn't there"
+            if found is not None and found.starts_at is not None:
+                state = f"begins at {datetime.fromtimestamp(found.starts_at / SECOND, UTC):%Y-%m-%d %H:%M} UTC"
             raise Unfit(f"The reservation {name} can't be used: it {state}.")
         if found.type != type_name:
             raise Unfit(f"The reservation {name} is for {found.type}, not {type_name}.")
@@ -78,21 +101,57 @@ class GcpReservations:
 
 def _read(body: Body) -> GcpReservation:
     of: Body = body.get("specificReservation", {})
-    has = of.get("instanceProperties", {})
-    card: Body = next(iter(has.get("guestAccelerators", ())), {})
     given = int(of.get("assuredCount") or of.get("count") or 0)
     bound = body.get("deploymentType") == "DENSE"
     ends = str(body.get("deleteAtTime", ""))
     return GcpReservation(
-        str(body["name"]),
-        last(str(body["zone"])),
-        last(str(has.get("machineType", ""))),
-        str(body["status"]),
-        given - int(of.get("inUseCount") or 0),
-        last(str(card.get("acceleratorType", ""))),
-        int(card.get("acceleratorCount", 0)),
-        tuple(str(each.get("interface", "SCSI")) for each in has.get("localSsds", ())),
-        bound,
-        instant(ends) if bound and ends else None,
-        next((last(str(each)) for each in body.get("resourcePolicies", {}).values()), ""),
+        name=str(body["name"]),
+        zone=last(str(body["zone"])),
+        status=str(body["status"]),
+        left=given - int(of.get("inUseCount") or 0),
+        is_bound=bound,
+        ends_at=instant(ends) if bound and ends else None,
+        policy=next((last(str(each)) for each in body.get("resourcePolicies", {}).values()), ""),
+        **_machine(of),
     )
+
+
+def _machine(of: Body) -> dict[str, Any]:
+    """What its machines are."""
+    has = of.get("instanceProperties", {})
+    card: Body = next(iter(has.get("guestAccelerators", ())), {})
+    return {
+        "type": last(str(has.get("machineType", ""))),
+        "accelerator": last(str(card.get("acceleratorType", ""))),
+        "cards": int(card.get("acceleratorCount", 0)),
+        "ssds": tuple(str(each.get("interface", "SCSI")) for each in has.get("localSsds", ())),
+    }
+
+
+def _future(body: Body, made: Mapping[Place, GcpReservation], now: Micros) -> Mapping[Place, GcpReservation]:
+    """A future reservation, and what is different about the reservations that Google has `made` of it. Nothing once it
+    has ended, or if it was refused."""
+    name, zone, status = str(body["name"]), last(str(body["zone"])), body.get("status", {})
+    begins, ends = _window(body.get("timeWindow", {}))
+    own = [made[place] for url in status.get("autoCreatedReservations", ()) if (place := (zone, last(url))) in made]
+    if body.get("reservationMode") == "CALENDAR":
+        own = [replace(each, is_bound=True, ends_at=ends) for each in own]
+    found = {(zone, each.name): each for each in own}
+    if (zone, name) in made or (ends is not None and now >= ends):
+        return found
+    if own:
+        best = max(own, key=lambda each: (each.status != "CREATING", each.left))
+        return {**found, (zone, name): replace(best, name=name, target=best.name)}
+    if status.get("procurementStatus") not in _APPROVED:
+        return found
+    of = body.get("specificSkuProperties", {})
+    coming = GcpReservation(name, zone, status="CREATING", left=0, ends_at=ends, starts_at=begins, **_machine(of))
+    return {**found, (zone, name): coming}
+
+
+def _window(of: Body) -> tuple[Micros | None, Micros | None]:
+    """When it begins and ends."""
+    begins = instant(str(of.get("startTime", ""))) or None
+    lasts = int(of.get("duration", {}).get("seconds", 0)) * SECOND
+    ends = instant(str(of.get("endTime", ""))) or (begins + lasts if begins and lasts else None)
+    return begins, ends

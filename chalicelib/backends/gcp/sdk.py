@@ -20,7 +20,16 @@ from chalicelib.errors import Bug
 
 PACKAGE = "google.cloud.compute_v1"
 SERVICES = (  # that are called
-    *("accelerator_types", "disks", "firewalls", "global_operations", "images", "instances", "machine_types"),
+    *(
+        "accelerator_types",
+        "disks",
+        "firewalls",
+        "future_reservations",
+        "global_operations",
+        "images",
+        "instances",
+        "machine_types",
+    ),
     *("networks", "projects", "region_operations", "regions", "reservations", "resource_policies", "routers"),
     *("subnetworks", "zone_operations"),
 )

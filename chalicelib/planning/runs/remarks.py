@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.gpu_names import vendor_of
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.gateways import GatewayConfiguration
@@ -28,6 +30,8 @@ _NO_GPU = "`utilization_policy` judges GPUs only: a job on a machine without one
 _UNREPORTED = "`utilization_policy` has nothing to judge {vendor} GPUs by: nobody reports how busy they are."
 _IDLE = "`idle_duration` has no effect on containers: each ends with its job."
 _NO_TAGS = "`tags` aren't set in {backends}, where nothing can have tags."
+
+_COMING = "The reservation {name} begins at {at:%Y-%m-%d %H:%M} UTC, and has no machines until then."
 
 _UNCERTIFIED = (
     "Without a `certificate`, callers on other machines can't send tokens: they reach only services with `auth: false`."
@@ -51,7 +55,12 @@ def remarks(
     the service's, if it has one. `facts`: of the project's backends."""
     found = list[str]()
     for spec, offers in jobs:
-        found += [*_disks(spec, offers), *_policy(spec, offers), *_without_effect(config, offers, facts)]
+        found += [
+            *_disks(spec, offers),
+            *_coming(offers),
+            *_policy(spec, offers),
+            *_without_effect(config, offers, facts),
+        ]
     if isinstance(config, ServiceConfiguration):
         found += [_RETRY] if _ends_with_replica(config) else []
         found += _in_the_open(config, gateway) if gateway is not None and config.auth else []
@@ -87,6 +96,12 @@ def _disks(spec: JobSpec, offers: Iterable[Offer]) -> Iterator[str]:
     own = (offer.instance.resources.disk.size_mib / 1024 for offer in offers if offer.availability in there)
     if any(not requested.disk.size.holds(size) for size in own):
         yield _DISK.format(size=round(requested.disk.size.min or 0))
+
+
+def _coming(offers: Iterable[Offer]) -> Iterator[str]:
+    for offer in offers:
+        if offer.terms.starts_at is not None:
+            yield _COMING.format(name=offer.reservation, at=datetime.fromtimestamp(offer.terms.starts_at / SECOND, UTC))
 
 
 def _without_effect(

@@ -85,6 +85,39 @@ class Groups(Disks):
         self.books.add("reservation", (0, STATES[state]), zone=zone, name=name, body={**body, **more})
         return name
 
+    def reserve_ahead(
+        self, zone: str, kind: str, begins: str, ends: str, status: str = "COMMITTED", **more: Any
+    ) -> str:
+        """A future reservation; `fulfil` begins it."""
+        number = len(list(self.books.existing("future")))
+        body = {
+            "specificReservationRequired": True,
+            "specificSkuProperties": {"totalCount": "2", "instanceProperties": {"machineType": kind}},
+            "timeWindow": {"startTime": begins, "endTime": ends},
+            "status": {"procurementStatus": status},
+        }
+        self.books.add("future", (0, "READY"), zone=zone, name=f"ahead-{number}", body={**body, **more})
+        return f"ahead-{number}"
+
+    def fulfil(self, name: str, **more: Any) -> str:
+        """The reservation that is made of it."""
+        future = next(each for each in self.books.existing("future") if each.facts["name"] == name)
+        zone, kind = future.facts["zone"], future.facts["body"]["specificSkuProperties"]["instanceProperties"]
+        made = self.reserve(zone, kind["machineType"], 2, **more)
+        (row,) = (each for each in self.books.existing("reservation") if each.facts["name"] == made)
+        row.facts["bound"] = future.facts["body"].get("reservationMode") == "CALENDAR"
+        urls = [f"{ROOT}/zones/{zone}/reservations/{made}"]
+        future.facts["body"]["status"] = {"procurementStatus": "FULFILLED", "autoCreatedReservations": urls}
+        return made
+
+    @answers("futureReservations.aggregatedList")
+    def _list_futures(self, call: Call) -> Any:
+        scopes = [f"zones/{zone}" for zone in ZONES]
+        return self.by_scope(call, self.books.existing("future"), self._future, "futureReservations", scopes)
+
+    def _future(self, made: Resource) -> Any:
+        return {**made.facts["body"], "name": made.facts["name"], "zone": f"{ROOT}/zones/{made.facts['zone']}"}
+
     @answers("reservations.aggregatedList")
     def _list_reservations(self, call: Call) -> Any:
         scopes = [f"zones/{zone}" for zone in ZONES]

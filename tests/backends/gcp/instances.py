@@ -260,6 +260,8 @@ class Instances(Places):
         given = [each["interface"] for each in body["disks"] if each.get("type") == "SCRATCH"]
         if has["machineType"] != body["machineType"].rpartition("/")[2] or ssds != given:
             raise invalid("reservationAffinity", f"The instance does not match the reservation {name}.")
+        if found.facts.get("bound") and body["scheduling"]["provisioningModel"] != "RESERVATION_BOUND":
+            return {"code": "INVALID_USAGE", "message": f"Reservation [{name}] needs RESERVATION_BOUND instances."}
         if self.in_use(name) < int(found.facts["body"]["specificReservation"]["count"]):
             return None
         text = f"Specified reservations [{name}] do not have available resources for the request."

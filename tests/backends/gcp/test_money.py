@@ -10,7 +10,7 @@ import pytest
 from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
-from chalicelib.domain.offers import Availability
+from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import Gone, InUse, QuotaExceeded, Transient, Unfit
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
@@ -182,6 +182,62 @@ def test_a_dense_reservation_ends_with_its_machines(site: Site) -> None:
     assert site.backend.describe(made).reclaim_at == 1_795_017_600 * SECOND
     with pytest.raises(Unfit, match=f"{name} ends"):
         list(site.backend.create(replace(request_for(offer, "two"), reservation=name)))
+
+
+CALENDAR = {"begins": "2026-11-18T12:00:00Z", "ends": "2026-11-18T16:00:00Z", "reservationMode": "CALENDAR"}
+
+
+def reserved(site: Site, name: str) -> list[Offer]:
+    return [each for each in site.backend.offers() if each.reservation == name]
+
+
+def test_a_future_reservation_is_known_before_it_begins_and_used_until_it_ends(site: Site) -> None:
+    name = site.fake.reserve_ahead("us-central1-c", "n2-standard-2", **CALENDAR)
+    (offer,) = reserved(site, name)
+    assert offer.availability is Availability.not_available and offer.availability_zones == ("us-central1-c",)
+    assert (offer.terms.starts_at, offer.terms.ends_at) == (1_795_003_200 * SECOND, 1_795_017_600 * SECOND)
+    with pytest.raises(Unfit, match=rf"{name} can't be used: it begins at 2026-11-18 12:00 UTC"):
+        list(site.backend.create(replace(request_for(offer), reservation=name)))
+    made = site.fake.fulfil(name)
+    (offer,) = reserved(site, name)
+    assert offer.availability is Availability.available
+    assert (offer.terms.starts_at, offer.terms.ends_at) == (None, 1_795_017_600 * SECOND)
+    handles = list(site.backend.create(replace(request_for(offer), reservation=name)))
+    body = site.provider.machine(handles).facts["body"]
+    assert body["reservationAffinity"]["values"] == [made] and site.fake.in_use(made) == 1
+    assert body["scheduling"]["provisioningModel"] == "RESERVATION_BOUND"
+    assert [each.terms.ends_at for each in reserved(site, made)] == [offer.terms.ends_at], "by either name"
+    site.clock.at = 1_795_017_600 * SECOND
+    assert reserved(site, name) == []
+
+
+def test_a_future_reservation_that_never_comes_isnt_offered(site: Site) -> None:
+    names = [
+        site.fake.reserve_ahead("us-central1-c", "n2-standard-2", **CALENDAR, **more)
+        for more in (
+            {"status": "DECLINED"},
+            {"status": "PENDING_APPROVAL"},
+            {"specificReservationRequired": False},
+        )
+    ]
+    assert not any(each.reservation for each in site.backend.offers())
+    with pytest.raises(Unfit, match=f"{names[0]} can't be used: it isn't there"):
+        list(site.backend.create(replace(site.request(), reservation=names[0])))
+
+
+def test_a_future_reservation_of_the_usual_mode_lasts_as_its_reservation_does(site: Site) -> None:
+    name = site.fake.reserve_ahead("us-central1-c", "n2-standard-2", **{**CALENDAR, "reservationMode": "DEFAULT"})
+    site.fake.fulfil(name)
+    (offer,) = reserved(site, name)
+    body = site.provider.machine(list(site.backend.create(replace(request_for(offer), reservation=name)))).facts["body"]
+    assert body["scheduling"]["provisioningModel"] == "STANDARD" and offer.terms.ends_at is None
+
+
+def test_reservations_are_offered_to_who_may_not_read_future_ones(site: Site) -> None:
+    name = site.fake.reserve("us-central1-c", "n2-standard-2", 1)
+    text = "Required 'compute.futureReservations.list' permission for 'projects/p'"
+    site.refuses("futureReservations.aggregatedList", 403, "forbidden", text)
+    assert len(reserved(site, name)) == 1
 
 
 # --- disks and groups -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import CONTAINER, Availability, Disk
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.runs import RunSpec
@@ -130,3 +131,11 @@ def test_what_has_no_effect_where_the_job_may_run(config: dict[str, Any], offer:
     spec = effective(b.run_spec(config))
     found = list(remarks(spec.configuration, [(b.job_spec(spec), [offer])], facts=FACTS))
     assert [remarked in text for text in found] == ([True] if remarked else [])
+
+
+def test_a_plan_says_when_a_reservation_begins() -> None:
+    offer = b.offer()
+    coming = offer.with_(terms=offer.terms.with_(reservation="soon", starts_at=1_795_003_200 * SECOND))
+    said = "The reservation soon begins at 2026-11-18 12:00 UTC, and has no machines until then."
+    assert remarks_of(b.run_spec(), offer, coming, coming) == [said]
+    assert remarks_of(b.run_spec(), offer) == []
