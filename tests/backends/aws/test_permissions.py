@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import chalicelib.backends.aws
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.aws.permissions import CREATIONS, MARKED, OURS, PERMISSIONS, actions, probes
 from chalicelib.backends.price_file import OfflinePrices
+from chalicelib.configuration.server import parse_backend
 from chalicelib.errors import MissingPermission
+from infra.policies import Grant, in_file
 from tests.backends.aws.account import REHEARSED, Account, Fault, Script
 from tests.backends.aws.provider import AwsProvider, clients, config
 from tests.backends.clock import Clock
@@ -20,6 +23,7 @@ from tests.backends.conformance import group_request_for, request_for, volume_re
 from tests.backends.test_aws import usual_offers
 
 HERE = Path(chalicelib.backends.aws.__file__).parent
+DOCS = Path(__file__).parents[3] / "docs"
 # What AWS checks beside the action that is called.
 IMPLIED = {"ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole"}
 SERVICES = {"service-quotas": "servicequotas"}
@@ -85,6 +89,20 @@ def test_what_is_changed_or_ended_bears_our_tag() -> None:
 def test_statements_are_told_apart() -> None:
     names = [each.sid for each in PERMISSIONS]
     assert len(names) == len(set(names))
+
+
+def test_the_policy_of_the_page_is_the_table() -> None:
+    grants = [Grant(each.sid, each.actions, each.resources, each.condition) for each in PERMISSIONS]
+    text = (DOCS / "examples" / "aws" / "policy.json").read_text()
+    assert json.loads(text) == json.loads(json.dumps(in_file(grants, stage="")))
+    assert len("".join(text.split())) <= 6_144, "AWS's limit for a policy"
+
+
+def test_the_configuration_of_the_page_is_accepted() -> None:
+    (text,) = re.findall(r"(?ms)^```yaml\n(type: aws\n.*?)^```", (DOCS / "guides" / "aws.md").read_text())
+    given: Any = parse_backend(text)
+    clock = Clock()
+    AwsBackend(config(regions=given.regions), clients(Account(clock.now, Script(lag=0))), clock.now).check()
 
 
 def test_what_is_probed_is_in_the_table() -> None:
