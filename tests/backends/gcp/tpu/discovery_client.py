@@ -84,6 +84,12 @@ def main(address, token):
     queued.delete(name=named, force=True).execute()
     seen["state"] = queued.get(name=named).execute()["state"]["state"]
     seen["closed"] = refused(nodes.list(parent="projects/my-project/locations/us-central1-f"))
+    found = {each["type"]: each for each in places.acceleratorTypes().list(parent=PLACE).execute()["acceleratorTypes"]}
+    seen["topology"] = [each["topology"] for each in found["v5litepod-16"]["acceleratorConfigs"]]
+    request("several", str(uuid.uuid4()), acceleratorType="v5litepod-16").execute()
+    until(queued.get(name=f"{PLACE}/queuedResources/several"), lambda each: each["state"]["state"] == "ACTIVE")
+    endpoints = nodes.get(name=f"{PLACE}/nodes/several").execute()["networkEndpoints"]
+    seen["hosts"] = [len(endpoints), len({each["ipAddress"] for each in endpoints})]
     print(json.dumps(seen))
 
 

@@ -44,4 +44,6 @@ def test_the_client_of_discovery_documents() -> None:
         "delete": [400, "FAILED_PRECONDITION"],
         "state": "DELETING",
         "closed": [403, "PERMISSION_DENIED"],
+        "topology": ["4x4"],
+        "hosts": [4, 4],
     }
