@@ -27,11 +27,12 @@ from chalicelib.planning.kernel.purchases import Create
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.gang_placement import CHUNK
 from chalicelib.store import nouns
+from chalicelib.store.port import Change
 from tests.engine import test_gang_purchases as one_by_one
 from tests.engine.test_gang_purchases import gang, started
 from tests.world import nouns as b
 from tests.world.gangs import jobs_of, task
-from tests.world.ports import Books
+from tests.world.ports import Books, CountingStore
 
 TYPE, SIZE, NORTH = "sim.2cpu-x4", 4, "sim-north"
 FOUR: dict[str, Any] = {"resources": {"cpu": "2..", "memory": "8GB.."}, "instance_types": [TYPE]}
@@ -46,13 +47,15 @@ class World(one_by_one.World):
         nodes: Any = "0..8",
         cloud_of: type[FakeCloud] = FakeCloud,
         types: Sequence[str] | None = (TYPE,),
+        store_of: type[CountingStore] = CountingStore,
         **script: Any,
     ) -> World:
         plan = Script(boot=2 * SECOND, end=0, **script)
         box: list[World] = []
         cloud = cloud_of(lambda: box[0].at, script=plan, facts=BUNDLES)
         offers = cloud_of(lambda: 0, facts=BUNDLES).offers()
-        world = cls.in_memory(backends=Accounts([Account.of(cloud)]), catalog=Books(offers))
+        store = store_of(lambda: box[0].at)
+        world = cls.in_memory(backends=Accounts([Account.of(cloud)]), catalog=Books(offers), store=store)
         box.append(world)
         world.cloud, world.script, world.bought = cloud, plan, []
         world.fleet("cloud", nodes=nodes, placement="cluster", idle_duration="1m", instance_types=types)
@@ -257,6 +260,40 @@ def test_more_than_one_commit_takes() -> None:
     run = task(world, "train", CHUNK + 5, **FOUR)
     world.until(lambda: started(world, run))
     assert bought(world) == 1 and len(world.machines) == CHUNK + 5 and len(world.cloud.machines()) == 1
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Mortal(CountingStore):
+    """Its client dies at a commit that adds instances, after so many others."""
+
+    left: int | None = None
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if self.left is not None and any(change.key.pk.startswith("instance/") for change in changes):
+            if self.left == 0:
+                raise Died
+            self.left -= 1
+        super().commit(changes)
+
+
+def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing() -> None:
+    world = World.with_fleet("0..", cloud_of=Large, store_of=Mortal)
+    run = task(world, "train", CHUNK + 5, **FOUR)
+    store: Any = world.store
+    store.left = 1
+    with pytest.raises(Died):
+        world.take_pass()
+    store.left = None
+    assert len(world.machines) == CHUNK and not any(isinstance(each, Create) for each in world.effects)
+    world.effects.clear()
+    world.until(lambda: started(world, run), passes=300, seconds=5.0)
+    assert len(world.machines) == 2 * CHUNK + 5 and bought(world) == 1 == len(world.cloud.machines())
+    first = world.machines[:CHUNK]
+    world.until(lambda: all(world.again(each).status in LEAVING for each in first))
+    assert "wasn't ordered as a whole" in " ".join(world.again(each).message for each in first)
 
 
 # --- fleets ----------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class World(Engine):
     @property
     def machines(self) -> list[Instance]:
         fleet = b.fleet("cloud").id
-        found = [nouns.find(self.store, Instance, keys.instance(instance_id(fleet, number))) for number in range(60)]
+        found = [nouns.find(self.store, Instance, keys.instance(instance_id(fleet, number))) for number in range(80)]
         return [each for each in found if each is not None]
 
     @property
