@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import containers_table, cost_page, draw_states, json_shapes, metrics_page
+from docs import containers_table, cost_page, draw_states, json_page, metrics_page
 from docs.openapi.document import DOCUMENT, text
 from tests.wire import differences
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 def main() -> None:
     reference.main([str(FOLDER / "reference")])
     (FOLDER / "reference" / "cli.md").write_text(commands(), encoding="utf-8")
-    json_shapes.PAGE.write_text(json_shapes.page(), encoding="utf-8")
+    json_page.write()
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
     containers_table.write()

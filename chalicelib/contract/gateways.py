@@ -59,4 +59,6 @@ class HostCertificate(TypedDict):
 
 
 class GatewayWithCertificates(Gateway):
+    """A gateway, with the certificates of its services' hosts."""
+
     certificates: list[HostCertificate]

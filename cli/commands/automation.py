@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,8 +10,10 @@ from chalicelib.errors import NotFound, Refused
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
-from cli.screen.shapes import document
 from cli.tables.cells import age
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Store configurations for rules to apply, stop and delete.", invoke_without_command=True)
 NameArgument = Annotated[
@@ -36,7 +38,7 @@ def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("automations/list")
     session.cache_names("automation", [one["name"] for one in found])
     if json_wanted:
-        shown = document("automation list", {"project": session.project, "automations": found})
+        shown: contract.AutomationList = {"shape": 1, "project": session.project, "automations": found}
         session.terminal.print(as_json(shown))
         return
     table, now = Table(("NAME", "TYPE", "USER", "STORED")), session.terminal.now()

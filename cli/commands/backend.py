@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,8 +10,10 @@ from chalicelib.errors import DstackError, Invalid, NotFound, Refused
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.tables.backends import backends_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Manage backends: the clouds that a project can use.", invoke_without_command=True)
 NameArgument = Annotated[
@@ -35,7 +37,8 @@ def list_backends(ctx: typer.Context, project: ProjectOption = None, json_wanted
 def _list(session: Session, json_wanted: bool) -> None:
     found = _known(session)
     if json_wanted:
-        session.terminal.print(as_json(document("backend list", {"project": session.project, "backends": found})))
+        shown: contract.BackendList = {"shape": 1, "project": session.project, "backends": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(backends_table(found, session.terminal.now()))
     if not found:
@@ -170,14 +173,15 @@ def check(
     names = [one["name"] for one in _known(session)] if name is None else [name]
     if not names:
         session.terminal.warn("No backends yet. Add one with `dstack backend add`.")
-    found = []
+    found: list[contract.CheckedBackend] = []
     for each in names:
         error = _error_of(session, each)
         found.append({"name": each, "works": error is None, "error": error})
         if not json_wanted:
             session.terminal.print(f"{each}: {error or 'works'}")
     if json_wanted:
-        session.terminal.print(as_json(document("backend check", {"project": session.project, "backends": found})))
+        shown: contract.BackendCheck = {"shape": 1, "project": session.project, "backends": found}
+        session.terminal.print(as_json(shown))
     if not all(one["works"] for one in found):
         raise typer.Exit(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +15,12 @@ from cli.commands.secret import get_secret
 from cli.connection.session import WATCH_SECONDS, Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.screen.since import since_moment
 from cli.tables.cells import moment
 from cli.tables.events import event_line
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 LAST = 100
 SYSTEM = "system"  # the actor of events of the control plane itself; no user has this name
@@ -181,7 +183,8 @@ def _list(ctx: typer.Context) -> None:
     def show() -> None:
         found = fetch_events(session, body, start)
         if flags["json_wanted"]:
-            session.terminal.print(as_json(document("event list", {"project": session.project, "events": found})))
+            shown: contract.EventList = {"shape": 1, "project": session.project, "events": found}
+            session.terminal.print(as_json(shown))
             return
         for one in found:
             session.terminal.print(event_line(one, session.terminal.width, session.terminal.colour))
@@ -225,10 +228,10 @@ def _actors(session: Session, names: list[str] | None) -> list[str | None] | Non
     return [None if name == SYSTEM else known[name] for name in names]
 
 
-def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[dict[str, Any]]:
+def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[contract.Event]:
     """Events, oldest first. The API pages from the newest back; pages are read until they reach `start`, if given."""
     begin = moment(start)
-    found: list[dict[str, Any]] = []
+    found: list[contract.Event] = []
     while True:
         after = {"prev_recorded_at": found[-1]["recorded_at"], "prev_id": found[-1]["id"]} if found else None
         page = session.client.post(

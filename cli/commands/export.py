@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
-from cli.screen.shapes import document
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Share SSH fleets with other projects.", invoke_without_command=True)
 ExportArgument = Annotated[
@@ -35,7 +37,8 @@ def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("exports/list")
     session.cache_names("export", [one["name"] for one in found])
     if json_wanted:
-        session.terminal.print(as_json(document("export list", {"project": session.project, "exports": found})))
+        shown: contract.ExportList = {"shape": 1, "project": session.project, "exports": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(exports_table(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,11 @@ from chalicelib.errors import NotFound, Refused
 from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.screen.since import seconds_of
 from cli.tables.fleets import fleets_table, joins_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Manage fleets and their machines.", invoke_without_command=True)
 FleetArgument = Annotated[
@@ -48,7 +50,7 @@ def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) ->
         fleets: list[Any] = session.client.in_project("fleets/list", {"include_imported": True})
         session.cache_names("fleet", [found["name"] for found in fleets])
         if json_wanted:
-            found = document("fleet list", {"project": session.project, "fleets": fleets})
+            found: contract.FleetList = {"shape": 1, "project": session.project, "fleets": fleets}
             session.terminal.print(json.dumps(found, ensure_ascii=False))
             return
         session.show(fleets_table(fleets, session.terminal.now(), session.project, verbose))
@@ -205,7 +207,8 @@ def joins(
     session = open_session(ctx, project)
     found: list[Any] = session.client.in_project("fleets/list_joins", {"name": name})
     if json_wanted:
-        session.terminal.print(as_json(document("fleet joins", {"fleet": name, "joins": found})))
+        shown: contract.FleetJoins = {"shape": 1, "fleet": name, "joins": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(joins_table(found, session.terminal.now()))
 

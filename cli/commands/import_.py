@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,7 +10,9 @@ from cli.commands.export import fleets_of
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
-from cli.screen.shapes import document
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Fleets that other projects share with this one.", invoke_without_command=True)
 
@@ -33,7 +35,8 @@ def _list(session: Session, json_wanted: bool) -> None:
     named = [(f"{one['export']['project_name']}/{one['export']['name']}", one["export"]) for one in found]
     session.cache_names("import", [name for name, _ in named])
     if json_wanted:
-        session.terminal.print(as_json(document("import list", {"project": session.project, "imports": found})))
+        shown: contract.ImportList = {"shape": 1, "project": session.project, "imports": found}
+        session.terminal.print(as_json(shown))
         return
     table = Table(("NAME", "FLEETS"))
     for name, one in named:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -12,8 +12,10 @@ from chalicelib.errors import NotFound
 from cli.connection.session import completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.tables.metrics import axis_line, axis_of, metrics_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 SAMPLES = 1000
 
@@ -54,8 +56,13 @@ def metrics(
                 f"Run {run} has no such job.", hint=f"It is {found['status']}; `dstack ps -v` lists its jobs."
             )
         if json_wanted:
-            rows = [{"job": one["job_spec"]["job_name"], "metrics": values} for one, values in jobs]
-            session.terminal.print(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
+            shown: contract.Metrics = {
+                "shape": 1,
+                "project": session.project,
+                "run": run,
+                "jobs": [{"job": one["job_spec"]["job_name"], "metrics": values} for one, values in jobs],
+            }
+            session.terminal.print(as_json(shown))
             return
         session.show(metrics_table(jobs))
         if axis := axis_of(jobs):

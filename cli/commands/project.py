@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,9 +13,11 @@ from cli.connection.config import ProjectEntry, config_path, default_of, load_pr
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json, render
-from cli.screen.shapes import document
 from cli.screen.terminal import Terminal, terminal
 from cli.tables.people import members_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Manage the projects this machine knows, and their members.", invoke_without_command=True)
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show your user on each server.")]
@@ -81,10 +83,11 @@ def _list(here: Terminal, verbose: bool, json_wanted: bool) -> None:
     projects = load_projects(config_path(here.home))
     users = {p.name: _user(p, here) for p in projects} if verbose else {}
     if json_wanted:
-        rows = [{"project": p.name, "url": p.url, "default": p.default} for p in projects]
+        rows: list[contract.KnownProject] = [{"project": p.name, "url": p.url, "default": p.default} for p in projects]
         if verbose:
-            rows = [{**row, "user": users[str(row["project"])]} for row in rows]
-        here.print(as_json(document("project list", {"projects": rows})))
+            rows = [{**row, "user": users[row["project"]]} for row in rows]
+        shown: contract.ProjectList = {"shape": 1, "projects": rows}
+        here.print(as_json(shown))
         return
     table = Table(("PROJECT", "URL", "USER", "DEFAULT") if verbose else ("PROJECT", "URL", "DEFAULT"))
     for p in projects:
@@ -197,7 +200,8 @@ def members(ctx: typer.Context, project: ProjectOption = None, json_wanted: Json
     found = session.client.post(f"/api/projects/{session.project}/get")["members"]
     session.cache_names("user", [member["user"]["username"] for member in found])
     if json_wanted:
-        session.terminal.print(as_json(document("project members", {"project": session.project, "members": found})))
+        shown: contract.ProjectMembers = {"shape": 1, "project": session.project, "members": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(members_table(found))
 

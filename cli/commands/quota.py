@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.connection.session import open_session
 from cli.screen.parameters import JsonOption, ProjectOption, command
 from cli.screen.render import Table, as_json
-from cli.screen.shapes import document
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 OFF = "off"
 EACH = "each user"
@@ -69,7 +71,8 @@ def quota(
     else:
         found = session.client.post(f"{path}/get_quota")
     if json_wanted:
-        session.terminal.print(as_json(document("project quota", {"project": session.project, "quota": found})))
+        shown: contract.ProjectQuota = {"shape": 1, "project": session.project, "quota": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(quota_table(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,9 @@ from chalicelib.errors import NotFound
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
-from cli.screen.shapes import document
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 HIDDEN = "******"
 
@@ -38,7 +40,8 @@ def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("secrets/list")
     session.cache_names("secret", [one["name"] for one in found])
     if json_wanted:
-        session.terminal.print(as_json(document("secret list", {"project": session.project, "secrets": found})))
+        shown: contract.SecretList = {"shape": 1, "project": session.project, "secrets": found}
+        session.terminal.print(as_json(shown))
         return
     table = Table(("NAME", "VALUE"))
     for one in found:
@@ -54,7 +57,8 @@ def get(
     session = open_session(ctx, project)
     found = get_secret(session, name)
     if json_wanted:
-        session.terminal.print(as_json(document("secret get", found)))
+        shown: contract.SecretGet = {"shape": 1, **found}
+        session.terminal.print(as_json(shown))
         return
     table = Table(("NAME", "VALUE"))
     table.add(found["name"], str(found["value"]))
@@ -93,10 +97,11 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     session.terminal.print(f"Secret {name} is deleted.")
 
 
-def get_secret(session: Session, name: str) -> Any:
+def get_secret(session: Session, name: str) -> contract.Secret:
     try:
-        return session.client.in_project("secrets/get", {"name": name})
+        found: contract.Secret = session.client.in_project("secrets/get", {"name": name})
     except NotFound:
         raise NotFound(
             f"There is no secret {name} in project {session.project}.", hint="See them with `dstack secret`."
         ) from None
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,10 +13,12 @@ from cli.connection.session import Session, open_session
 from cli.main import other_dstack
 from cli.screen.parameters import JsonOption, ProjectOption, command, epilog, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.screen.terminal import STANDARD_INPUT, Terminal, terminal
 from cli.tables.costs import bill_of, cost_table
 from cli.tables.usage import retention_text, subscriptions_table, usage_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 # The modules of the packages in the extra `server`; uvloop may be missing.
 NEEDED = ("acme", "authlib", "cryptography", "httptools", "paramiko", "requests", "urllib3", "uvicorn")
@@ -194,9 +196,10 @@ def info(
     if cost:
         _show_cost(session, json_wanted)
         return
-    found = session.client.post("/api/server/get_usage")
+    found: contract.ServerUsage = session.client.post("/api/server/get_usage")
     if json_wanted:
-        session.terminal.print(as_json(document("server info", found)))
+        shown: contract.ServerInfoDocument = {"shape": 1, **found}
+        session.terminal.print(as_json(shown))
         return
     if found["parts"]:
         session.show(usage_table(found))
@@ -209,9 +212,10 @@ def info(
 
 
 def _show_cost(session: Session, json_wanted: bool) -> None:
-    found = session.client.post("/api/server/get_cost")
+    found: contract.ServerCost = session.client.post("/api/server/get_cost")
     if json_wanted:
-        session.terminal.print(as_json(document("server info --cost", found)))
+        shown: contract.ServerCostDocument = {"shape": 1, **found}
+        session.terminal.print(as_json(shown))
     elif not found["billed"]:
         session.terminal.print("This server runs on your own machine, so nobody bills its calls.")
     else:

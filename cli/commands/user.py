@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,9 +12,11 @@ from chalicelib.errors import Refused
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.screen.terminal import STANDARD_INPUT
 from cli.tables.people import keys_table, users_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 WHAT = "Manage the users of a server, and your own public keys."
 app = new_group(WHAT, invoke_without_command=True)
@@ -40,7 +42,8 @@ def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.post("/api/users/list", {})
     session.cache_names("user", [one["username"] for one in found])
     if json_wanted:
-        session.terminal.print(as_json(document("user list", {"users": found})))
+        shown: contract.UserList = {"shape": 1, "users": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(users_table(found, session.terminal.now()))
 
@@ -60,8 +63,9 @@ def create(
     body = {"username": name, "global_role": role, "email": email, "active": True}
     answer = session.client.post("/api/users/create", body)
     if json_wanted:
-        shown = {key: value for key, value in answer.items() if key not in ("creds", "ssh_private_key")}
-        session.terminal.print(as_json(document("user create", {"user": shown, "token": answer["creds"]["token"]})))
+        user: Any = {key: value for key, value in answer.items() if key not in ("creds", "ssh_private_key")}
+        shown: contract.UserCreate = {"shape": 1, "user": user, "token": answer["creds"]["token"]}
+        session.terminal.print(as_json(shown))
         return
     session.terminal.print(f"User {name} is created. Their token, shown only this once:")
     _print_token(session, answer)
@@ -151,7 +155,8 @@ def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOpt
     session = open_session(ctx, project)
     found: list[Any] = session.client.post("/api/users/public_keys/list")
     if json_wanted:
-        session.terminal.print(as_json(document("user keys", {"keys": found})))
+        shown: contract.UserKeys = {"shape": 1, "keys": found}
+        session.terminal.print(as_json(shown))
         return
     session.show(keys_table(found, session.terminal.now()))
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
-from cli.screen.shapes import document
 from cli.tables.volumes import volumes_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Manage volumes: disks that outlive runs.", invoke_without_command=True)
 VolumeArgument = Annotated[
@@ -45,7 +47,8 @@ def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) ->
         found: list[Any] = session.client.in_project("volumes/list")
         session.cache_names("volume", [one["name"] for one in found])
         if json_wanted:
-            session.terminal.print(as_json(document("volume list", {"project": session.project, "volumes": found})))
+            shown: contract.VolumeList = {"shape": 1, "project": session.project, "volumes": found}
+            session.terminal.print(as_json(shown))
             return
         session.show(volumes_table(found, session.terminal.now(), verbose))
         if not found:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import DstackError, Invalid, Problem
-from cli.screen.shapes import document
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 TAB = "    "
 SHOWN = 120  # characters of a line
@@ -34,15 +36,17 @@ def render_problems(error: Invalid, folder: Path) -> str:
     return f"{text}\n{error.hint}" if error.hint else text
 
 
-def error_document(error: DstackError, code: int) -> dict[str, Any]:
+def error_document(error: DstackError, code: int) -> contract.ErrorDocument:
     """An error for programs; `problems` says where in a file or in which field."""
     problems = error.problems if isinstance(error, Invalid) else ()
-    found = [
+    found: list[contract.ErrorPlace] = [
         {"message": p.message, "hint": p.hint, "field": p.path, "file": p.file, "line": p.line, "column": p.column}
         for p in problems
     ]
-    fields = {"message": error.message, "hint": error.hint, "exit_code": code, "problems": found}
-    return document("error", {"error": fields})
+    return {
+        "shape": 1,
+        "error": {"message": error.message, "hint": error.hint, "exit_code": code, "problems": found},
+    }
 
 
 def _block(problem: Problem, folder: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cli.screen.render import Table, facts
 from cli.tables.cells import Json
 
@@ -25,7 +27,7 @@ def usage_table(found: Json) -> Table:
     return table
 
 
-def subscriptions_table(found: list[Json]) -> Table:
+def subscriptions_table(found: Sequence[Json]) -> Table:
     """Webhooks and rules, with the reason if one doesn't progress."""
     table = Table(("FOLLOWS EVENTS", "STATUS", "ERROR"), below=("ERROR",))
     for one in found:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import is_typeddict
 
 from chalicelib import contract
@@ -32,6 +33,13 @@ class Declared:
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     uploads: bool = False
+
+
+class Schemas(GenerateJsonSchema):
+    """Without the titles that pydantic makes of the names of keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
 
 class _Answers(NamedTuple):

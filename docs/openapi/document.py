@@ -11,12 +11,11 @@ from typing import Any
 
 import orjson
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
 
 from chalicelib import api, contract
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
-from docs.openapi.declared import JSON, Declared, close_types, declared
+from docs.openapi.declared import JSON, Declared, Schemas, close_types, declared
 from docs.openapi.examples import RECORDED
 
 DOCUMENT = Path(api.__file__).parent / "openapi.json"
@@ -47,13 +46,6 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "404": ("NoProject", "There is no such project. Only global admins learn that.", contract.Denied),
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
 }
-
-
-class Schemas(GenerateJsonSchema):
-    """Without the titles that pydantic makes of the names of keys."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
 
 
 class Types:

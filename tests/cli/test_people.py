@@ -11,7 +11,7 @@ from cli.connection.config import ProjectEntry, config_path, load_projects, save
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import create
 from tests.cli.conftest import Dstack
-from tests.cli.shapes import KEY, RealPlane
+from tests.cli.printed import KEY, RealPlane
 
 FINGERPRINT = "SHA256:Eh1Ip0zc9iKXVZTtZTPbp7RYQidTo7BViPXgyerDp0k"
 

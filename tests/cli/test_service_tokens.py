@@ -11,7 +11,7 @@ from chalicelib.usecases.services import doors
 from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig, submit
 from tests.cli.conftest import Dstack
-from tests.cli.shapes import RealPlane
+from tests.cli.printed import RealPlane
 
 SERVICE = {"type": "service", "port": 8000, "commands": ["serve"]}
 

@@ -40,9 +40,10 @@ def test_every_route_declares_its_answer() -> None:
         assert found.media != JSON or found.answer not in (Any, dict, object), route.path
 
 
-def test_every_type_is_part_of_an_answer() -> None:
+def test_every_type_is_part_of_an_answer_or_of_a_document() -> None:
     answered = {kind for route in OURS if (found := declared(route)) for kind in within(found.answer)}
-    answered |= within(contract.Failure) | within(contract.Denied) | within(contract.NoRoute)
+    errors = (contract.Failure, contract.Denied, contract.NoRoute, contract.ErrorDocument)
+    answered = answered.union(*map(within, (*errors, *contract.PRINTED.values())))
     assert [name for name, kind in vars(contract).items() if is_typeddict(kind) and kind not in answered] == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.api.rig import ADMIN, Rig
 from tests.api.test_exports import GPUS, Center
-from tests.cli.shapes import RealPlane
+from tests.cli.printed import RealPlane
 from tests.wire.clients import PEER, shared
 
 Run = Callable[[str], str]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
-
-import orjson
 
 from chalicelib.api import dispatch
 from chalicelib.configuration.server import read_backend
@@ -21,20 +18,17 @@ from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.operator.backends import store
 from chalicelib.usecases.runs.metrics import metric_puts
 from cli.connection.config import ProjectEntry, config_path, save_projects
-from cli.screen.shapes import SHAPES
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_joins import BY_THEMSELVES, machine_joins
 from tests.api.test_runs import finish, job_of, placed
 from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
-from tests.cli.outline import Outline, outline
 from tests.cli.plane import Plane, RecordedRequest
 from tests.world import gateways
 from tests.world.keyed import config
 from tests.world.volumes import attachment
 
-RECORDED = Path(__file__).parent / "golden" / "shapes.json"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAJfXpGgxCBxoFRSgXNqxQo84nLJ4bF7O8Ia5UxZBcqh me@laptop"
 SMALL = "resources: {cpu: 1.., memory: 1GB.., disk: 1GB..}\n"
 
@@ -116,7 +110,7 @@ def certificate(of: Gateway, **fields: Any) -> Certificate:
 
 
 def documents(dstack: Dstack) -> dict[str, list[Any]]:
-    """What each command prints, by the name of its shape."""
+    """What each command prints, by its name."""
     (dstack.terminal.cwd / "fleet.yml").write_text("type: fleet\nname: other\nnodes: 0..1\n")
     (dstack.terminal.cwd / "wrong.yml").write_text("type: fleet\nnmae: other\n")
     lines = {
@@ -169,25 +163,9 @@ def _printed(dstack: Dstack, line: str) -> Any:
     return json.loads(ended.out)
 
 
-def observed(dstack: Dstack, plane: RealPlane) -> dict[str, Outline]:
+def printed(dstack: Dstack, plane: RealPlane) -> dict[str, list[Any]]:
+    """What every command prints of a plane that has something of everything."""
     entry = ProjectEntry("main", plane.url, ADMIN, True)
     save_projects(config_path(dstack.terminal.home), [entry])
     fill(plane.rig, dstack)
-    return outlines(documents(dstack))
-
-
-def outlines(found: dict[str, list[Any]]) -> dict[str, Outline]:
-    """Of every shape, those that stand in others too."""
-    waiting, outlined = dict(found), {}
-    while waiting:
-        name = next(iter(waiting))
-        nouns: dict[str, list[Any]] = {}
-        outlined[name] = outline(waiting.pop(name), SHAPES[name].parts, nouns)
-        for noun, more in nouns.items():
-            assert noun not in outlined or noun in waiting or noun not in found
-            waiting[noun] = [*waiting.get(noun, []), *more]
-    return {name: outlined[name] for name in SHAPES}
-
-
-def recorded() -> dict[str, Any]:
-    return dict(orjson.loads(RECORDED.read_bytes())) if RECORDED.exists() else {}
+    return documents(dstack)
