@@ -14,6 +14,7 @@
 `language`  1,000 files of a usual kind; the slowest of a dozen nasty files of a megabyte
 `cold`      whole processes, less a bare Python: `import app`, and until a first answer is given
 `cli`       whole processes: `dstack --help`, and `dstack ps` with an empty list
+`install`   a client, by pip from the wheel and the package index; nothing is taken from a cache
 `idle`      an embedded server with its own agent: 40 s in which nobody asks anything
 `crowd`     an embedded server with 1,000 simulated hosts on which nothing happens, for a minute
 `load`      300 slow clients, 60 large bodies without a token, a flood of searches and a huge fleet at once: what

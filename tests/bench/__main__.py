@@ -33,6 +33,7 @@ BENCHES: dict[str, list[str]] = {
     "effects": [],
     "warm": [],
     "cli": [],
+    "install": [],
     "idle": [],
     "crowd": [],
     "agent": [],

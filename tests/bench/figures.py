@@ -71,6 +71,8 @@ ROWS = (
     Row("warm.logs_cpu_ms", "warm Lambda: a log, CPU", "ms", 10),
     Row("cli.help_cpu_ms", "dstack --help, CPU", "ms", 200),
     Row("cli.ps_cpu_ms", "dstack ps, CPU", "ms", 350),
+    Row("install.client_mb", "a client's files", "MB", 45, timed=False),
+    Row("install.client_s", "a client's installation by pip", "s", 15),
     Row("idle.core_percent", "idle server, of a core", "%", 0.2),
     Row("idle.rss_mb", "idle server, memory", "MB", 120, timed=False),
     Row("agent.idle_core_percent", "idle agent, of a core", "%", 0.3),

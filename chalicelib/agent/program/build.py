@@ -56,14 +56,27 @@ def compiled(path: str, inside: str) -> bytes:
     """A module's code, from Python's cache if possible. `inside` is its path in the program, for tracebacks."""
     code = importlib.machinery.SourceFileLoader("module", path).get_code("module")
     assert code is not None, "it has a source"
-    return marshal.dumps(_relocated(code, inside), 2)  # later formats depend on what else the process holds
+    code = relocated(code, inside)
+    if sys.version_info < (3, 14):
+        return marshal.dumps(code, 2)  # later formats depend on what else refers to these constants
+    # Slices are constants since then, which only this format knows. Nothing else refers to what was just read.
+    return marshal.dumps(marshal.loads(marshal.dumps(code, 5)), 5)
 
 
-def _relocated(code: types.CodeType, inside: str) -> types.CodeType:
-    def relocated(constant: Any) -> Any:
-        return _relocated(constant, inside) if isinstance(constant, types.CodeType) else constant
+def relocated(code: types.CodeType, inside: str) -> types.CodeType:
+    """As of another file. All texts are interned: the bytes say which are, and that depends on the whole process."""
 
-    return code.replace(co_filename=inside, co_consts=tuple(map(relocated, code.co_consts)))
+    def changed(constant: Any) -> Any:
+        if isinstance(constant, types.CodeType):
+            return relocated(constant, inside)
+        if isinstance(constant, tuple):
+            return tuple(map(changed, constant))
+        return sys.intern(constant) if isinstance(constant, str) else constant
+
+    names: Dict[str, Any] = {
+        name: sys.intern(getattr(code, name)) for name in ("co_name", "co_qualname") if hasattr(code, name)
+    }
+    return code.replace(co_filename=sys.intern(inside), co_consts=changed(code.co_consts), **names)
 
 
 @functools.lru_cache(maxsize=None)

@@ -90,6 +90,19 @@ def test_what_is_compiled_is_the_same_in_every_process(tmp_path: Path) -> None:
     assert built == (tmp_path / "1.pyz").read_bytes() == (tmp_path / "2.pyz").read_bytes()
 
 
+def test_what_else_refers_to_a_text_makes_no_difference() -> None:
+    """The bytes say of each text whether it is interned, which whatever has the same text may have asked for."""
+    module = compile("def f(): return ('of no name', ('nor this',))", "a.py", "exec")
+    inner, *others = module.co_consts
+    (both,) = (constant for constant in inner.co_consts if isinstance(constant, tuple))
+    asked = inner.replace(
+        co_consts=tuple((sys.intern(both[0]), both[1]) if it is both else it for it in inner.co_consts)
+    )
+    alike = [module, module.replace(co_consts=(asked, *others))]
+    assert len({marshal.dumps(code) for code in alike}) == 2
+    assert len({marshal.dumps(build.relocated(code, "b.py")) for code in alike}) == 1
+
+
 def test_a_traceback_names_files_as_the_program_has_them() -> None:
     def files(code: CodeType) -> set[str]:
         inner = (files(constant) for constant in code.co_consts if isinstance(constant, CodeType))
