@@ -17,8 +17,9 @@ from chalicelib.errors import Gone, InvalidCredentials
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for, volume_request
 from tests.backends.conformance.suite import offers_of
+from tests.backends.kubernetes.account import NAMESPACE, TOKEN, USER, add_account
 from tests.backends.kubernetes.fake.cluster import Cluster
-from tests.backends.kubernetes.test_permissions import NAMESPACE, ROLE, TOKEN, USER, without
+from tests.backends.kubernetes.test_permissions import without
 
 KUBE_SYSTEM = Rule("namespaces", ("get",), cluster=True)
 
@@ -28,11 +29,9 @@ def clusters(clock: Clock) -> Iterator[tuple[Cluster, Cluster]]:
     with ExitStack() as serving:
         found = Cluster(clock.now, "home"), Cluster(clock.now, "other")
         for cluster in found:
-            cluster.add_namespace(NAMESPACE)
             cluster.add("StorageClass", "standard", provisioner="x/y")
             cluster.add_node("one", cpu="16", memory="64Gi", ephemeral_storage="1000Gi")
-            cluster.users.user(TOKEN, USER)
-            cluster.users.grant(USER, ROLE)
+            add_account(cluster)
             serving.enter_context(cluster.serving())
         yield found
 

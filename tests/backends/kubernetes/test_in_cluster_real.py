@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.backends.kubernetes.account import NAMESPACE, TOKEN, add_account
 from tests.backends.kubernetes.fake.cluster import Cluster
-from tests.backends.kubernetes.test_permissions import NAMESPACE, ROLE, TOKEN, USER
 from tests.harness.server import ROOT
 
 pytestmark = pytest.mark.slow
@@ -41,9 +41,7 @@ def test_the_pods_own_account_is_used(cluster: Cluster, tmp_path: Path) -> None:
     separate = ["unshare", "--mount", "sh", "-c", IN_A_POD, "sh"]
     if subprocess.run([*separate, "true"], env={**os.environ, "ACCOUNT": "/"}, capture_output=True).returncode:
         pytest.skip("the kernel gives us no mounts of our own")
-    cluster.add_namespace(NAMESPACE)
-    cluster.users.user(TOKEN, USER)
-    cluster.users.grant(USER, ROLE)
+    add_account(cluster)
     given = cluster.kubeconfig()["clusters"][0]["cluster"]
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "namespace").write_text(NAMESPACE)

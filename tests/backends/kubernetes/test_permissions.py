@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +17,8 @@ from chalicelib.errors import Gone, InvalidCredentials, MissingPermission, Unfit
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import member_for, request_for
 from tests.backends.conformance.suite import offers_of
+from tests.backends.kubernetes.account import NAMESPACE, ROLE, TOKEN, USER
 from tests.backends.kubernetes.fake.cluster import Cluster
-
-ROLE = (Path(__file__).parents[3] / "docs/examples/kubernetes/role.yml").read_text()
-NAMESPACE, USER, TOKEN = "dstack-jobs", "system:serviceaccount:dstack-jobs:dstack", "token-of-the-account"
 
 
 def granted(documents: str) -> set[tuple[str, str, bool]]:

@@ -15,8 +15,9 @@ from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.errors import BackendError, InsufficientCapacity
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
+from tests.backends.kubernetes.account import NAMESPACE, USER, add_account
 from tests.backends.kubernetes.fake.cluster import Cluster
-from tests.backends.kubernetes.test_permissions import NAMESPACE, ROLE, TOKEN, USER, backend, without
+from tests.backends.kubernetes.test_permissions import backend, without
 
 GIB = 1 << 30
 JOB = PodAmounts({"cpu": 4000, "memory": 8 * GIB, "nvidia.com/gpu": 2}, {"nvidia.com/gpu": 2})
@@ -129,10 +130,8 @@ def test_what_a_limit_range_allows(item: dict[str, Any], says: str) -> None:
 @pytest.fixture
 def home(clock: Clock) -> Iterator[Cluster]:
     found = Cluster(clock.now, "home")
-    found.add_namespace(NAMESPACE)
     found.add_node("one", cpu="16", memory="64Gi", ephemeral_storage="1000Gi")
-    found.users.user(TOKEN, USER)
-    found.users.grant(USER, ROLE)
+    add_account(found)
     with found.serving():
         yield found
 

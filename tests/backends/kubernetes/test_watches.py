@@ -23,12 +23,13 @@ from tests.backends.clock import Clock
 from tests.backends.conformance.requests import INSTALL, request_for
 from tests.backends.conformance.suite import offers_of
 from tests.backends.fakes.script import Answer, Fault
+from tests.backends.kubernetes.account import ROLE, TOKEN, USER, add_account
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.fake.faults import unavailable
 from tests.backends.kubernetes.fake.schema import of_kind
 from tests.backends.kubernetes.fake.scripted import Life
 from tests.backends.kubernetes.provider import NAMESPACE, config_of, populate
-from tests.backends.kubernetes.test_permissions import ROLE, TOKEN, USER, without
+from tests.backends.kubernetes.test_permissions import without
 
 PATIENCE = 60.0  # of a thread that waits for another
 
@@ -246,10 +247,8 @@ def test_without_the_permission_pods_are_listed_and_the_log_says_why(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster(clock.now, "there")
-    cluster.add_namespace("dstack-jobs")
     cluster.add_node("one", cpu="64", memory="64Gi", ephemeral_storage="4000Gi")
-    cluster.users.user(TOKEN, USER)
-    cluster.users.grant(USER, without(Rule("pods", ("watch",)), "watch"))
+    add_account(cluster, without(Rule("pods", ("watch",)), "watch"))
     assert without(Rule("pods", ("watch",)), "watch") != ROLE
     with cluster.serving(), caplog.at_level(logging.INFO):
         given = cluster.kubeconfig(token=TOKEN, namespace="dstack-jobs")

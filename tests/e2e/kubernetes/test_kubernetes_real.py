@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.backends.kubernetes.account import of_account
 from tests.backends.kubernetes.fake.engine import HOST
 from tests.bench.measure import submit, task
 from tests.e2e.containers.under_load import NAME, Site, kill_one_of_two
@@ -45,7 +46,7 @@ def place(docker_engine: DockerEngine) -> Namespace:
 def kubeconfig(
     docker_engine: DockerEngine, place: Namespace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """Of a cluster with one node."""
+    """An administrator's, of a cluster with one node. The server has no more than the smallest role."""
     with cluster_beside(docker_engine, place, tmp_path_factory.mktemp("cluster")) as found:
         yield found
 
@@ -58,7 +59,7 @@ def server(place: Namespace, kubeconfig: dict[str, Any], tmp_path_factory: pytes
     home.mkdir()
     try:
         one.start()
-        add_cluster(one, kubeconfig, most=4, gateways={"image": GATEWAY})
+        add_cluster(one, of_account(kubeconfig), most=4, gateways={"image": GATEWAY})
         yield one
     finally:
         one.close()

@@ -2,7 +2,8 @@
 
     python -m tests.backends.kubernetes.fake SOCKET FOLDER [PORT]
 
-It writes FOLDER/kubeconfig when it can be reached, and ends with SIGTERM.
+It writes FOLDER/kubeconfig, an administrator's, when it can be reached, and ends with SIGTERM. The account of the
+documentation is there as well (`account.of_account`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from chalicelib.agent.runtimes.docker_client import DockerClient
+from tests.backends.kubernetes.account import add_account
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.fake.engine import HOST, Engine
 
@@ -31,6 +33,7 @@ def cluster_of(client: DockerClient, folder: Path) -> Cluster:
     engine.store = cluster.store
     cluster.balancers.addresses = [HOST]
     cluster.add_node("node-1", cpu="4", memory="8Gi")
+    add_account(cluster)
     return cluster
 
 
