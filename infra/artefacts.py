@@ -52,10 +52,20 @@ SERVICES = frozenset(  # those that some function calls
         *("s3", "service-quotas", "sqs", "ssm", "stepfunctions", "sts"),
     )
 )
+_POWERTOOLS = (
+    *(
+        "event_handler",
+        "utilities/auth_alpha",
+        "utilities/batch",
+        "utilities/circuit_breaker",
+        "utilities/data_classes",
+    ),
+    *("utilities/data_masking", "utilities/feature_flags", "utilities/idempotency", "utilities/kafka"),
+    *("utilities/parameters", "utilities/parser", "utilities/streaming", "utilities/validation"),
+)
 UNUSED = (  # parts of packages
     *("bin", "boto3/examples", "kubernetes/aio"),
-    *(f"aws_lambda_powertools/{part}" for part in ("event_handler", "utilities/data_classes", "utilities/idempotency")),
-    *(f"aws_lambda_powertools/utilities/{part}" for part in ("feature_flags", "kafka", "parameters", "parser")),
+    *(f"aws_lambda_powertools/{part}" for part in _POWERTOOLS),
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
 

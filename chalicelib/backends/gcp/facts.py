@@ -1,7 +1,7 @@
 """What Google's cloud can do.
 
-There is no `batch`: one call can create several machines (`bulkInsert`), but all of them with the same metadata, and a
-machine's script has its own id and token. So each machine gets its own call, with its own name and labels.
+There is no `batch`: one call can create several machines (`bulkInsert`), but all of them with the same labels, by which
+what is ours is found, and with the same metadata. So each machine gets its own call.
 """
 
 from chalicelib.domain.facts import BackendFacts
