@@ -14,7 +14,6 @@ from chalicelib.backends.aws.config import AWSKeyCreds
 from chalicelib.backends.aws.errors import translated
 from chalicelib.backends.kit.paging import pages
 from chalicelib.domain.specs.credentials import DefaultCreds
-from chalicelib.errors import BackendError
 
 CONNECT, READ = 5.0, 50.0  # seconds; a launch may take most of a minute
 POOL = 16  # connections of a client
@@ -42,14 +41,7 @@ class Clients:
         try:
             client = self._client(service, region)
             answer: dict[str, Any] = getattr(client, operation)(**params)
-        except BackendError:
-            raise
-        except Exception as error:
-            from botocore.exceptions import BotoCoreError, ClientError
-            from botocore.parsers import ResponseParserError
-
-            if not isinstance(error, BotoCoreError | ClientError | ResponseParserError):
-                raise
+        except _failures() as error:
             raise translated(error, action, region) from error
         return answer
 
@@ -93,3 +85,11 @@ class Clients:
         if isinstance(self._creds, DefaultCreds):
             return boto3.Session()
         return boto3.Session(self._creds.access_key, self._creds.secret_key, self._creds.session_token)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What the SDK raises if a call fails. Anything else is a mistake of ours."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    return BotoCoreError, ClientError, ResponseParserError

@@ -18,7 +18,7 @@ from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
 from chalicelib.backends.azure.places import GROUP, Body, Ids
 from chalicelib.backends.kit.errors import Kind
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender, at
 from chalicelib.domain.instants import SECOND, Micros
@@ -73,7 +73,9 @@ class AzureClient:
             now=now,
         )
         self._prices = RestClient(at(endpoint, PRICES), TABLE, lambda _: {}, send=self._sender, now=now)
-        self._reads, self._writes = (TokenBucket("Azure", *rate, now) for rate in (READS, WRITES))
+        account = config.subscription_id
+        self._reads = bucket_of("Azure", account, *READS, now, "reads")
+        self._writes = bucket_of("Azure", account, *WRITES, now, "writes")
 
     def call(
         self,

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlencode
 
 from chalicelib.backends.crusoe.errors import TABLE, failure_of
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer, at
 from chalicelib.domain.instants import SECOND, Micros
@@ -52,7 +52,7 @@ class CrusoeClient:
             TABLE,
             signer(creds.access_key, creds.secret_key, now),
             secrets=[creds.access_key, creds.secret_key],
-            bucket=TokenBucket("Crusoe", RATE, burst, now),
+            bucket=bucket_of("Crusoe", creds.access_key, RATE, burst, now),
             send=send,
             failure_of=failure_of,
             now=now,

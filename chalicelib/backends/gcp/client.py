@@ -85,13 +85,8 @@ class GcpClients:
             answer = self._method(service, verb)(request=request, retry=None, timeout=timeout)
             if hasattr(answer, "pages"):
                 answer = next(iter(answer.pages))
-        except BackendError:
-            raise
-        except Exception as error:
-            found = self._translated(error, action, where, secrets, meanings)
-            if found is None:
-                raise
-            raise found from None  # the library's text may have what was sent
+        except _failures() as error:  # the library's text may have what was sent
+            raise self._translated(error, action, where, secrets, meanings) from None
         return _plain(answer)
 
     def pages(self, method: str, within: str | Sequence[str] = "", **parameters: Any) -> Iterator[dict[str, Any]]:
@@ -216,11 +211,9 @@ class GcpClients:
         where: str,
         secrets: Sequence[str],
         meanings: Mapping[str | int, Kind] | None,
-    ) -> BackendError | None:
-        """None: it is no failure of a call, but a mistake of ours."""
+    ) -> BackendError:
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError
-        from google.protobuf.json_format import ParseError
         from requests.exceptions import RequestException
 
         if isinstance(error, GoogleAPICallError):
@@ -235,9 +228,17 @@ class GcpClients:
             return _no_login(error)
         if isinstance(error, RequestException):
             return Transient(f"{action} has no answer: {cleaned(str(error), secrets)}")
-        if isinstance(error, ParseError | UnicodeDecodeError):
-            return Transient(f"{action}'s answer can't be read: {cleaned(str(error), secrets)}")
-        return None
+        return Transient(f"{action}'s answer can't be read: {cleaned(str(error), secrets)}")
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What the library raises if a call fails. Anything else is a mistake of ours."""
+    from google.api_core.exceptions import GoogleAPICallError
+    from google.auth.exceptions import GoogleAuthError
+    from google.protobuf.json_format import ParseError
+    from requests.exceptions import RequestException
+
+    return GoogleAPICallError, GoogleAuthError, RequestException, ParseError, UnicodeDecodeError
 
 
 def _no_login(error: Any) -> BackendError:

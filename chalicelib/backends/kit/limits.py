@@ -2,8 +2,9 @@
 
 Nothing waits here. A call that comes too early is refused with the time after which it may be repeated, and the engine
 calls again. An operation that is refused halfway starts again from the beginning. So a bucket must hold a token for
-each call of the longest operation, or that operation would never finish. The bucket belongs to one process: if several
-serve an account, the provider's own throttling limits each of them to its share.
+each call of the longest operation, or that operation would never finish. All clients of an account in a process share
+its buckets, those of a check or an update as well. If several processes serve an account, the provider's own throttling
+limits each of them to its share.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from weakref import WeakValueDictionary
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import Throttled
@@ -42,6 +44,23 @@ class TokenBucket:
         """Stops all calls for this long, after the provider has refused one."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._now() + round(seconds * SECOND))
+
+
+_shared: WeakValueDictionary[tuple[object, ...], TokenBucket] = WeakValueDictionary()
+_sharing = threading.Lock()
+
+
+def bucket_of(
+    provider: str, account: str, rate: float, burst: int, now: Callable[[], Micros], calls: str = ""
+) -> TokenBucket:
+    """The account's bucket, for all of its calls or for those of a kind. It lasts as long as some client has it.
+    `account`: what identifies it at the provider, such as its key."""
+    key = (provider, account, calls, rate, burst, now)
+    with _sharing:
+        found = _shared.get(key)
+        if found is None:
+            found = _shared[key] = TokenBucket(provider, rate, burst, now)
+        return found
 
 
 def take_from_all(buckets: Sequence[TokenBucket]) -> None:

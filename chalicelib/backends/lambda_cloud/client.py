@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.errors import Kind
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.lambda_cloud.errors import NO_OBJECT, TABLE, WRONG_VALUE, failure_of
 from chalicelib.domain.instants import Micros
@@ -39,14 +39,13 @@ class LambdaClient:
         endpoint: str = "",
     ) -> None:
         """`launches`: at once after a pause."""
-        bucket = TokenBucket("Lambda", RATE, burst, now)
-        self._launches = TokenBucket("Lambda", 1 / LAUNCH_EVERY, launches, now)
+        self._launches = bucket_of("Lambda", key, 1 / LAUNCH_EVERY, launches, now, "launches")
         self._rest = RestClient(
             at(endpoint, BASE),
             TABLE,
             bearer(key),
             secrets=[key],
-            bucket=bucket,
+            bucket=bucket_of("Lambda", key, RATE, burst, now),
             send=send,
             failure_of=failure_of,
             now=now,

@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, at, bearer
 from chalicelib.backends.runpod.errors import TABLE, failure_of, graphql_failure
@@ -62,7 +62,7 @@ class Client:
     ) -> None:
         """`listen`: like `send`, for an answer that never ends: with what has come until the deadline."""
         self._sign, self._listen = bearer(key), listen or _listened
-        self._bucket = TokenBucket("Runpod", RATE, burst, now)
+        self._bucket = bucket_of("Runpod", key, RATE, burst, now)
         self._rest = RestClient(
             at(endpoint, REST),
             TABLE,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.errors import Kind
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.tensordock.errors import NOWHERE, TABLE, failure_of
 from chalicelib.domain.instants import Micros
@@ -32,13 +32,12 @@ class TensorDockClient:
         burst: int = BURST,
         endpoint: str = "",
     ) -> None:
-        bucket = TokenBucket("TensorDock", RATE, burst, now)
         self._rest = RestClient(
             at(endpoint, BASE),
             TABLE,
             bearer(token),
             secrets=[token],
-            bucket=bucket,
+            bucket=bucket_of("TensorDock", token, RATE, burst, now),
             send=send,
             failure_of=failure_of,
             now=now,

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.vastai.errors import TABLE, failure_of
 from chalicelib.backends.vastai.facts import LISTS_WITHIN
@@ -53,7 +53,8 @@ class VastAIClient:
         self._now = now
         bursts = {"search": max(burst, SEARCHES)}
         self._buckets = {
-            name: TokenBucket("Vast.ai", 1 / seconds, bursts.get(name, burst), now) for name, seconds in BETWEEN.items()
+            name: bucket_of("Vast.ai", key, 1 / seconds, bursts.get(name, burst), now, name)
+            for name, seconds in BETWEEN.items()
         }
         self._rest = RestClient(
             at(endpoint, URL),

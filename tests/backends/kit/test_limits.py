@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.backends.kit.limits import TokenBucket, take_from_all
+from chalicelib.backends.kit.limits import TokenBucket, bucket_of, take_from_all
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Throttled
 
@@ -88,3 +88,21 @@ def test_what_takes_from_several_takes_from_all_or_none() -> None:
     assert found.value.retry_after == 12.0
     time.pass_(1)
     assert taken(account) == 1
+
+
+def test_all_clients_of_an_account_share_its_bucket() -> None:
+    time = Time()
+    first, other = (bucket_of("Example", key, 1.0, 4, time.now) for key in ("key", "another"))
+    assert taken(first) == 4
+    assert taken(bucket_of("Example", "key", 1.0, 4, time.now)) == 0
+    assert taken(other) == 4
+    assert taken(bucket_of("Example", "key", 1.0, 4, time.now, "launches")) == 4
+    first.pause(30)
+    time.pass_(20)
+    assert wait(bucket_of("Example", "key", 1.0, 4, time.now)) == 10.0
+
+
+def test_a_bucket_goes_with_its_last_client() -> None:
+    time = Time()
+    assert taken(bucket_of("Example", "key", 1.0, 4, time.now)) == 4
+    assert taken(bucket_of("Example", "key", 1.0, 4, time.now)) == 4

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
+from chalicelib.backends.lambda_cloud.backend import LambdaBackend
 from chalicelib.backends.lambda_cloud.client import LambdaClient
 from chalicelib.backends.lambda_cloud.config import LambdaBackendConfig
 from chalicelib.backends.spi import Backend
@@ -22,6 +24,11 @@ CONFIG = LambdaBackendConfig.model_validate({"type": "lambda", "creds": {"type":
 
 def client(fake: LambdaApi, clock: Clock, burst: int = 10_000) -> LambdaClient:
     return LambdaClient(KEY, clock.now, send=sender(fake), burst=burst, launches=burst)
+
+
+def limited(fake: LambdaApi, clock: Clock) -> LambdaBackend:
+    """As a server calls in truth. Each has buckets of its own."""
+    return LambdaBackend(CONFIG, LambdaClient(KEY, partial(clock.now), send=sender(fake)), clock.now)
 
 
 def failed(status: int, code: str) -> Answer:

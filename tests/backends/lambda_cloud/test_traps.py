@@ -12,6 +12,7 @@ from chalicelib.backends.kit.rest import RestAnswer, RestCall
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.lambda_cloud import requests
 from chalicelib.backends.lambda_cloud.backend import LambdaBackend
+from chalicelib.backends.lambda_cloud.client import LambdaClient
 from chalicelib.backends.lambda_cloud.config import LambdaBackendConfig
 from chalicelib.backends.lambda_cloud.facts import FACTS
 from chalicelib.backends.spi import CreateRequest
@@ -35,7 +36,7 @@ from tests.backends.fakes.script import Answer, Cut, Fault, Rate
 from tests.backends.fakes.server import Request
 from tests.backends.fakes.transport import sender
 from tests.backends.lambda_cloud.fake import KEY, KINDS, LambdaApi, limits, stock
-from tests.backends.lambda_cloud.provider import CONFIG, LambdaClient, failed
+from tests.backends.lambda_cloud.provider import CONFIG, failed, limited
 
 A10, EIGHT = "gpu_1x_a10", "gpu_8x_h100_sxm5"
 
@@ -46,11 +47,6 @@ def offer(backend: LambdaBackend, name: str = A10, region: str = "us-east-1") ->
 
 def request(backend: LambdaBackend, name: str = "one", kind: str = A10) -> CreateRequest:
     return request_for(offer(backend, kind), name)
-
-
-def limited(fake: LambdaApi, clock: Clock) -> LambdaBackend:
-    """As it calls in truth."""
-    return LambdaBackend(CONFIG, LambdaClient(KEY, clock.now, send=sender(fake)), clock.now)
 
 
 def patiently(clock: Clock, call: Callable[[], Any], pause: float = 5.0) -> Any:
