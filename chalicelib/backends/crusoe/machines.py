@@ -15,9 +15,10 @@ from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_i
 from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
-from chalicelib.backends.crusoe.partitions import NO_PARTITION, Partitions
+from chalicelib.backends.crusoe.partitions import Partitions
 from chalicelib.backends.crusoe.quotas import shown
 from chalicelib.backends.kit.cache import SharedLookup
+from chalicelib.backends.kit.groups import group_of
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -45,9 +46,9 @@ class CrusoeMachines:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         """Adopts by its name what an earlier call created: the oldest machine, and ends any other. Raises NotYet while
         its data disk is being made."""
-        partition, disk, group = "", None, request.placement_group
+        partition, disk, group = "", None, group_of(request)
         if has_fabric(request.offer.instance.name):
-            if group is None or NO_PARTITION in group.data:
+            if group is None:
                 group = self._partitions.made(request.name, request.offer, PARTITION)
                 yield group
             else:

@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, Body, CrusoeClient
 from chalicelib.backends.crusoe.launch import has_fabric
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.groups import GROUP, is_nothing, no_group
 from chalicelib.backends.kit.owners import owned_group
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import Gone, InsufficientCapacity
-
-GROUP = "group"  # the kind of a placement group's handle
-NO_PARTITION = "none"  # in the data of the handle of a group that is nothing at Crusoe
 
 
 class Partitions:
@@ -31,9 +29,7 @@ class Partitions:
 
     def create(self, request: GroupRequest) -> Handle:
         if not has_fabric(request.offer.instance.name):
-            return Handle(
-                kind=GROUP, id=request.name, data={"region": request.offer.region, NO_PARTITION: "no InfiniBand"}
-            )
+            return no_group(request, "no InfiniBand")
         return self.made(request.name, request.offer, GROUP)
 
     def made(self, name: str, offer: Offer, kind: str) -> Handle:
@@ -51,7 +47,7 @@ class Partitions:
 
     def delete(self, handle: Handle) -> None:
         """Raises InUse while a machine is in it."""
-        if NO_PARTITION in handle.data:
+        if is_nothing(handle):
             raise Gone(f"The machines of {handle.id} needed no group.")
         self.check(handle)
         self._client.call("DELETE", *PARTITIONS, handle.id)

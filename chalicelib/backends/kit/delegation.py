@@ -18,8 +18,6 @@ from chalicelib.errors import BackendError
 class MachinePart(Protocol):
     def create(self, request: CreateRequest) -> Iterator[Handle]: ...
 
-    def describe(self, handles: Sequence[Handle]) -> Machine: ...
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]: ...
 
     def terminate(self, handle: Handle) -> None: ...
@@ -52,14 +50,24 @@ class VolumePart(Protocol):
     def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]: ...
 
 
-class OfMachines:
+class DescribesOne:
+    """For a class that describes several machines at once."""
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        (found,) = self.describe_several([handles])
+        if isinstance(found, BackendError):
+            raise found
+        return found
+
+    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
+        raise NotImplementedError
+
+
+class OfMachines(DescribesOne):
     _machines: MachinePart
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return self._machines.create(request)
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        return self._machines.describe(handles)
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return self._machines.describe_several(machines)

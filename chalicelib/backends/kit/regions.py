@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from chalicelib.domain.instances import Handle
 from chalicelib.errors import BackendError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 AT_ONCE = 12  # regions called at the same time
+
+
+def region_in(handle: Handle) -> str:
+    """Of what it is the handle of; empty: it has none."""
+    return handle.data.get("region", "")
 
 
 def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
@@ -19,6 +25,12 @@ def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
         return [ask(regions[0])]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(ask, regions))
+
+
+def listed_everywhere(regions: Sequence[str], listed: Callable[[str], Iterable[T]]) -> Iterator[T]:
+    """All that there is in these regions. Raises what any of them raises."""
+    for found in everywhere(regions, lambda region: list(listed(region))):
+        yield from found
 
 
 def by_region(

@@ -14,28 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.kit.gpus import gpu
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.hints import hint
+from chalicelib.backends.kit.offers import GIB, machine, made_to_order
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.launch import DISK, LARGEST_DISK, PREEMPTIBLE
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
 from chalicelib.backends.nebius.reservations import is_for, left, reservations
-from chalicelib.domain.offers import (
-    Availability,
-    Disk,
-    DiskTerms,
-    Gpu,
-    InstanceType,
-    Interconnect,
-    Offer,
-    OfferTerms,
-    Resources,
-)
-from chalicelib.errors import MissingPermission, Transient
+from chalicelib.domain.offers import Availability, Gpu, Interconnect, Offer, OfferTerms
+from chalicelib.errors import Transient
 
 log = logging.getLogger(__name__)
 
-GIB = 1024
 LEAST_DISK = 100  # GiB
 GRACE = "gpu-gb"  # platforms of ARM machines that are sold as whole racks
 INFINIBAND = Interconnect(  # a card for each of the eight GPUs
@@ -75,19 +66,12 @@ class NebiusCatalog:
         one."""
         regions = sorted(self._places.projects())
         hints = _Hints(self.advice(), self._quotas(), reservations(self._client, self._places))
-        return [offer for found in everywhere(regions, lambda region: self._region(region, hints)) for offer in found]
+        return list(listed_everywhere(regions, lambda region: self._region(region, hints)))
 
     def advice(self) -> Mapping[tuple[str, str, str], Advice]:
         """By region, platform and preset; nothing without the right to read it."""
-        try:
-            listed = list(
-                self._client.listed("capacity.v1.ResourceAdviceService", {"parent_id": self._places.tenant()})
-            )
-        except MissingPermission as error:
-            log.info("where Nebius has capacity stays unknown: %s", error)
-            return {}
         rows: dict[tuple[str, str, str], list[Body]] = {}
-        for each in listed:
+        for each in self._of_tenant("capacity.v1.ResourceAdviceService", "the regions where Nebius has capacity"):
             spec = each["spec"]
             kind = spec.get("compute_instance", {})
             key = (
@@ -111,16 +95,15 @@ class NebiusCatalog:
         )
 
     def _quotas(self) -> Mapping[tuple[str, str], int]:
-        try:
-            listed = list(self._client.listed("quotas.v1.QuotaAllowanceService", {"parent_id": self._places.tenant()}))
-        except MissingPermission as error:
-            log.info("Nebius's quotas stay unknown: %s", error)
-            return {}
         return {
             (str(each["spec"].get("region", "")), str(each["metadata"].get("name", ""))): int(each["spec"]["limit"])
-            for each in listed
+            for each in self._of_tenant("quotas.v1.QuotaAllowanceService", "Nebius's quotas")
             if "limit" in each["spec"]
         }
+
+    def _of_tenant(self, service: str, what: str) -> list[dict[str, Any]]:
+        wanted = {"parent_id": self._places.tenant()}
+        return hint(lambda: list(self._client.listed(service, wanted)), [], what)
 
     def _region(self, region: str, hints: _Hints) -> list[Offer]:
         project = self._places.project(region)
@@ -158,24 +141,21 @@ def _sold(region: str, platform: Body, hints: _Hints) -> Iterator[Offer]:
         cards = _cards(name, spec, int(has.get("gpu_count", 0)))
         if cards is None:
             continue
+        found = hints.advice.get((region, name, str(preset["name"])))
+        private: dict[str, Any] = {}
+        if preset.get("allow_gpu_clustering"):
+            private = {"fabrics": list(found.fabrics) if found else [], "interconnect": INFINIBAND}
         for spot in markets:
-            resources = Resources(
+            yield machine(
+                "nebius",
+                f"{name} {preset['name']}",
+                region,
+                0.0,
                 cpus=int(has["vcpu_count"]),
                 memory_mib=int(has["memory_gibibytes"]) * GIB,
                 gpus=cards,
                 spot=spot,
-                disk=Disk(size_mib=LEAST_DISK * GIB),
-                cpu_arch="x86",
-            )
-            found = hints.advice.get((region, name, str(preset["name"])))
-            private: dict[str, Any] = {}
-            if preset.get("allow_gpu_clustering"):
-                private = {"fabrics": list(found.fabrics) if found else [], "interconnect": INFINIBAND}
-            yield Offer(
-                backend="nebius",
-                instance=InstanceType(name=f"{name} {preset['name']}", resources=resources),
-                region=region,
-                price=0.0,
+                disk_gib=LEAST_DISK,
                 terms=OfferTerms.model_validate(private),
                 availability=_availability(found, len(cards), None if spot else quota, spot=spot),
             )
@@ -200,10 +180,9 @@ def _availability(advice: Advice | None, gpus: int, quota: int | None, *, spot: 
     return Availability.unknown
 
 
-def _priced(offer: Offer, machine: float, disk: float) -> Offer:
-    hour = disk / LEAST_DISK
-    terms = offer.terms.with_(disk=DiskTerms(most_gib=LARGEST_DISK, gib_hour=round(hour, 9)))
-    return offer.with_(terms=terms, price=round(machine + disk, 6))
+def _priced(offer: Offer, hour: float, disk: float) -> Offer:
+    terms = offer.terms.with_(disk=made_to_order(LARGEST_DISK, disk / LEAST_DISK))
+    return offer.with_(terms=terms, price=round(hour + disk, 6))
 
 
 def _in_reservations(offer: Offer, reserved: Sequence[Body]) -> Iterator[Offer]:

@@ -8,15 +8,15 @@ it creates one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.checking import problems, report
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.launch import DISK
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
-from chalicelib.errors import BackendError, MissingPermission, Unfit
+from chalicelib.errors import BackendError
 
 _OF_A_PROJECT = (
     "compute.v1.PlatformService",
@@ -39,30 +39,18 @@ def check(client: NebiusClient, places: Places) -> None:
     """Raises InvalidCredentials, MissingPermission with everything that is denied, or Unfit."""
     places.forget()
     regions = sorted(places.projects())
-    found = [error for wrong in everywhere(regions, lambda region: _region(client, places, region)) for error in wrong]
-    for service in _OF_THE_TENANT:
-        for error in _problem(partial(_first, client, service, places.tenant())):
-            log.warning("what Nebius says of capacity stays unknown: %s", error)
-    if found:
-        denied = [error for error in found if isinstance(error, MissingPermission)]
-        kind = MissingPermission if denied else Unfit
-        raise kind(" ".join(dict.fromkeys(str(error) for error in (denied or found))))
+    found = list(listed_everywhere(regions, lambda region: _region(client, places, region)))
+    for error in problems(*(partial(_first, client, service, places.tenant()) for service in _OF_THE_TENANT)):
+        log.warning("what Nebius says of capacity stays unknown: %s", error)
+    report(found)
 
 
 def _region(client: NebiusClient, places: Places, region: str) -> list[BackendError]:
-    wrong = _problem(lambda: places.subnet(region))
-    for service in _OF_A_PROJECT:
-        wrong += _problem(partial(_first, client, service, places.project(region), region))
-    return wrong + _problem(lambda: hourly(client, region, [create("Disk", places.project(region), DISK, _PRICED)]))
-
-
-def _problem(ask: Callable[[], object]) -> list[BackendError]:
-    """If Nebius doesn't answer, that isn't one, and is raised."""
-    try:
-        ask()
-    except (MissingPermission, Unfit) as error:
-        return [error]
-    return []
+    return problems(
+        lambda: places.subnet(region),
+        *(partial(_first, client, service, places.project(region), region) for service in _OF_A_PROJECT),
+        lambda: hourly(client, region, [create("Disk", places.project(region), DISK, _PRICED)]),
+    )
 
 
 def _first(client: NebiusClient, service: str, parent: str, region: str = "") -> None:

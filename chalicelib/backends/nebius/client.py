@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.tokens import AccessToken
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
-from chalicelib.backends.nebius.errors import OF_MANY, SERVICE_ERROR, of_status, translated
+from chalicelib.backends.nebius.errors import OF_MANY, of_status, service_errors, translated
 from chalicelib.backends.nebius.messages import Body, all_messages
-from chalicelib.backends.nebius.tokens import Tokens
+from chalicelib.backends.nebius.tokens import access_token, exchange, read_account
 from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
@@ -36,6 +38,7 @@ HOSTS: Mapping[str, str] = {  # of services and packages, the longest prefix fir
     "common.v1.OperationService": "compute",  # each host has its own; those of others aren't looked up
 }
 _STATUS = "google.rpc.Status"
+_READS = ("Get", "List", "BatchGet", "Estimate", "Exchange")  # how the names of calls begin that change nothing
 
 
 def idempotency_key(token: str, kind: str) -> str:
@@ -50,7 +53,8 @@ class NebiusClient:
         wire: Wire | None = None,
     ) -> None:
         self._wire: Wire = wire or GrpcWire()
-        self._tokens = Tokens(creds, now, self._exchanged)
+        self._creds, self._now = creds, now
+        self._token = AccessToken(now, self._exchanged)
 
     def call(
         self,
@@ -67,25 +71,14 @@ class NebiusClient:
     ) -> dict[str, Any]:
         """The answer. `service`: without `nebius.`. `what` the call is about, for errors. `key`: of a call that changes
         something. `reset`: the fields of an update that are cleared where the body doesn't have them."""
-        token = self._tokens.get()
+        token = self._token.get()
         metadata = [("authorization", f"Bearer {token}")]
         metadata += [("x-idempotency-key", key)] if key else []
         metadata += [("x-resetmask", reset)] if reset else []
-        deadline = READ if method.startswith(("Get", "List", "BatchGet", "Estimate")) else WRITE
         try:
-            return self._sent(
-                service,
-                method,
-                body,
-                metadata,
-                deadline,
-                region=region,
-                what=what,
-                meanings=meanings,
-                secrets=(token, *secrets),
-            )
+            return self._sent(_Call(service, method, region, what, meanings, (token, *secrets)), body, metadata)
         except InvalidCredentials:
-            self._tokens.forget(token)
+            self._token.forget(token)
             raise
 
     def listed(
@@ -120,51 +113,51 @@ class NebiusClient:
     def close(self) -> None:
         self._wire.close()
 
-    def _exchanged(self, body: dict[str, str]) -> Mapping[str, Any]:
-        return self._sent(TOKENS, "Exchange", body, (), READ, secrets=(body["subject_token"],))
+    def _exchanged(self) -> tuple[str, Micros]:
+        body = exchange(read_account(self._creds), self._now())
+        return access_token(self._sent(_Call(TOKENS, "Exchange", secrets=(body["subject_token"],)), body))
 
-    def _sent(
-        self,
-        service: str,
-        method: str,
-        body: Body,
-        metadata: Sequence[tuple[str, str]],
-        deadline: float,
-        *,
-        region: str = "",
-        what: str = "",
-        meanings: Mapping[str | int, Kind] | None = None,
-        secrets: Sequence[str] = (),
-    ) -> dict[str, Any]:
-        messages, name = all_messages(), f"nebius.{service}"
-        taken, returned = messages.of_method(name, method)
+    def _sent(self, call: _Call, body: Body, metadata: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        messages, name = all_messages(), f"nebius.{call.service}"
+        taken, returned = messages.of_method(name, call.method)
         try:
             content = messages.encoded(taken, body)
         except ValueError:  # its text may have the value, which may be a secret
-            raise Unfit(f"{action(service, method, what)} can't be requested like this.") from None
+            raise Unfit(f"{call.action} can't be requested like this.") from None
+        deadline = READ if call.method.startswith(_READS) else WRITE
         try:
-            answer = self._wire(host_of(service), f"/{name}/{method}", content, metadata, deadline)
+            answer = self._wire(host_of(call.service), f"/{name}/{call.method}", content, metadata, deadline)
         except CallFailed as failed:
-            raise self._translated(failed, action(service, method, what), region, meanings, secrets) from None
+            raise call.translated(failed) from None
         try:
             return messages.decoded(returned, answer)
         except ValueError as error:
-            raise Transient(f"{action(service, method, what)} has an answer that can't be read: {error}") from None
+            raise Transient(f"{call.action} has an answer that can't be read: {error}") from None
 
-    def _translated(
-        self,
-        failed: CallFailed,
-        action: str,
-        region: str,
-        meanings: Mapping[str | int, Kind] | None,
-        secrets: Sequence[str],
-    ) -> BackendError:
+
+@dataclass(frozen=True)
+class _Call:
+    service: str
+    method: str
+    region: str = ""
+    what: str = ""
+    meanings: Mapping[str | int, Kind] | None = None
+    secrets: Sequence[str] = field(default=(), repr=False)
+
+    @property
+    def action(self) -> str:
+        return action(self.service, self.method, self.what)
+
+    def translated(self, failed: CallFailed) -> BackendError:
         try:
             status = all_messages().decoded(_STATUS, failed.details)
         except ValueError:  # a detail of another API
             status = {}
-        details = [each for each in status.get("details", ()) if each.get("@type", "").endswith(SERVICE_ERROR)]
-        return translated(failed.code, failed.text, details, action, region, meanings=meanings, secrets=secrets)
+        details = service_errors(status)
+        meanings, secrets = self.meanings, self.secrets
+        return translated(
+            failed.code, failed.text, details, self.action, self.region, meanings=meanings, secrets=secrets
+        )
 
 
 def action(service: str, method: str, what: str = "") -> str:

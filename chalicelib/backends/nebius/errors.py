@@ -91,8 +91,11 @@ def of_status(
     if not number:
         return None
     code = dict(enumerate(_CODES.split())).get(number, str(number))
-    details = [each for each in status.get("details", ()) if each.get("@type", "").endswith(SERVICE_ERROR)]
-    return translated(code, str(status.get("message", "")), details, action, region, meanings=meanings)
+    return translated(code, str(status.get("message", "")), service_errors(status), action, region, meanings=meanings)
+
+
+def service_errors(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in status.get("details", ()) if each.get("@type", "").endswith(SERVICE_ERROR)]
 
 
 def _violations(detail: Any) -> list[str]:

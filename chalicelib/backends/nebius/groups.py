@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from chalicelib.backends.kit.groups import GROUP, is_nothing, no_group
 from chalicelib.backends.kit.owners import owned_group
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.nebius.catalog import NebiusCatalog
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.labels import labels_of
-from chalicelib.backends.nebius.launch import NO_GROUP
 from chalicelib.backends.nebius.named import Made, created_once
 from chalicelib.backends.nebius.operations import CLUSTERS, Operations
 from chalicelib.backends.nebius.places import Places
@@ -38,7 +38,7 @@ class NebiusGroups:
     def create(self, request: GroupRequest) -> Handle:
         region = request.offer.region
         if "fabrics" not in request.offer.backend_data:
-            return Handle(kind="group", id=request.name, data={"region": region, NO_GROUP: "no InfiniBand"})
+            return no_group(request, "no InfiniBand")
         tags = dict(request.tags)
         ours = labels_of(tags).items()
 
@@ -95,7 +95,7 @@ class NebiusGroups:
         return str(known)
 
     def delete(self, handle: Handle) -> None:
-        if handle.data.get(NO_GROUP):
+        if is_nothing(handle):
             raise Gone(f"{handle.id} stands for no GPU cluster.")
         region = handle.data.get("region", "")
         try:
@@ -107,8 +107,7 @@ class NebiusGroups:
             raise Gone(f"Nebius has no GPU cluster {handle.id}.") from error
 
     def list_owned(self) -> Iterator[OwnedGroup]:
-        for found in everywhere(self._places.regions(), lambda region: list(self._owned(region))):
-            yield from found
+        return listed_everywhere(self._places.regions(), self._owned)
 
     def _owned(self, region: str) -> Iterator[OwnedGroup]:
         for body in self._places.listed(CLUSTERS, region):
@@ -118,4 +117,4 @@ class NebiusGroups:
 
 
 def _handle(identity: str, region: str) -> Handle:
-    return Handle(kind="group", id=identity, data={"region": region})
+    return Handle(kind=GROUP, id=identity, data={"region": region})

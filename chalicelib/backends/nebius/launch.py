@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.groups import group_of
 from chalicelib.backends.kit.owners import all_tags
 from chalicelib.backends.kit.scripts import user_data
 from chalicelib.backends.nebius.labels import labels_of
@@ -22,7 +23,6 @@ MOST_USER_DATA = 32_768  # bytes
 IMAGE = "ubuntu24.04-cuda13.0"  # it has Docker and the driver, and starts on machines without GPUs as well
 LEAST_DISK, LARGEST_DISK = 40, 8192  # GiB
 DISK = "NETWORK_SSD"
-NO_GROUP = "none"  # in the data of a placement group's handle: there is no GPU cluster
 PREEMPTIBLE: Mapping[str, Any] = {"preemptible": {"on_preemption": "STOP"}, "follows_spot_price": {}}
 
 
@@ -54,8 +54,8 @@ def specification(
     }
     if request.offer.instance.resources.spot:
         spec |= PREEMPTIBLE
-    if request.placement_group is not None and NO_GROUP not in request.placement_group.data:
-        spec["gpu_cluster"] = {"id": request.placement_group.id}
+    if group := group_of(request):
+        spec["gpu_cluster"] = {"id": group.id}
     return spec
 
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from chalicelib.backends.kit.groups import group_of
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned
-from chalicelib.backends.kit.regions import everywhere, outcomes
+from chalicelib.backends.kit.regions import listed_everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.visibility import CREATED
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.errors import NOT_READY, OF_MANY, of_status
 from chalicelib.backends.nebius.labels import labels_of
-from chalicelib.backends.nebius.launch import NO_GROUP, specification
+from chalicelib.backends.nebius.launch import specification
 from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.network import NebiusNetworks
 from chalicelib.backends.nebius.operations import CLUSTERS, History, Operations, failure
@@ -91,8 +92,8 @@ class NebiusMachines:
 
     def _check_group(self, request: CreateRequest, error: Unfit) -> None:
         """Why a machine was refused: Gone if its group is, and NotYet if that isn't ready."""
-        group = request.placement_group
-        if group is None or NO_GROUP in group.data:
+        group = group_of(request)
+        if group is None:
             return
         found = self._client.call(CLUSTERS, "Get", {"id": group.id}, region=request.offer.region, what=group.id)
         if error.provider_code in NOT_READY and found.get("status", {}).get("reconciling"):
@@ -107,12 +108,6 @@ class NebiusMachines:
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         handles = {handle.id: handle for several in machines for handle in several if handle.kind == "vm"}
         ids = sorted(each for each, handle in handles.items() if self._operations.is_possible(INSTANCES, handle))
@@ -122,7 +117,7 @@ class NebiusMachines:
         unclear = [
             each
             for each, body in bodies.items()
-            if not isinstance(body, BackendError) and _state(body) not in ("RUNNING", "DELETING")
+            if not isinstance(body, BackendError) and state_of(body) not in ("RUNNING", "DELETING")
         ]
         histories = dict(zip(unclear, self._histories(unclear), strict=True))
         return outcomes(machines, lambda handles: self._machine(handles, bodies, histories))
@@ -151,7 +146,7 @@ class NebiusMachines:
         body = bodies.get(vm.id, {})
         if isinstance(body, BackendError):
             raise body
-        state, interface = _state(body), _interface(body)
+        state, interface = state_of(body), _interface(body)
         if state == "RUNNING":
             internal = _address(interface, "ip_address")
             running = bool(internal and _address(interface, "public_ip_address"))
@@ -180,16 +175,15 @@ class NebiusMachines:
             raise Gone(f"Nebius has no {handle.kind} of ours.")
         service, region = services[handle.kind], handle.data.get("region", "")
         body = self._operations.found(service, handle)
-        if _state(body) != "DELETING":
+        if state_of(body) != "DELETING":
             with contextlib.suppress(NotYet):  # another operation is under way, such as its creation
                 self._client.started(service, "Delete", {"id": handle.id}, region=region, what=handle.id)
 
     # --- what is ours ------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        regions = (region,) if region else self._places.regions()
-        for found in everywhere(regions, lambda each: list(self._owned(each))):
-            yield from (one for one in found if instance_id in (None, one.instance_id))
+        found = listed_everywhere((region,) if region else self._places.regions(), self._owned)
+        return (each for each in found if instance_id in (None, each.instance_id))
 
     def _owned(self, region: str) -> Iterator[Owned]:
         """Machines, and boot disks that were left without theirs. The disks are listed first: so the machine of a new
@@ -227,7 +221,7 @@ def _handle(kind: str, identity: str, region: str, created: str) -> Handle:
     return Handle(kind=kind, id=identity, data={"region": region, **at})
 
 
-def _state(body: Body) -> str:
+def state_of(body: Body) -> str:
     return str(body.get("status", {}).get("state", ""))
 
 

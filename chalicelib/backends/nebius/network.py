@@ -31,13 +31,11 @@ class NebiusNetworks:
     def groups(self, region: str, install: str, open_ports: Sequence[int]) -> tuple[str, ...]:
         """The groups of a machine."""
         name = f"dstack-{mark(install)}"
-        found: tuple[str, ...] = (
-            self._groups.get(f"{region} {name}", lambda: self._ready(region, name, install, _between)),
-        )
+        found = (self._groups.get(f"{region} {name}", lambda: self._ready(region, name, install, _between)),)
         if open_ports:
             door = f"{name}-{'-'.join(map(str, sorted(open_ports)))}"
             rules = _opening(open_ports)
-            found += (self._groups.get(f"{region} {door}", lambda: self._ready(region, door, install, rules)),)
+            return *found, self._groups.get(f"{region} {door}", lambda: self._ready(region, door, install, rules))
         return found
 
     def forget(self) -> None:
@@ -74,14 +72,7 @@ class NebiusNetworks:
         """Its id; empty if it was made at the same time elsewhere: a name is there once."""
         what = str(body["metadata"]["name"])
         try:
-            operation = self._client.started(
-                service,
-                "Create",
-                body,
-                region=region,
-                what=what,
-                meanings=OF_CREATION,
-            )
+            operation = self._client.started(service, "Create", body, region=region, what=what, meanings=OF_CREATION)
         except AlreadyThere:
             return ""
         return str(operation["resource_id"])

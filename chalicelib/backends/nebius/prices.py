@@ -8,7 +8,6 @@ from typing import Any
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.errors import Transient
 
-HOURS = 730  # of a month
 Body = Mapping[str, Any]
 
 

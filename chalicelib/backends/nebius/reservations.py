@@ -5,17 +5,15 @@ An account that may not read them has none to offer. A machine uses reserved cap
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.hints import hint
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.offers import Availability
-from chalicelib.errors import MissingPermission, Unfit
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import Unfit
 
 ACTIVE, COMING = "STATE_ACTIVE", "STATE_ALLOCATING"
 Body = Mapping[str, Any]
@@ -23,13 +21,9 @@ Body = Mapping[str, Any]
 
 def reservations(client: NebiusClient, places: Places) -> Sequence[Body]:
     """Those that can be used, now or later."""
-    try:
-        listed = list(
-            client.listed("capacity.v1.CapacityBlockGroupService", {"parent_id": places.tenant(), "page_size": "200"})
-        )
-    except MissingPermission as error:
-        log.info("the capacity block groups stay unknown: %s", error)
-        return ()
+    wanted = {"parent_id": places.tenant(), "page_size": "200"}
+    service, none = "capacity.v1.CapacityBlockGroupService", list[Body]()
+    listed = hint(lambda: list[Body](client.listed(service, wanted)), none, "the capacity block groups")
     return [each for each in listed if each["status"].get("state") in (ACTIVE, COMING)]
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.errors import BackendError, InvalidCredentials
+from chalicelib.errors import InvalidCredentials
 
 AUDIENCE = "token-service.iam.new.nebiuscloud.net"
 SIGNED_FOR = 300  # seconds that a signature is good for
-RENEWED_AFTER = 0.9  # of a token's life
+USED_FOR = 0.9  # of a token's life
 _TYPE = "urn:ietf:params:oauth:token-type:"
 
 
@@ -102,52 +100,8 @@ def _signature(private_key: str, text: bytes) -> bytes:
     return key.sign(text, PKCS1v15(), SHA256())
 
 
-class Tokens:
-    """The account's token, which is exchanged once and kept until shortly before it ends."""
-
-    def __init__(
-        self,
-        creds: NebiusServiceAccountCreds,
-        now: Callable[[], Micros],
-        exchanged: Callable[[dict[str, str]], Mapping[str, Any]],
-    ) -> None:
-        self._creds, self._now, self._exchanged = creds, now, exchanged
-        self._lock = threading.Lock()
-        self._token, self._good_until = "", 0
-        self.attempts = 0  # that have ended
-        self._failure: BackendError | None = None  # of the last one
-
-    def get(self) -> str:
-        """Raises what the exchange raises: it is one attempt, and who waits for it shares its outcome."""
-        return self.after(self.attempts)
-
-    def after(self, attempts: int) -> str:
-        """For who asked when so many had ended."""
-        with self._lock:
-            if self._token and self._now() < self._good_until:
-                return self._token
-            if self._failure is not None and self.attempts > attempts:
-                raise copy(self._failure)
-            self._failure = None
-            try:
-                self._exchange()
-            except BackendError as error:
-                self._failure = error
-                raise
-            finally:
-                self.attempts += 1
-            return self._token
-
-    def _exchange(self) -> None:
-        now = self._now()
-        answer = self._exchanged(exchange(read_account(self._creds), now))
-        if answer.get("token_type", "Bearer") != "Bearer" or not answer.get("access_token"):
-            raise InvalidCredentials("Nebius returned no access token for the service account.")
-        self._token = str(answer["access_token"])
-        self._good_until = now + round(float(answer.get("expires_in", 0)) * RENEWED_AFTER * SECOND)
-
-    def forget(self, token: str) -> None:
-        """After a call that refused it."""
-        with self._lock:
-            if self._token == token:
-                self._token = ""
+def access_token(answer: Mapping[str, Any]) -> tuple[str, Micros]:
+    """The token in the answer to the request, and for how long it may be used."""
+    if answer.get("token_type", "Bearer") != "Bearer" or not answer.get("access_token"):
+        raise InvalidCredentials("Nebius returned no access token for the service account.")
+    return str(answer["access_token"]), round(float(answer.get("expires_in", 0)) * USED_FOR * SECOND)

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.offers import HOURS
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.regions import listed_everywhere, region_in
+from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.labels import labels_of
 from chalicelib.backends.nebius.launch import DISK
-from chalicelib.backends.nebius.machines import DISKS, INSTANCES, STARTING
+from chalicelib.backends.nebius.machines import DISKS, INSTANCES, STARTING, state_of
 from chalicelib.backends.nebius.named import created_once
 from chalicelib.backends.nebius.operations import Operations
 from chalicelib.backends.nebius.places import Places
-from chalicelib.backends.nebius.prices import HOURS, create, hourly
+from chalicelib.backends.nebius.prices import create, hourly
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import BackendError, Gone, NotYet, Unfit
 
 STATES: Mapping[str, str] = {
     "CREATING": "creating",
@@ -52,7 +50,7 @@ class NebiusVolumes:
         self, client: NebiusClient, config: NebiusBackendConfig, places: Places, now: Callable[[], Micros]
     ) -> None:
         self._client, self._config, self._places = client, config, places
-        self._operations, self._prices = Operations(client, now), LookupCache[float | None](now)
+        self._operations, self._prices = Operations(client, now), DiskPrices(now, self._price)
 
     def create(self, request: VolumeRequest) -> Handle:
         tags = all_tags(request, self._config.tags)
@@ -60,11 +58,7 @@ class NebiusVolumes:
             self._client,
             DISKS,
             "disk",
-            {
-                "parent_id": self._places.project(request.region),
-                "name": request.name,
-                "labels": labels_of(tags),
-            },
+            {"parent_id": self._places.project(request.region), "name": request.name, "labels": labels_of(tags)},
             lambda: {"type": DISK, "size_gibibytes": str(request.size_gib)},
             lambda labels: labels.get(REQUEST_TAG) == request.token,
             region=request.region,
@@ -86,23 +80,22 @@ class NebiusVolumes:
         return self._disk(body, region)
 
     def describe(self, handle: Handle) -> ProviderDisk:
-        return self._disk(self._operations.found(DISKS, handle), _region(handle))
+        return self._disk(self._operations.found(DISKS, handle), region_in(handle))
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
-        body, vm = self._operations.found(DISKS, handle), _vm(machine)
+        body, vm = self._operations.found(DISKS, handle), machine_of(machine)
         status = body["status"]
         if vm.id in _users(status):
             return
-        host = self._host(vm)
+        host = running(vm.id, self._host(vm), state_of, STARTING, ("RUNNING",))
         if host["metadata"]["parent_id"] != body["metadata"]["parent_id"]:
             raise Unfit(f"Disk {handle.id} and the machine {vm.id} are in different projects.")
         if status["state"] == "CREATING":
             raise NotYet(f"Disk {handle.id} is still being created.")
-        others = sorted(_users(status))
-        if others and not (read_only and not status.get("read_write_attachment")):
-            raise InUse(f"Disk {handle.id} is attached to {', '.join(others)}.")
+        if not read_only or status.get("read_write_attachment"):
+            check_unused(handle.id, _users(status))
         attached = {
             "attach_mode": "READ_ONLY" if read_only else "READ_WRITE",
             "existing_disk": {"id": handle.id},
@@ -113,26 +106,19 @@ class NebiusVolumes:
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
         self._operations.found(DISKS, handle)
-        vm = _vm(machine)
-        try:
-            host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
-        except Gone:  # so is what was attached to it
+        vm = machine_of(machine)
+        host = self._host(vm)
+        if host is None:  # so is what was attached to it
             return
         left = [each for each in _listed(host) if _disk_of(each) != handle.id]
         if len(left) < len(_listed(host)) and host["status"]["state"] != "DELETING":
             self._replace(host, left, vm)
 
-    def _host(self, vm: Handle) -> Body:
+    def _host(self, vm: Handle) -> Body | None:
         try:
-            host = self._client.call(INSTANCES, "Get", {"id": vm.id}, region=_region(vm), what=vm.id)
-        except Gone as error:
-            raise Unfit(f"There is no machine {vm.id}.") from error
-        state = host["status"]["state"]
-        if state in STARTING:
-            raise NotYet(f"The machine {vm.id} is still starting.")
-        if state != "RUNNING":
-            raise Unfit(f"The machine {vm.id} is {state}.")
-        return host
+            return self._client.call(INSTANCES, "Get", {"id": vm.id}, region=region_in(vm), what=vm.id)
+        except Gone:
+            return None
 
     def _replace(self, host: Body, disks: Sequence[Body], vm: Handle) -> None:
         """The specification as it was read, with these disks. What isn't in a request stays as it is, so a list that
@@ -141,7 +127,7 @@ class NebiusVolumes:
             INSTANCES,
             "Update",
             {"metadata": host["metadata"], "spec": {**host["spec"], "secondary_disks": disks}},
-            region=_region(vm),
+            region=region_in(vm),
             what=vm.id,
             reset="" if disks else _LIST,
             meanings=_CHANGED,
@@ -151,16 +137,14 @@ class NebiusVolumes:
 
     def delete(self, handle: Handle) -> None:
         body = self._operations.found(DISKS, handle)
-        if users := sorted(_users(body["status"])):
-            raise InUse(f"Disk {handle.id} is attached to {', '.join(users)}.")
+        check_unused(handle.id, _users(body["status"]))
         if body["status"]["state"] != "DELETING":
             with contextlib.suppress(NotYet):  # another operation is under way, such as its creation
-                self._client.started(DISKS, "Delete", {"id": handle.id}, region=_region(handle), what=handle.id)
+                self._client.started(DISKS, "Delete", {"id": handle.id}, region=region_in(handle), what=handle.id)
 
     def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
-        regions = (region,) if region else self._places.regions()
-        for found in everywhere(regions, lambda each: list(self._owned(each))):
-            yield from (one for one in found if volume_id in (None, one.volume_id))
+        found = listed_everywhere((region,) if region else self._places.regions(), self._owned)
+        return (each for each in found if volume_id in (None, each.volume_id))
 
     def _owned(self, region: str) -> Iterator[OwnedVolume]:
         for body in self._places.listed(DISKS, region):
@@ -171,23 +155,18 @@ class NebiusVolumes:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _disk(self, body: Body, region: str) -> ProviderDisk:
-        identity, status = str(body["metadata"]["id"]), body["status"]
+        identity, spec, status = str(body["metadata"]["id"]), body["spec"], body["status"]
         known = status.get("size_bytes")  # not while it is being created
-        gib = int(known) >> 30 if known else int(body["spec"].get("size_gibibytes", 0))
-        readers = frozenset(status.get("read_only_attachments", ()))
-        device = Device(by_id=f"virtio-{device_id(identity)}")
-        users = sorted(_users(status))
-        state = STATES.get(status["state"], "creating")
-        return ProviderDisk.model_validate(
-            {
-                "handle": _handle(identity, region),
-                "state": "in_use" if users and state == "available" else state,
-                "size_gib": gib,
-                "price": self._price(region, str(body["metadata"]["parent_id"]), str(body["spec"]["type"]), gib),
-                "offered_to": tuple(body["metadata"].get("labels", {}).get(OFFERED, "").split()),
-                "attached_to": tuple((each, device.with_(read_only=each in readers)) for each in users),
-                "attaching_to": () if users else tuple(self._awaiting(identity, body, region)),
-            }
+        gib = int(known) >> 30 if known else int(spec.get("size_gibibytes", 0))
+        device, readers = Device(by_id=f"virtio-{device_id(identity)}"), status.get("read_only_attachments", ())
+        users = {each: device.with_(read_only=each in readers) for each in _users(status)}
+        return disk(
+            _handle(identity, region),
+            STATES.get(status["state"], "creating"),
+            gib,
+            users or dict.fromkeys(self._awaiting(identity, body, region)),
+            price=self._prices.of(str(spec["type"]), str(body["metadata"]["parent_id"]), gib),
+            offered_to=tuple(body["metadata"].get("labels", {}).get(OFFERED, "").split()),
         )
 
     def _awaiting(self, identity: str, body: Body, region: str) -> Iterator[str]:
@@ -198,19 +177,10 @@ class NebiusVolumes:
             if identity in map(_disk_of, _listed(host)) and host["status"]["state"] != "DELETING":
                 yield str(host["metadata"]["id"])
 
-    def _price(self, region: str, project: str, kind: str, gib: int) -> float | None:
-        """A month's. Cached even if it is unknown, so that nothing waits for it again and again."""
-
-        def ask() -> float | None:
-            try:
-                spec = create("Disk", project, kind, {"type": kind, "size_gibibytes": str(gib)})
-                hour = hourly(self._client, region, [spec]).get(kind)
-            except BackendError as error:
-                log.warning("the price of a disk %s in %s isn't known: %s", kind, region, error)
-                return None
-            return None if hour is None else round(hour * HOURS, 6)
-
-        return self._prices.get(f"{region} {kind} {gib}", ask)
+    def _price(self, kind: str, project: str, gib: int) -> float | None:
+        wanted = create("Disk", project, kind, {"type": kind, "size_gibibytes": str(gib)})
+        hour = hourly(self._client, "", [wanted]).get(kind)
+        return None if hour is None else hour * HOURS
 
 
 def device_id(disk: str) -> str:
@@ -229,17 +199,6 @@ def _listed(host: Body) -> Sequence[Body]:
 
 def _disk_of(attached: Body) -> str:
     return str(attached.get("existing_disk", {}).get("id", ""))
-
-
-def _vm(machine: Sequence[Handle]) -> Handle:
-    for handle in machine:
-        if handle.kind == "vm":
-            return handle
-    raise Unfit("The machine has no handle, so nothing can be attached to it.")
-
-
-def _region(handle: Handle) -> str:
-    return handle.data.get("region", "")
 
 
 def _handle(identity: str, region: str) -> Handle:

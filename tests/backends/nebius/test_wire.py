@@ -10,7 +10,6 @@ import pytest
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import DOMAIN, NebiusClient
 from chalicelib.backends.nebius.messages import DESCRIPTORS
-from chalicelib.backends.nebius.tokens import Tokens
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, QuotaExceeded, Transient
 from tests.backends.clock import Clock
@@ -142,34 +141,6 @@ class _Repeating(Nebius):
     def _check_signature(self, token: str) -> None:
         self.seen = [token]
         raise refusal("INVALID_ARGUMENT", f"malformed: {token}", "bad_request")
-
-
-def test_who_waited_for_a_token_shares_its_failure() -> None:
-    """So a host that doesn't answer holds nobody up for longer than one call."""
-    attempts: list[object] = []
-
-    def unanswered(body: object) -> dict[str, str]:
-        attempts.append(body)
-        raise Transient("no answer")
-
-    tokens = Tokens(config().creds, Clock().now, unanswered)
-    before = tokens.attempts
-    for _ in range(3):  # these asked before the first attempt was over
-        with pytest.raises(Transient, match="no answer"):
-            tokens.after(before)
-    assert len(attempts) == 1
-    with pytest.raises(Transient):
-        tokens.get()
-    assert len(attempts) == 2, "a later question is asked anew"
-
-
-def test_who_waited_for_a_token_that_is_refused_by_now_asks_for_another() -> None:
-    answers = iter(("one", "two"))
-    tokens = Tokens(config().creds, Clock().now, lambda body: {"access_token": next(answers), "expires_in": "3600"})
-    before = tokens.attempts
-    assert tokens.get() == tokens.after(before) == "one"
-    tokens.forget("one")
-    assert tokens.after(before) == "two"
 
 
 class _Adding(InProcess):
