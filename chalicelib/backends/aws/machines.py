@@ -148,12 +148,6 @@ class Machines:
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return by_region(machines, self._region_of, self._in_region)
 

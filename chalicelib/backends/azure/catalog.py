@@ -17,17 +17,16 @@ from chalicelib.backends.azure.places import regions_of, zone_named
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.azure.sizes import AzureSize, by_name
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.offers import HOURS, machine, made_to_order
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Disk, DiskTerms, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import Offer, OfferTerms
 
 log = logging.getLogger(__name__)
 
-GIB = 1024
 LEAST_DISK, MOST_DISK = 128, 4095  # GiB of a machine's own disk; the least is a whole step of the price list
 USUAL_DISK = 9.6  # dollars a month for the least, where nobody says it
 ADDRESS = 0.005  # dollars an hour for a public address, in every region
-HOURS = 730  # of a month
 NO_ZONE = "with InfiniBand they are in an availability set, which is in no zone"
 
 
@@ -40,7 +39,7 @@ class AzureCatalog:
     def offers(self) -> Sequence[Offer]:
         """All offers. Raises if a region doesn't respond, because an incomplete catalog would look like a complete
         one."""
-        return [offer for found in everywhere(regions_of(self._config), self._region) for offer in found]
+        return list(listed_everywhere(regions_of(self._config), self._region))
 
     def _region(self, region: str) -> list[Offer]:
         path = f"/subscriptions/{self._client.ids.subscription}/providers/Microsoft.Compute/skus"
@@ -69,28 +68,24 @@ class AzureCatalog:
         if size.accelerated:
             private["accelerated"] = True
         hour = month / HOURS
-        has = Resources(
-            cpus=size.vcpus,
-            memory_mib=size.memory_mib,
-            gpus=size.gpus,
-            spot=spot,
-            disk=Disk(size_mib=LEAST_DISK * GIB),
-            cpu_arch="x86",
-        )
         terms = OfferTerms(
-            disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour / LEAST_DISK, 9)),
+            disk=made_to_order(MOST_DISK, hour / LEAST_DISK),
             no_volumes_in_clusters=NO_ZONE if size.rdma and size.zones else "",
             cluster=of_clusters(limits, size, region, spot=spot),
             interconnect=interconnect(size.name) if size.rdma else None,
             prices=source,
             **private,
         )
-        whole = price + hour + (ADDRESS if self._config.public_ips else 0.0)
-        yield Offer(
-            backend="azure",
-            instance=InstanceType(name=size.name, resources=has),
-            region=region,
-            price=round(whole, 6),
+        yield machine(
+            "azure",
+            size.name,
+            region,
+            price + hour + (ADDRESS if self._config.public_ips else 0.0),
+            cpus=size.vcpus,
+            memory_mib=size.memory_mib,
+            gpus=size.gpus,
+            spot=spot,
+            disk_gib=LEAST_DISK,
             terms=terms,
             availability=availability(limits, size, spot=spot),
             availability_zones=tuple(zone_named(region, number) for number in size.zones) or None,

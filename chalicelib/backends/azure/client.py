@@ -16,13 +16,13 @@ from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import TABLE, failure_of
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
-from chalicelib.backends.azure.places import GROUP, Body, Ids
+from chalicelib.backends.azure.places import GROUP, TYPES, Body, Ids
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender, at
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.errors import InvalidCredentials, Transient
+from chalicelib.errors import Gone, InvalidCredentials, Transient
 
 PRICES = "https://prices.azure.com"
 DEADLINE = 60.0  # seconds
@@ -107,6 +107,23 @@ class AzureClient:
         except InvalidCredentials:
             self._login.forget()
             raise
+
+    def find(self, path: str, query: Mapping[str, str] | None = None) -> Body | None:
+        """None: there is no such resource."""
+        try:
+            found: Body = self.call("GET", path, query=query)
+        except Gone:
+            return None
+        return found
+
+    def in_group(self, kind: str) -> Iterator[Body]:
+        """All of a kind in the resource group; none if there is no such group."""
+        provider, of_type = TYPES[kind]
+        try:
+            yield from self.listed(f"{self.ids.in_group()}/providers/{provider}/{of_type}")
+        except Gone as error:
+            if error.provider_code != "ResourceGroupNotFound":
+                raise Transient(f"Azure doesn't list {of_type}: {error.message}") from error
 
     def listed(self, path: str, query: Mapping[str, str] | None = None, region: str = "") -> Iterator[Body]:
         def page(link: str) -> tuple[Sequence[Body], str]:

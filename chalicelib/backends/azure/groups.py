@@ -16,19 +16,19 @@ from chalicelib.backends.azure.launch import AVAILABILITY
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
     TAGS,
-    TYPES,
     Body,
     number_of,
     properties,
-    region_in,
     region_of,
     tags_of,
     zone_of,
 )
+from chalicelib.backends.kit.groups import GROUP
 from chalicelib.backends.kit.owners import labels, owned_group
+from chalicelib.backends.kit.regions import region_in
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, InUse, Transient, Unfit
+from chalicelib.errors import AlreadyThere, Gone, InsufficientCapacity, InUse, Unfit
 
 PROXIMITY = "proximity"
 DOMAINS = 2  # of faults and updates: the fewest that all regions have
@@ -46,7 +46,7 @@ class AzureGroups:
                 hint="Use `spot_policy: on-demand` for this cluster.",
             )
         path = self._client.ids.of(kind, request.name)
-        found = self._find(path)
+        found = self._client.find(path)
         if found is not None:
             if dict(request.tags).items() - tags_of(found).items():
                 raise AlreadyThere(f"Azure has a group {request.name} that isn't ours.")
@@ -76,41 +76,25 @@ class AzureGroups:
         made: Body = self._client.call("PUT", path, body=body, region=region)
         return made
 
-    def _find(self, path: str) -> Body | None:
-        try:
-            found: Body = self._client.call("GET", path)
-        except Gone:
-            return None
-        return found
-
     def delete(self, handle: Handle) -> None:
         path = self._client.ids.at(handle.data.get("type", PROXIMITY), handle.id)
-        body = self._find(path)
+        body = self._client.find(path)
         if body is None:
             raise Gone(f"There is no group {handle.id} any more.")
         if properties(body).get("virtualMachines"):
             raise InUse(f"Machines are in the group {handle.id}.")
-        try:
-            self._client.call("DELETE", path, region=region_in(handle))
-        except BackendError as error:
-            if error.provider_code != "OperationNotAllowed":
-                raise
-            raise InUse(f"Machines are in the group {handle.id}: {error.message}") from error
+        self._client.call("DELETE", path, region=region_in(handle), meanings={"OperationNotAllowed": InUse})
 
     def list_owned(self) -> Iterator[OwnedGroup]:
         for kind in (AVAILABILITY, PROXIMITY):
-            provider, of_type = TYPES[kind]
-            try:
-                for body in self._client.listed(f"{self._client.ids.in_group()}/providers/{provider}/{of_type}"):
-                    path = self._client.ids.of(kind, str(body["name"]).lower())
-                    yield from owned_group(_handle(kind, path, body), tags_of(body), str(body["name"]).lower())
-            except Gone as error:
-                if error.provider_code != "ResourceGroupNotFound":
-                    raise Transient(f"Azure doesn't list {of_type}: {error.message}") from error
+            for body in self._client.in_group(kind):
+                name = str(body["name"]).lower()
+                handle = _handle(kind, self._client.ids.of(kind, name), body)
+                yield from owned_group(handle, tags_of(body), name)
 
 
 def _handle(kind: str, path: str, body: Body) -> Handle:
     data = {"region": region_of(body), "type": kind}
     if zone := zone_of(body):
         data["zone"] = zone
-    return Handle(kind="group", id=path, data=data)
+    return Handle(kind=GROUP, id=path, data=data)

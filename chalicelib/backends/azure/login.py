@@ -9,7 +9,6 @@ machine's managed identity. Logins of command lines aren't used.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import orjson
 from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, Sender, at
+from chalicelib.backends.kit.tokens import AccessToken
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, retry_after
 from chalicelib.errors import InvalidCredentials, Throttled, Transient
 
@@ -43,21 +43,15 @@ class AzureLogin:
         self._config, self._now, self._send, self._env = config, now, send, env
         self._authority = at(endpoint, env.get("AZURE_AUTHORITY_HOST") or AUTHORITY)
         self._metadata = at(endpoint, METADATA)
-        self._lock = threading.Lock()
-        self._token, self._until = "", 0
+        self._token = AccessToken(now, self._fetched)
 
     def __call__(self, call: RestCall) -> Mapping[str, str]:
         """The headers that authenticate a call. Raises InvalidCredentials if there is no token."""
-        with self._lock:
-            if self._now() >= self._until:
-                self._token, lasts = self._fetched()
-                self._until = self._now() + lasts - MARGIN
-            return {"Authorization": f"Bearer {self._token}"}
+        return {"Authorization": f"Bearer {self._token.get()}"}
 
     def forget(self) -> None:
         """The token was refused."""
-        with self._lock:
-            self._until = 0
+        self._token.forget()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -103,10 +97,10 @@ class AzureLogin:
         except NoAnswer as error:
             why = f"{where} has no answer: {cleaned(str(error), ())}"
         else:
-            if self._token or answer.status != 404:  # a 404 is also what other clouds' machines have there
+            if self._token.was_fetched or answer.status != 404:  # a 404 is also what other clouds' machines have there
                 return self._token_in(answer, (), where)
             why = f"{where} answers 404"
-        if self._token:
+        if self._token.was_fetched:
             raise Transient(why)
         raise InvalidCredentials(
             "The server's environment has no credentials for Azure: neither AZURE_CLIENT_ID with "
@@ -124,7 +118,7 @@ class AzureLogin:
     def _token_in(self, answer: RestAnswer, hidden: tuple[str, ...], where: str) -> tuple[str, Micros]:
         data = _json(answer)
         if answer.status == 200 and isinstance(token := data.get("access_token"), str) and token:
-            return token, _lasts(data.get("expires_in"))
+            return token, _lasts(data.get("expires_in")) - MARGIN
         text = str(data.get("error_description") or data.get("error") or "").partition("\r\n")[0]
         shown = f"{where} answers {answer.status}: {cleaned(text, hidden)}"
         if answer.status == 429:

@@ -22,14 +22,12 @@ from chalicelib.backends.azure.places import (
     ADDRESS,
     DISK,
     NIC,
-    TYPES,
     VM,
     Body,
     group_of,
     name_of,
     owner_name,
     properties,
-    region_in,
     region_of,
     tags_of,
     zone_of,
@@ -38,7 +36,7 @@ from chalicelib.backends.azure.states import is_running, is_spot
 from chalicelib.backends.azure.views import Alone, Listed, View
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
-from chalicelib.backends.kit.regions import outcomes
+from chalicelib.backends.kit.regions import outcomes, region_in
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
 from chalicelib.backends.kit.zones import first_with_room
@@ -88,7 +86,7 @@ class AzureMachines:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         begun = self._now()
-        found = self._find(self._ids.of(VM, request.name))
+        found = self._client.find(self._ids.of(VM, request.name))
         if found is not None and tags_of(found).get(REQUEST_TAG) != request.token:
             raise AlreadyThere(f"Azure has another machine {request.name}.")
         handle = _vm(found or (yield from self._launch(request, begun)), self._ids.of(VM, request.name))
@@ -133,7 +131,7 @@ class AzureMachines:
                 if error.provider_code != "PreconditionFailed":
                     raise NotYet(f"Azure doesn't show the machine {request.name} yet: {error.message}") from error
             # Made by an earlier call whose answer was lost. While it doesn't show, the same request describes it.
-            return self._find(self._ids.of(VM, request.name)) or self._put(request, place, step)
+            return self._client.find(self._ids.of(VM, request.name)) or self._put(request, place, step)
 
         return created
 
@@ -161,11 +159,8 @@ class AzureMachines:
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        return self._described(handles, Alone(self._client))
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        view = Listed(self._client)
+        view = Alone(self._client) if len(machines) == 1 else Listed(self._client)
         return outcomes(machines, lambda handles: self._described(handles, view))
 
     def _described(self, handles: Sequence[Handle], view: View) -> Machine:
@@ -209,7 +204,7 @@ class AzureMachines:
         if handle.kind not in (VM, *CHILDREN):
             raise Gone(f"Azure has no {handle.kind} of ours.")
         path = self._ids.at(handle.kind, handle.id)
-        body = self._find(path)
+        body = self._client.find(path)
         if handle.kind != VM:
             if body is None:
                 raise Gone(f"{name_of(path)} is deleted.")
@@ -258,7 +253,7 @@ class AzureMachines:
         """Cards, addresses and disks are deleted with their machine, so only those that were left behind are listed."""
         there: set[str] = set()
         for kind in (VM, *CHILDREN):
-            for body in self._listed(kind) if instance_id is None else self._shared_list(kind):
+            for body in self._client.in_group(kind) if instance_id is None else self._shared_list(kind):
                 path = self._ids.of(kind, str(body["name"]).lower())
                 there.add(path)
                 if (region and region_of(body) != region) or self._is_held(kind, body, there):
@@ -273,29 +268,13 @@ class AzureMachines:
         shown; what they lack is looked up, because they are late."""
         for holder in _holders(kind, body):
             path = self._ids.of(HOLDERS[kind], name_of(holder))
-            if group_of(holder) != self._ids.group.lower() or path in there or self._find(path) is not None:
+            if group_of(holder) != self._ids.group.lower() or path in there or self._client.find(path) is not None:
                 return True
         return False
 
     def _shared_list(self, kind: str) -> Sequence[Body]:
         """Many machines may end at the same time, and Azure limits lists by the minute."""
-        return self._lists.get(kind, lambda: list(self._listed(kind)))
-
-    def _listed(self, kind: str) -> Iterator[Body]:
-        """All in the resource group; none if there is no such group."""
-        provider, of_type = TYPES[kind]
-        try:
-            yield from self._client.listed(f"{self._ids.in_group()}/providers/{provider}/{of_type}")
-        except Gone as error:
-            if error.provider_code != "ResourceGroupNotFound":
-                raise Transient(f"Azure doesn't list {of_type}: {error.message}") from error
-
-    def _find(self, path: str) -> Body | None:
-        try:
-            body: Body = self._client.call("GET", path)
-        except Gone:
-            return None
-        return body
+        return self._lists.get(kind, lambda: list(self._client.in_group(kind)))
 
 
 def _vm(body: Body, path: str) -> Handle:

@@ -12,7 +12,6 @@ from typing import Any
 
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.kit.owners import LabelRule
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import LONGEST
 
 Body = Mapping[str, Any]
@@ -36,13 +35,13 @@ REGIONS = (
 )
 GROUP = "dstack"  # the resource group, unless one is given
 
-VM, NIC, ADDRESS, DISK = "vm", "nic", "address", "disk"  # kinds of handles
+VM, NIC, ADDRESS, DISK, VOLUME = "vm", "nic", "address", "disk", "volume"  # kinds of handles
 TYPES: Mapping[str, tuple[str, str]] = {
     VM: ("Microsoft.Compute", "virtualMachines"),
     NIC: ("Microsoft.Network", "networkInterfaces"),
     ADDRESS: ("Microsoft.Network", "publicIPAddresses"),
     DISK: ("Microsoft.Compute", "disks"),
-    "volume": ("Microsoft.Compute", "disks"),
+    VOLUME: ("Microsoft.Compute", "disks"),
     "proximity": ("Microsoft.Compute", "proximityPlacementGroups"),
     "availability": ("Microsoft.Compute", "availabilitySets"),
     "network": ("Microsoft.Network", "virtualNetworks"),
@@ -123,5 +122,6 @@ def properties(body: Body) -> Body:
     return found
 
 
-def region_in(handle: Handle) -> str:
-    return handle.data.get("region", "")
+def state_of(body: Body) -> str:
+    """Of its creation, change or deletion, in lower case."""
+    return str(properties(body).get("provisioningState", "")).lower()

@@ -6,15 +6,13 @@ doesn't report counts as unknown, never as too small.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.sizes import AzureSize
+from chalicelib.backends.kit.hints import hint
 from chalicelib.domain.offers import Availability, ClusterLimit
-from chalicelib.errors import BackendError, InvalidCredentials
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import BackendError
 
 Quotas = Mapping[str, int]  # limits in vCPUs, by name in lower case
 REGIONAL, SPOT = "cores", "lowprioritycores"
@@ -23,13 +21,12 @@ REGIONAL, SPOT = "cores", "lowprioritycores"
 def quotas(client: AzureClient, region: str) -> Quotas:
     """A region's quotas; none if the login may not read them."""
     path = f"/subscriptions/{client.ids.subscription}/providers/Microsoft.Compute/locations/{region}/usages"
-    try:
-        return {str(each["name"]["value"]).lower(): int(each["limit"]) for each in client.listed(path, region=region)}
-    except InvalidCredentials:
-        raise
-    except BackendError as error:
-        log.info("the quotas of %s stay unknown: %s", region, error)
-        return {}
+    return hint(
+        lambda: {str(each["name"]["value"]).lower(): int(each["limit"]) for each in client.listed(path, region=region)},
+        {},
+        f"the quotas of {region}",
+        BackendError,
+    )
 
 
 def availability(found: Quotas, size: AzureSize, *, spot: bool) -> Availability:

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body, properties
-from chalicelib.errors import Gone
 
 
 class View(Protocol):
@@ -27,21 +26,14 @@ class Alone:
         self._client = client
 
     def machine(self, path: str) -> Body | None:
-        return self._get(path, {"$expand": "instanceView"})
+        return self._client.find(path, {"$expand": "instanceView"})
 
     def card(self, machine: str, body: Body) -> Body | None:
         cards = (properties(body).get("networkProfile") or {}).get("networkInterfaces") or ()
-        return self._get(str(cards[0]["id"])) if cards else None
+        return self._client.find(str(cards[0]["id"])) if cards else None
 
     def address(self, path: str) -> Body | None:
-        return self._get(path)
-
-    def _get(self, path: str, query: dict[str, str] | None = None) -> Body | None:
-        try:
-            body: Body = self._client.call("GET", path, query=query)
-        except Gone:
-            return None
-        return body
+        return self._client.find(path)
 
 
 class Listed:

@@ -17,31 +17,32 @@ from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
     TAGS,
-    TYPES,
     VM,
+    VOLUME,
     Body,
     group_of,
     name_of,
     number_of,
     properties,
-    region_in,
     region_named,
     region_of,
+    state_of,
     tags_of,
     zone_named,
     zone_of,
 )
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
+from chalicelib.backends.kit.regions import region_in
 from chalicelib.backends.kit.visibility import is_fresh
+from chalicelib.backends.kit.volumes import check_place, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Transient, Unfit
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Unfit
 
-VOLUME = "volume"
 SKU, STEPS = "Premium_LRS", "P"  # what is created, and how the price list calls it
 STATES: Mapping[str, str] = {"creating": "creating", "updating": "creating", "deleting": "deleting", "failed": "failed"}
 
@@ -60,7 +61,7 @@ class AzureVolumes:
 
     def create(self, request: VolumeRequest) -> Handle:
         begun, path = self._now(), self._ids.of(VOLUME, request.name)
-        found = self._find(path)
+        found = self._client.find(path)
         if found is not None:
             if tags_of(found).get(REQUEST_TAG) != request.token:
                 raise AlreadyThere(f"Azure has another disk {request.name}.")
@@ -92,42 +93,37 @@ class AzureVolumes:
         raise Unfit(f"The subscription has no region {region}.")
 
     def register(self, volume_id: str, region: str, zone: str) -> ProviderDisk:
-        disk = self.describe(Handle(kind=VOLUME, id=volume_id, data={"region": region}))
-        found = disk.handle.data
-        if found["region"] != region or (zone and found.get("zone") != zone):
-            raise Gone(f"Volume {volume_id} isn't in {zone or region}: it is in {found.get('zone', found['region'])}.")
-        return disk
+        found = self.describe(Handle(kind=VOLUME, id=volume_id, data={"region": region}))
+        check_place(volume_id, region, zone, found.handle)
+        return found
 
     def describe(self, handle: Handle) -> ProviderDisk:
-        path = self._ids.at(VOLUME, handle.id)
-        body = self._body(handle)
-        state = str(properties(body).get("provisioningState", "")).lower()
+        body, path = self._body(handle), self._ids.at(VOLUME, handle.id)
         holder, gib = self._holder(body), int(properties(body).get("diskSizeGB") or 1)
-        device = self._device(path, holder) if holder else None
-        premium = str((body.get("sku") or {}).get("name", SKU)) == SKU
-        return ProviderDisk.model_validate(
-            {
-                "handle": _handle(body, path),
-                "state": STATES.get(state) or ("in_use" if holder else "available"),
-                "zone": zone_of(body),
-                "size_gib": gib,
-                "price": self._prices.of_disk(region_of(body), STEPS, gib) if premium else None,
-                "offered_to": tuple(tags_of(body).get(OFFERED, "").split()),
-                "attached_to": ((holder, device),) if holder and device else (),
-                "attaching_to": (holder,) if holder and not device else (),
-            }
+        return disk(
+            _handle(body, path),
+            STATES.get(state_of(body), "available"),
+            gib,
+            {holder: self._device(path, holder)} if holder else {},
+            zone=zone_of(body),
+            price=self._price(body, gib),
+            offered_to=tuple(tags_of(body).get(OFFERED, "").split()),
         )
+
+    def _price(self, body: Body, gib: int) -> float | None:
+        premium = str((body.get("sku") or {}).get("name", SKU)) == SKU
+        return self._prices.of_disk(region_of(body), STEPS, gib) if premium else None
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
-        body, vm = self._body(handle), _vm(machine)
+        body, vm = self._body(handle), machine_of(machine)
         path, host = self._ids.at(VOLUME, handle.id), self._ids.at(VM, vm.id)
-        if holder := self._holder(body):
-            if holder == host:
-                return
-            raise InUse(f"Volume {name_of(path)} is attached to {name_of(holder)}.")
-        self._check_runs(vm, host)
+        if self._holder(body) == host:
+            return
+        self._check_unused(body)
+        fresh = is_fresh(vm, self._now(), FACTS.visibility_lag)
+        running(name_of(host), self._client.find(host), _state_of, ("creating",), ("running",), is_fresh=fresh)
         if zone_of(body) != vm.data.get("zone", ""):
             where = vm.data.get("zone") or "no zone"
             raise Unfit(f"Volume {name_of(path)} is in {zone_of(body) or 'no zone'}, and the machine is in {where}.")
@@ -139,20 +135,8 @@ class AzureVolumes:
                 raise Unfit(f"The machine {name_of(host)} has no room for another volume.") from error
             raise
 
-    def _check_runs(self, vm: Handle, host: str) -> None:
-        found = self._find(host)
-        if found is None:
-            if is_fresh(vm, self._now(), FACTS.visibility_lag):
-                raise NotYet(f"Azure doesn't show the machine {name_of(host)} yet.")
-            raise Unfit(f"There is no machine {name_of(host)}.")
-        state = str(properties(found).get("provisioningState", "")).lower()
-        if state == "creating":
-            raise NotYet(f"The machine {name_of(host)} is still starting.")
-        if state in ("deleting", "failed"):
-            raise Unfit(f"The machine {name_of(host)} is {state}.")
-
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        body, vm = self._body(handle), _vm(machine)
+        body, vm = self._body(handle), machine_of(machine)
         host = self._ids.at(VM, vm.id)
         if self._holder(body) != host:
             return
@@ -174,33 +158,29 @@ class AzureVolumes:
 
     def delete(self, handle: Handle) -> None:
         body = self._body(handle)
-        if holder := self._holder(body):
-            raise InUse(f"Volume {name_of(handle.id)} is attached to {name_of(holder)}.")
-        if str(properties(body).get("provisioningState", "")).lower() != "deleting":
+        self._check_unused(body)
+        if state_of(body) != "deleting":
             path = self._ids.at(VOLUME, handle.id)
             self._client.call("DELETE", path, region=region_in(handle), meanings={"OperationNotAllowed": InUse})
 
     def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
-        provider, of_type = TYPES[VOLUME]
-        try:
-            for body in self._client.listed(f"{self._ids.in_group()}/providers/{provider}/{of_type}"):
-                name = str(body["name"]).lower()
-                if region and region_of(body) != region:
-                    continue
-                for each in owned_volume(_handle(body, self._ids.of(VOLUME, name)), tags_of(body), name):
-                    if volume_id in (None, each.volume_id):
-                        yield each
-        except Gone as error:
-            if error.provider_code != "ResourceGroupNotFound":
-                raise Transient(f"Azure doesn't list disks: {error.message}") from error
+        for body in self._client.in_group(VOLUME):
+            name = str(body["name"]).lower()
+            if region in ("", region_of(body)):
+                found = owned_volume(_handle(body, self._ids.of(VOLUME, name)), tags_of(body), name)
+                yield from (each for each in found if volume_id in (None, each.volume_id))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _body(self, handle: Handle) -> Body:
-        body = self._find(self._ids.at(VOLUME, handle.id))
+        body = self._client.find(self._ids.at(VOLUME, handle.id))
         if body is None:
             raise Gone(f"There is no disk {name_of(handle.id)}.")
         return body
+
+    def _check_unused(self, body: Body) -> None:
+        holder = self._holder(body)
+        check_unused(str(body["name"]).lower(), [name_of(holder)] if holder else [])
 
     def _holder(self, body: Body) -> str:
         """The id of the machine that has it, as in that machine's handle; empty if none has."""
@@ -211,25 +191,16 @@ class AzureVolumes:
 
     def _device(self, disk: str, holder: str) -> Device | None:
         """None: the machine doesn't have it yet, or is gone."""
-        storage = properties(self._find(holder) or {}).get("storageProfile") or {}
+        storage = properties(self._client.find(holder) or {}).get("storageProfile") or {}
         for each in storage.get("dataDisks") or ():
             if str((each.get("managedDisk") or {}).get("id", "")).lower() == disk.lower():
                 return Device(link=f"azure/scsi1/lun{each['lun']}")
         return None
 
-    def _find(self, path: str) -> Body | None:
-        try:
-            found: Body = self._client.call("GET", path)
-        except Gone:
-            return None
-        return found
 
-
-def _vm(machine: Sequence[Handle]) -> Handle:
-    for handle in machine:
-        if handle.kind == VM:
-            return handle
-    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+def _state_of(machine: Body) -> str:
+    state = state_of(machine)
+    return state if state in ("creating", "deleting", "failed") else "running"
 
 
 def _handle(body: Body, path: str) -> Handle:

@@ -86,12 +86,6 @@ class CrusoeMachines:
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         """One list for all."""
         ids = [handle.id for handles in machines for handle in handles if handle.kind == VM]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.tpu_types import is_tpu, of_tpu
-from chalicelib.backends.kit.delegation import OfGroups, OfVolumes
+from chalicelib.backends.kit.delegation import DescribesOne, OfGroups, OfVolumes
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class GcpBackend(OfGroups, OfVolumes):
+class GcpBackend(DescribesOne, OfGroups, OfVolumes):
     facts = FACTS
 
     def __init__(
@@ -74,12 +74,6 @@ class GcpBackend(OfGroups, OfVolumes):
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         return (self._tpus if is_tpu(request.offer) else self._machines).create(request)
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         from chalicelib.backends.kit.regions import by_region

@@ -133,12 +133,6 @@ class GcpMachines:
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return by_region(machines, _zone_of, self._in_zone)
 

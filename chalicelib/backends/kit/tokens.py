@@ -45,8 +45,8 @@ class AccessToken:
             self._until = begun + lasts
             return self._token
 
-    def forget(self, token: str) -> None:
-        """After a call that refused it."""
+    def forget(self, token: str = "") -> None:
+        """After a call that refused it. Without it, whichever there is."""
         with self._lock:
-            if token == self._token:
+            if token in ("", self._token):
                 self._until = 0

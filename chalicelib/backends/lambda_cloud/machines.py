@@ -107,12 +107,6 @@ class LambdaInstances:
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         known = {str(body["id"]): body for body in self._listed()}  # one list for all
         return outcomes(machines, lambda handles: self._machine(handles, known))

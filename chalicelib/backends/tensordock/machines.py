@@ -64,12 +64,6 @@ class TensorDockInstances:
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         known = {each["id"]: each for each in self._listed()}  # one list for all
         self._addresses = {id: address for id, address in self._addresses.items() if id in known}
