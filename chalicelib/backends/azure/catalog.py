@@ -16,6 +16,7 @@ from chalicelib.backends.azure.fabric import interconnect
 from chalicelib.backends.azure.places import regions_of, zone_named
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
+from chalicelib.backends.azure.reservations import Reserved, offers_in, reservations
 from chalicelib.backends.azure.sizes import AzureSize, by_name
 from chalicelib.backends.kit.offers import HOURS, machine, made_to_order
 from chalicelib.backends.kit.regions import listed_everywhere
@@ -39,9 +40,10 @@ class AzureCatalog:
     def offers(self) -> Sequence[Offer]:
         """All offers. Raises if a region doesn't respond, because an incomplete catalog would look like a complete
         one."""
-        return list(listed_everywhere(regions_of(self._config), self._region))
+        reserved = reservations(self._client)
+        return list(listed_everywhere(regions_of(self._config), lambda region: self._region(region, reserved)))
 
-    def _region(self, region: str) -> list[Offer]:
+    def _region(self, region: str, reserved: Sequence[Reserved]) -> list[Offer]:
         path = f"/subscriptions/{self._client.ids.subscription}/providers/Microsoft.Compute/skus"
         listed = list(self._client.listed(path, {"$filter": f"location eq '{region}'"}, region))
         sizes = by_name(listed, region)
@@ -56,7 +58,8 @@ class AzureCatalog:
         for name, size in sorted(sizes.items()):
             price = prices.get(name)
             if price is not None and price.on_demand is not None:
-                found += self._offers(region, size, price.on_demand, limits, price.source, month, spot=False)
+                usual = list(self._offers(region, size, price.on_demand, limits, price.source, month, spot=False))
+                found += [*usual, *(one for offer in usual for one in offers_in(offer, reserved))]
             if price is not None and price.spot is not None and size.spot:
                 found += self._offers(region, size, price.spot, limits, price.source, month, spot=True)
         return found

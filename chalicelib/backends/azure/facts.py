@@ -16,6 +16,7 @@ FACTS = BackendFacts(
     create_timeout=3 * MINUTE,  # a creation is tried in each zone of a region, and its first makes the network
     provisioning_timeout=15 * MINUTE,
     multinode=True,
+    reservations=True,
     describes=1000,  # from three lists
     spot_notice=False,
     notices="scheduled-events",

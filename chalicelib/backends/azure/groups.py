@@ -39,6 +39,11 @@ class AzureGroups:
         self._client, self._config, self._networks = client, config, networks
 
     def create(self, request: GroupRequest) -> Handle:
+        if request.offer.reservation:
+            raise Unfit(
+                f"Machines of the capacity reservation group {request.offer.reservation} can't be kept close together.",
+                hint="Leave out `placement: cluster`, or the reservation.",
+            )
         kind = AVAILABILITY if request.offer.backend_data.get("rdma") else PROXIMITY
         if kind == AVAILABILITY and request.offer.instance.resources.spot:
             raise Unfit(

@@ -41,6 +41,7 @@ class AzurePlace:
     zone: str  # empty: none
     subnet: str
     group: str  # a security group
+    reservation: str = ""  # the id of a capacity reservation group
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -
             },
             **({"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}} if spot else {}),
             **_together(group),
+            **_reserved(place.reservation),
         },
     }
     if place.zone:
@@ -99,6 +101,10 @@ def _together(group: Handle | None) -> dict[str, Any]:
     if group is None:
         return {}
     return {"availabilitySet" if is_availability_set(group) else "proximityPlacementGroup": {"id": group.id}}
+
+
+def _reserved(group: str) -> dict[str, Any]:
+    return {"capacityReservation": {"capacityReservationGroup": {"id": group}}} if group else {}
 
 
 def _disk(request: CreateRequest) -> dict[str, Any]:

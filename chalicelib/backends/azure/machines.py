@@ -32,6 +32,7 @@ from chalicelib.backends.azure.places import (
     tags_of,
     zone_of,
 )
+from chalicelib.backends.azure.reservations import places_in, reservations
 from chalicelib.backends.azure.states import is_running, is_spot
 from chalicelib.backends.azure.views import Alone, Listed, View
 from chalicelib.backends.kit.cache import LookupCache
@@ -108,12 +109,16 @@ class AzureMachines:
     def _places(self, request: CreateRequest) -> list[AzurePlace]:
         """Those that had no room lately come last. A region without zones is one place, and so is an availability
         set."""
-        region, zones = request.offer.region, request.zones or request.offer.availability_zones or ()
+        region = request.offer.region
+        zones: Sequence[str] = request.zones or request.offer.availability_zones or ()
         group = request.placement_group
         if group is not None and is_availability_set(group):
             zones = ()
+        reserved = ""
+        if request.reservation is not None:
+            reserved, zones = places_in(request, reservations(self._client))
         subnet, closed = self._networks.subnet(region), self._networks.group(region, request.open_ports)
-        places = [AzurePlace(zone, subnet, closed) for zone in zones or ("",)]
+        places = [AzurePlace(zone, subnet, closed, reserved) for zone in zones or ("",)]
         return sorted(places, key=lambda place: self._had_no_room(request.offer.instance.name, place.zone))
 
     def _had_no_room(self, size: str, zone: str) -> bool:

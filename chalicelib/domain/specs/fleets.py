@@ -215,7 +215,7 @@ class FleetConfiguration(Spec):
     nodes: FleetNodesSpec | None = Field(default=None, description="How many machines, a number or a range.")
     reservation: str | None = Field(
         default=None,
-        description="The id of reserved capacity to launch machines into: a capacity reservation or block of AWS.",
+        description="Reserved capacity to launch machines into, as its provider names it.",
     )
     resources: ResourcesSpec | None = Field(default=None, description="What each machine must have.")
     backends: tuple[BackendName, ...] | None = Field(default=None, description="Backends to use; any unless set.")

@@ -150,7 +150,7 @@ class ProfileParams(Spec):
     instance_types: tuple[str, ...] | None = Field(default=None, description="Instance types to use; any unless set.")
     reservation: str | None = Field(
         default=None,
-        description="The id of reserved capacity to launch machines into: a capacity reservation or block of AWS.",
+        description="Reserved capacity to launch machines into, as its provider names it.",
     )
     spot_policy: SpotPolicy | None = Field(
         default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.backends.azure.provider import AzureProvider, config
 from tests.backends.clock import Clock
 from tests.backends.conformance.requests import request_for
 from tests.backends.conformance.suite import end_all, is_gone
+from tests.backends.fakes.books import Resource
 from tests.backends.fakes.transport import sender
 
 SMALL, GPU = "Standard_D2s_v5", "Standard_NC4as_T4_v3"
@@ -50,6 +52,15 @@ class Account:
 
     def request(self, name: str = "one", size: str = SMALL, *, spot: bool = False) -> CreateRequest:
         return request_for(self.offer(size, spot=spot), name)
+
+    def offered_in(self, reservation: str) -> list[Offer]:
+        return [each for each in self.backend.offers() if each.reservation == reservation]
+
+    def bought_in(self, reservation: str, name: str = "one") -> Resource:
+        (offer,) = self.offered_in(reservation)
+        return self.provider.machine(
+            list(self.backend.create(replace(request_for(offer, name), reservation=reservation)))
+        )
 
     def made(self, name: str = "one", size: str = SMALL, *, spot: bool = False) -> list[Handle]:
         return list(self.backend.create(self.request(name, size, spot=spot)))

@@ -85,6 +85,14 @@ class AzureProvider(ScriptedProvider):
         name = "lowPriorityCores" if offer.instance.resources.spot else sold.family
         return quota(offer.region, name), sold.vcpus
 
+    def reserve(self, offer: Offer, machines: int, state: str = "active") -> str:
+        zone = (offer.availability_zones or ("",))[-1].rpartition("-")[2]
+        return self.fake.reserve(offer.region, zone, offer.instance.name, machines, state)
+
+    def in_reservation(self, reservation: str) -> int:
+        name = f"/{reservation.rpartition('/')[2]}/"
+        return len([vm for vm in self.fake.books.existing("vm") if any(name in counter for counter in vm.counts)])
+
     def falls_short(self, offer: Offer) -> None:
         self.fake.why_not = "AllocationFailed"
 

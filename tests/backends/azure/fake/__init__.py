@@ -7,6 +7,7 @@
 `network`   networks, security groups, network cards, addresses.
 `disks`     disks, and what they are attached to.
 `groups`    availability sets and proximity placement groups.
+`reservations`  capacity that the subscription has reserved.
 
 `compute.json`, `network.json` and `resources.json` are made by `extract` from the documents that they name. What those
 don't say, the modules have from Azure's documentation and from reports of its users.

@@ -15,6 +15,7 @@ from chalicelib.domain.instants import SECOND, Micros, iso
 from tests.backends.azure.fake.api import Part, error, path_of
 from tests.backends.azure.fake.disks import Disks
 from tests.backends.azure.fake.network import Networks
+from tests.backends.azure.fake.reservations import Reservations
 from tests.backends.azure.fake.shop import LOCATIONS, SIZES, ZONES, Shop, Sold, quota, sold_in, stock
 from tests.backends.fakes.books import GONE, Resource, Step
 from tests.backends.fakes.script import Answer, Call
@@ -25,7 +26,7 @@ TOLD: Micros = 30 * SECOND  # between a spot machine's notice and its end
 NO_ROOM = "Allocation failed. We do not have sufficient capacity for the requested VM size in this region."
 
 
-class Machines(Disks, Networks, Shop, Part):
+class Machines(Disks, Networks, Reservations, Shop, Part):
     start: Micros = 40 * SECOND
     fails_after: Micros = 20 * SECOND
     end: Micros = 15 * SECOND
@@ -50,11 +51,12 @@ class Machines(Disks, Networks, Shop, Part):
         sold = self._admit(path, body)
         location, size = body["location"], body["properties"]["hardwareProfile"]["vmSize"]
         spot, zone = body["properties"].get("priority") == "Spot", (body.get("zones") or [""])[0]
-        counts = {quota(location, "lowPriorityCores"): sold.vcpus}
-        if not spot:
-            counts = {quota(location, name): sold.vcpus for name in (sold.family, "cores")}
-        self.over_quota(location, counts)
-        counts[stock(location, zone, size, spot=spot)] = 1
+        counts = self.from_reservation(body)
+        if counts is None:
+            names = ("lowPriorityCores",) if spot else (sold.family, "cores")
+            counts = {quota(location, name): sold.vcpus for name in names}
+            self.over_quota(location, counts)
+            counts[stock(location, zone, size, spot=spot)] = 1
         short = self.books.over(counts, self.script.limits) is not None
         if short and spot and not (self.late_spot or self.vanishing):
             raise error(409, "SkuNotAvailable", f"The requested size for resource '{path}' is currently not available.")

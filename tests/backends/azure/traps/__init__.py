@@ -5,6 +5,7 @@ Every check is played on the backend as it is (`test_traps.py`), and on one that
 
 `endings`    what a machine leaves behind.
 `purchases`  capacity, quotas, limits.
+`reserved`   capacity reservations.
 `sites`      sizes, prices, networks, groups, clusters, volumes.
 """
 
@@ -13,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tests.backends.azure.account import Account
-from tests.backends.azure.traps import endings, purchases, sites
+from tests.backends.azure.traps import endings, purchases, reserved, sites
 
 Check = Callable[[Account], None]
 CHECKS: Mapping[str, Check] = {
     name: each
-    for module in (endings, purchases, sites)
+    for module in (endings, purchases, reserved, sites)
     for name, each in vars(module).items()
     if getattr(each, "__module__", "") == module.__name__ and name != "volume"
 }
