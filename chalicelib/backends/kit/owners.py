@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from chalicelib.backends.spi import CreateRequest, Owned, OwnedGroup, OwnedVolume, VolumeRequest
+from chalicelib.backends.spi import CreateRequest, GroupRequest, Owned, OwnedGroup, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import CALLED, OwnedKind, read
 from chalicelib.errors import Unfit
@@ -36,7 +36,9 @@ def owned_group(handle: Handle, tags: Mapping[str, str], name: str = "") -> Iter
         yield OwnedGroup(handle, owner.install, owner.project_id, owner.fleet_id, owner.id)
 
 
-def all_tags(request: CreateRequest | VolumeRequest, account: Mapping[str, str] | None = None) -> dict[str, str]:
+def all_tags(
+    request: CreateRequest | VolumeRequest | GroupRequest, account: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The account's own tags, the request's, which take precedence, and its token."""
     return {**(account or {}), **dict(request.tags), REQUEST_TAG: request.token}
 

@@ -20,7 +20,7 @@ from chalicelib.backends.nebius.messages import Body, all_messages
 from chalicelib.backends.nebius.tokens import access_token, exchange, read_account
 from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InvalidCredentials, Transient, Unfit
 
 READ, WRITE = 10.0, 20.0  # seconds
 PAGE = 500  # items
@@ -80,6 +80,13 @@ class NebiusClient:
         except InvalidCredentials:
             self._token.forget(token)
             raise
+
+    def find(self, service: str, identity: str, region: str) -> dict[str, Any] | None:
+        """None: there is no such resource."""
+        try:
+            return self.call(service, "Get", {"id": identity}, region=region, what=identity)
+        except Gone:
+            return None
 
     def listed(
         self,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from chalicelib.backends.kit.groups import GROUP, is_nothing, no_group
 from chalicelib.backends.kit.owners import owned_group
@@ -18,8 +17,8 @@ from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.nebius.catalog import NebiusCatalog
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.labels import labels_of
-from chalicelib.backends.nebius.named import Made, created_once
+from chalicelib.backends.nebius.labels import marks_of
+from chalicelib.backends.nebius.named import Made, Named
 from chalicelib.backends.nebius.operations import CLUSTERS, Operations
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.reservations import fabric_of, reservations
@@ -33,52 +32,40 @@ class NebiusGroups:
     def __init__(
         self, client: NebiusClient, config: NebiusBackendConfig, places: Places, catalog: NebiusCatalog
     ) -> None:
-        self._client, self._config, self._places, self._catalog = client, config, places, catalog
+        self._client, self._fabrics, self._places, self._catalog = client, config.fabrics, places, catalog
+        self._named = Named(client, places, config.tags)
 
     def create(self, request: GroupRequest) -> Handle:
         region = request.offer.region
         if "fabrics" not in request.offer.backend_data:
             return no_group(request, "no InfiniBand")
-        tags = dict(request.tags)
-        ours = labels_of(tags).items()
 
         def made(key: str) -> Made:
-            return created_once(
-                self._client,
+            return self._named.made(
                 CLUSTERS,
                 "GPU cluster",
-                {
-                    "parent_id": self._places.project(region),
-                    "name": request.name,
-                    "labels": labels_of({**(self._config.tags or {}), **tags}),
-                },
+                request,
+                region,
                 lambda: {"infiniband_fabric": self._fabric(request.offer)},
-                lambda labels: ours <= labels.items(),
-                region=region,
                 key=key,
             )
 
         found = made(idempotency_key(request.token, "group"))
-        if found.over and not self._is_there(found.id, region):  # the key repeats the answer of one that is gone
+        if (
+            found.over and self._client.find(CLUSTERS, found.id, region) is None
+        ):  # the key repeats the answer of one that is gone
             found = made(str(uuid.uuid4()))  # its name is there once at most
         if found.failed is not None:
             raise found.failed
         return _handle(found.id, region)
 
-    def _is_there(self, cluster: str, region: str) -> bool:
-        try:
-            self._client.call(CLUSTERS, "Get", {"id": cluster}, region=region, what=cluster)
-        except Gone:
-            return False
-        return True
-
     def _fabric(self, offer: Offer) -> str:
         """The one with the most room now, or that of the reserved machines."""
         if offer.reservation and (reserved := fabric_of(offer.reservation, reservations(self._client, self._places))):
-            if self._config.fabrics and reserved not in self._config.fabrics:
+            if self._fabrics and reserved not in self._fabrics:
                 raise Unfit(
                     f"The capacity block group {offer.reservation} is in the InfiniBand fabric {reserved}, which isn't "
-                    f"among {', '.join(self._config.fabrics)}.",
+                    f"among {', '.join(self._fabrics)}.",
                     hint="Add it to `fabrics`.",
                 )
             return reserved
@@ -87,7 +74,7 @@ class NebiusGroups:
         found = next(iter(advice.fabrics), "") if advice else ""
         known = found or next(iter(offer.backend_data["fabrics"]), "")
         if not known:
-            allowed = f" among {', '.join(self._config.fabrics)}" if self._config.fabrics else ""
+            allowed = f" among {', '.join(self._fabrics)}" if self._fabrics else ""
             raise Unfit(
                 f"Nebius names no InfiniBand fabric for {offer.instance.name} in {offer.region}{allowed}.",
                 hint="Check `fabrics`, and that the service account may read the advice on capacity.",
@@ -111,9 +98,7 @@ class NebiusGroups:
 
     def _owned(self, region: str) -> Iterator[OwnedGroup]:
         for body in self._places.listed(CLUSTERS, region):
-            metadata: Mapping[str, Any] = body["metadata"]
-            handle = _handle(str(metadata["id"]), region)
-            yield from owned_group(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
+            yield from owned_group(_handle(str(body["metadata"]["id"]), region), *marks_of(body))
 
 
 def _handle(identity: str, region: str) -> Handle:

@@ -13,16 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from chalicelib.backends.kit.groups import group_of
-from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned
+from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import listed_everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.visibility import CREATED
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
 from chalicelib.backends.nebius.errors import NOT_READY, OF_MANY, of_status
-from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.labels import marks_of
 from chalicelib.backends.nebius.launch import specification
-from chalicelib.backends.nebius.named import created_once
+from chalicelib.backends.nebius.named import Named
 from chalicelib.backends.nebius.network import NebiusNetworks
 from chalicelib.backends.nebius.operations import CLUSTERS, History, Operations, failure
 from chalicelib.backends.nebius.places import Places
@@ -59,7 +59,8 @@ class NebiusMachines:
         networks: NebiusNetworks,
         now: Callable[[], Micros],
     ) -> None:
-        self._client, self._config, self._places, self._networks = client, config, places, networks
+        self._client, self._tags, self._places, self._networks = client, config.tags, places, networks
+        self._named = Named(client, places, config.tags)
         self._operations = Operations(client, now)
 
     # --- create ------------------------------------------------------------------------------------------------------
@@ -67,18 +68,12 @@ class NebiusMachines:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         region = request.offer.region
         try:
-            made = created_once(
-                self._client,
+            made = self._named.made(
                 INSTANCES,
                 "machine",
-                {
-                    "parent_id": self._places.project(region),
-                    "name": request.name,
-                    "labels": labels_of(all_tags(request, self._config.tags)),
-                },
+                request,
+                region,
                 lambda: self._specification(request),
-                lambda labels: labels.get(REQUEST_TAG) == request.token,
-                region=region,
                 key=idempotency_key(request.token, "instance"),
                 what=request.offer.instance.name,
                 secrets=secrets_of(request),
@@ -102,9 +97,8 @@ class NebiusMachines:
     def _specification(self, request: CreateRequest) -> Body:
         region, install = request.offer.region, dict(request.tags)["dstack-install"]
         groups = self._networks.groups(region, install, request.open_ports)
-        known = reservations(self._client, self._places) if request.reservation else ()
-        reserved = policy(request, known)
-        return specification(request, self._places.subnet(region).id, groups, self._config.tags, reserved)
+        reserved = policy(request, reservations(self._client, self._places) if request.reservation else ())
+        return specification(request, self._places.subnet(region).id, groups, self._tags, reserved)
 
     # --- describe ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +206,7 @@ def _result(vm: str, given: Body | None) -> Body | BackendError:
 def _owner(kind: str, body: Body, region: str) -> Iterator[Owned]:
     metadata = body["metadata"]
     handle = _handle(kind, str(metadata["id"]), region, str(metadata.get("created_at", "")))
-    yield from owned(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
+    yield from owned(handle, *marks_of(body))
 
 
 def _handle(kind: str, identity: str, region: str, created: str) -> Handle:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.backends.kit.errors import Kind
+from chalicelib.backends.kit.owners import all_tags
 from chalicelib.backends.nebius.client import NebiusClient, action
 from chalicelib.backends.nebius.errors import OF_CREATION, of_status
+from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.places import Places
+from chalicelib.backends.spi import CreateRequest, GroupRequest, VolumeRequest
 from chalicelib.errors import AlreadyThere, BackendError, Gone, Transient
 
 
@@ -24,46 +27,55 @@ class Made:
     failed: BackendError | None = None  # why, if it did; something may be left of it
 
 
-def created_once(
-    client: NebiusClient,
-    service: str,
-    noun: str,
-    metadata: Mapping[str, Any],
-    spec: Callable[[], Mapping[str, Any]],
-    is_ours: Callable[[Mapping[str, str]], bool],
-    *,
-    region: str,
-    key: str,
-    what: str = "",
-    meanings: Mapping[str | int, Kind] = OF_CREATION,
-    secrets: Sequence[str] = (),
-) -> Made:
-    """`metadata`: with project, name and labels. `is_ours` reads the labels of what has the name. Raises why a creation
-    has failed already, unless it may have left something that is billed."""
-    named = {"parent_id": metadata["parent_id"], "name": metadata["name"]}
+class Named:
+    def __init__(self, client: NebiusClient, places: Places, tags: Mapping[str, str] | None) -> None:
+        """`tags`: the account's own."""
+        self._client, self._places, self._tags = client, places, tags
 
-    def existing() -> Made | None:
+    def made(
+        self,
+        service: str,
+        noun: str,
+        request: CreateRequest | VolumeRequest | GroupRequest,
+        region: str,
+        spec: Callable[[], Mapping[str, Any]],
+        *,
+        key: str,
+        what: str = "",
+        secrets: Sequence[str] = (),
+    ) -> Made:
+        """Raises why a creation has failed already, unless it may have left something that is billed."""
+        named = {"parent_id": self._places.project(region), "name": request.name}
+        if made := self._existing(service, noun, request, region, named):
+            return made
+        metadata, what = {**named, "labels": labels_of(all_tags(request, self._tags))}, what or request.name
+        body = {"metadata": metadata, "spec": spec()}
         try:
-            found = client.call(service, "GetByName", named, region=region, what=named["name"])["metadata"]
+            operation = self._client.call(
+                service, "Create", body, region=region, what=what, key=key, meanings=OF_CREATION, secrets=secrets
+            )
+        except AlreadyThere:
+            if made := self._existing(service, noun, request, region, named):
+                return made
+            raise Transient(f"{region} has a {noun} {request.name}, and doesn't show it yet.") from None
+        failed = of_status(operation.get("status", {}), action(service, "Create", what), region)
+        if failed is not None and not operation.get("resource_id"):
+            raise failed
+        begun = str(operation.get("created_at", ""))
+        return Made(str(operation["resource_id"]), begun, "status" in operation, failed)
+
+    def _existing(
+        self,
+        service: str,
+        noun: str,
+        request: CreateRequest | VolumeRequest | GroupRequest,
+        region: str,
+        named: Mapping[str, str],
+    ) -> Made | None:
+        try:
+            found = self._client.call(service, "GetByName", named, region=region, what=request.name)["metadata"]
         except Gone:
             return None
-        if not is_ours(found.get("labels", {})):
-            raise AlreadyThere(f"{region} has a {noun} {named['name']} that isn't ours.")
+        if labels_of(dict(request.tags)).items() - found.get("labels", {}).items():
+            raise AlreadyThere(f"{region} has a {noun} {request.name} that isn't ours.")
         return Made(str(found["id"]), str(found.get("created_at", "")))
-
-    if made := existing():
-        return made
-    body, what = {"metadata": metadata, "spec": spec()}, what or named["name"]
-    try:
-        operation = client.call(
-            service, "Create", body, region=region, what=what, key=key, meanings=meanings, secrets=secrets
-        )
-    except AlreadyThere:
-        if made := existing():
-            return made
-        raise Transient(f"{region} has a {noun} {named['name']}, and doesn't show it yet.") from None
-    failed = of_status(operation.get("status", {}), action(service, "Create", what), region)
-    if failed is not None and not operation.get("resource_id"):
-        raise failed
-    begun = str(operation.get("created_at", ""))
-    return Made(str(operation["resource_id"]), begun, "status" in operation, failed)

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.offers import HOURS
-from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
+from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.regions import listed_everywhere, region_in
 from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.nebius.client import NebiusClient, idempotency_key
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.labels import labels_of
+from chalicelib.backends.nebius.labels import marks_of
 from chalicelib.backends.nebius.launch import DISK
 from chalicelib.backends.nebius.machines import DISKS, INSTANCES, STARTING, state_of
-from chalicelib.backends.nebius.named import created_once
+from chalicelib.backends.nebius.named import Named
 from chalicelib.backends.nebius.operations import Operations
 from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
@@ -49,21 +49,12 @@ class NebiusVolumes:
     def __init__(
         self, client: NebiusClient, config: NebiusBackendConfig, places: Places, now: Callable[[], Micros]
     ) -> None:
-        self._client, self._config, self._places = client, config, places
+        self._client, self._places, self._named = client, places, Named(client, places, config.tags)
         self._operations, self._prices = Operations(client, now), DiskPrices(now, self._price)
 
     def create(self, request: VolumeRequest) -> Handle:
-        tags = all_tags(request, self._config.tags)
-        made = created_once(
-            self._client,
-            DISKS,
-            "disk",
-            {"parent_id": self._places.project(request.region), "name": request.name, "labels": labels_of(tags)},
-            lambda: {"type": DISK, "size_gibibytes": str(request.size_gib)},
-            lambda labels: labels.get(REQUEST_TAG) == request.token,
-            region=request.region,
-            key=idempotency_key(request.token, "volume"),
-        )
+        spec, key = {"type": DISK, "size_gibibytes": str(request.size_gib)}, idempotency_key(request.token, "volume")
+        made = self._named.made(DISKS, "disk", request, request.region, lambda: spec, key=key)
         if made.failed is not None:
             raise made.failed
         return _handle(made.id, request.region)
@@ -115,10 +106,7 @@ class NebiusVolumes:
             self._replace(host, left, vm)
 
     def _host(self, vm: Handle) -> Body | None:
-        try:
-            return self._client.call(INSTANCES, "Get", {"id": vm.id}, region=region_in(vm), what=vm.id)
-        except Gone:
-            return None
+        return self._client.find(INSTANCES, vm.id, region_in(vm))
 
     def _replace(self, host: Body, disks: Sequence[Body], vm: Handle) -> None:
         """The specification as it was read, with these disks. What isn't in a request stays as it is, so a list that
@@ -148,9 +136,7 @@ class NebiusVolumes:
 
     def _owned(self, region: str) -> Iterator[OwnedVolume]:
         for body in self._places.listed(DISKS, region):
-            metadata = body["metadata"]
-            handle = _handle(str(metadata["id"]), region)
-            yield from owned_volume(handle, metadata.get("labels", {}), str(metadata.get("name", "")))
+            yield from owned_volume(_handle(str(body["metadata"]["id"]), region), *marks_of(body))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
