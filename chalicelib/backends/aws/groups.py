@@ -12,7 +12,7 @@ from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import filters, regions_of, tagged, tags_of
 from chalicelib.backends.kit.owners import owned_group
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import AlreadyThere, Transient, Unfit
@@ -57,8 +57,7 @@ class AwsGroups:
         self._clients.call("ec2", region, "delete_placement_group", GroupName=handle.id)
 
     def list_owned(self) -> Iterator[OwnedGroup]:
-        for found in everywhere(self._regions, lambda region: list(self._owned(region))):
-            yield from found
+        return listed_everywhere(self._regions, self._owned)
 
     def _owned(self, region: str) -> Iterator[OwnedGroup]:
         found = self._clients.call("ec2", region, "describe_placement_groups", Filters=filters(tag_key="dstack-group"))[

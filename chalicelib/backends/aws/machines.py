@@ -29,7 +29,7 @@ from chalicelib.backends.aws.places import (
 )
 from chalicelib.backends.aws.reservations import WARNING, ends_at, group_of, is_block
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
-from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
+from chalicelib.backends.kit.regions import by_region, listed_everywhere, outcomes
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
@@ -304,8 +304,7 @@ class Machines:
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         regions = (region,) if region else self._regions
-        for found in everywhere(regions, lambda region: list(self._owned(region, instance_id))):
-            yield from found
+        return listed_everywhere(regions, lambda region: self._owned(region, instance_id))
 
     def _owned(self, region: str, instance_id: str | None) -> Iterator[Owned]:
         """Disks and network cards are deleted with their machine, so only those that were left behind are listed."""

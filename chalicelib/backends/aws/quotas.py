@@ -6,15 +6,13 @@ quota that AWS doesn't report counts as unknown, never as too small.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 
 from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.kit.hints import hint
 from chalicelib.domain.offers import Availability, ClusterLimit
-from chalicelib.errors import BackendError, InvalidCredentials
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import BackendError
 
 Quotas = Mapping[str, float]  # by code; of machines in vCPUs
 ADDRESSES = "L-0263D0A3"  # elastic ones in a region: five, unless somebody has asked for more
@@ -32,16 +30,13 @@ _P_SPOT = {"2": "L-7212CCBC", "3": "L-7212CCBC", "4": "L-7212CCBC", "5": "L-C4BD
 
 def quotas(clients: Clients, region: str) -> Quotas:
     """A region's quotas; none if the account may not read them."""
-    try:
-        listed = clients.pages(
-            "service-quotas", region, "list_service_quotas", "Quotas", ServiceCode="ec2", MaxResults=100
-        )
-        return {each["QuotaCode"]: float(each["Value"]) for each in listed}
-    except InvalidCredentials:
-        raise
-    except BackendError as error:
-        log.info("the quotas of %s stay unknown: %s", region, error)
-        return {}
+    listed = clients.pages("service-quotas", region, "list_service_quotas", "Quotas", ServiceCode="ec2", MaxResults=100)
+    return hint(
+        lambda: {str(each["QuotaCode"]): float(each["Value"]) for each in listed},
+        {},
+        f"the quotas of {region}",
+        BackendError,
+    )
 
 
 def code_of(name: str, *, spot: bool) -> str | None:

@@ -5,15 +5,12 @@ An account that may not read them has none to offer. Reservations for other syst
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.places import Body, filters, usual_zone
+from chalicelib.backends.kit.hints import hint
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.errors import MissingPermission
-
-log = logging.getLogger(__name__)
 
 EARLY: Micros = 30 * MINUTE  # before the end of a block, AWS ends its machines
 WARNING: Micros = 10 * MINUTE  # before that, it announces it
@@ -24,20 +21,12 @@ COMING = ("active", "assessing", "delayed", "payment-pending", "pending", "sched
 
 def reservations(clients: Clients, region: str) -> Sequence[Body]:
     """A region's reservations, including those that other accounts share with this one."""
-    try:
-        listed = list(
-            clients.pages(
-                "ec2",
-                region,
-                "describe_capacity_reservations",
-                "CapacityReservations",
-                Filters=filters(state=COMING),
-                MaxResults=100,
-            )
-        )
-    except MissingPermission as error:
-        log.info("the reservations of %s stay unknown: %s", region, error)
-        return ()
+    call, key = "describe_capacity_reservations", "CapacityReservations"
+    listed = hint(
+        lambda: list[Body](clients.pages("ec2", region, call, key, Filters=filters(state=COMING), MaxResults=100)),
+        list[Body](),
+        f"the reservations of {region}",
+    )
     return [each for each in listed if usual_zone(each["AvailabilityZone"]) and _is_linux(each)]
 
 

@@ -14,7 +14,7 @@ from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.errors import MissingPermission, Unfit
+from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.crusoe.client import CrusoeClient
@@ -54,20 +54,14 @@ class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
         """The keys, all that is listed later, the regions, and whether there are prices."""
         from chalicelib.backends.crusoe.catalog import TYPES
         from chalicelib.backends.crusoe.client import DISKS, NETWORKS, PARTITIONS, VMS
+        from chalicelib.backends.kit.checking import problems, report
 
-        denied = []
         paths = (("quotas",), TYPES, VMS, DISKS, PARTITIONS, NETWORKS)
         read = [partial(self._client.call, "GET", *path) for path in paths]
-        for ask in (*read, partial(self._client.everybodys, "capacities")):
-            try:
-                ask()
-            except MissingPermission as error:
-                denied.append(error.message)
-        if denied:
-            raise MissingPermission(
-                " ".join(denied),
-                hint=f"Is {self._config.project_id} the project, and what may the key's user do in it?",
-            )
+        report(
+            problems(*read, partial(self._client.everybodys, "capacities")),
+            hint=f"Is {self._config.project_id} the project, and what may the key's user do in it?",
+        )
         known = self._client.everybodys("locations")["items"]
         if wrong := [each for each in self._config.regions or () if each not in known]:
             raise Unfit(

@@ -17,11 +17,11 @@ from chalicelib.backends.crusoe.launch import LOCAL, OS_DISK, has_fabric
 from chalicelib.backends.crusoe.prices import CrusoePrices, price_of
 from chalicelib.backends.crusoe.quotas import is_used_up, quotas
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.offers import GIB, HOURS, made_to_order
 from chalicelib.domain.gpu_names import WITH_ARM, squeeze
 from chalicelib.domain.offers import (
     Availability,
     Disk,
-    DiskTerms,
     InstanceType,
     Interconnect,
     Offer,
@@ -30,9 +30,7 @@ from chalicelib.domain.offers import (
 )
 
 TYPES = ("compute", "vms", "types")
-GIB = 1024
 GB = 1000**3 / 1024**2  # MiB
-HOURS = 730  # of a month
 MOST_DISK = 5000  # GiB of a data disk
 WITH_DISK = "disk"  # the order of an offer with a data disk
 # Crusoe's images describe a machine's topology to NCCL in a file that /etc/nccl.conf names.
@@ -94,12 +92,11 @@ def _with_data_disk(offer: Offer, month: float | None) -> Iterator[Offer]:
     if month is None or offer.backend_data.get(LOCAL):
         return
     hour, least = month / HOURS, OS_DISK + 1
-    disk = DiskTerms(most_gib=MOST_DISK, gib_hour=round(hour, 9))
     has = offer.instance.resources.with_(disk=Disk(size_mib=least * GIB))
     yield offer.with_(
         instance=offer.instance.with_(resources=has),
         price=round(offer.price + least * hour, 6),
-        terms=offer.terms.with_(disk=disk, order=WITH_DISK),
+        terms=offer.terms.with_(disk=made_to_order(MOST_DISK, hour), order=WITH_DISK),
     )
 
 

@@ -127,7 +127,7 @@ class CrusoeMachines:
                 raise Gone(error.message, refused=type(error))
 
     def _found(self, handle: Handle) -> Body | None:
-        return machine(self._client, handle)
+        return find_machine(self._client, handle)
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class CrusoeMachines:
         yield from self._partitions.named(PARTITION, region)
 
 
-def machine(client: CrusoeClient, handle: Handle) -> Body | None:
+def find_machine(client: CrusoeClient, handle: Handle) -> Body | None:
     return client.found(VMS, handle.id, ids=handle.id)
 
 

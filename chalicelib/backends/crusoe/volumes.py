@@ -12,18 +12,20 @@ from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient
 from chalicelib.backends.crusoe.disks import PERSISTENT, CrusoeDisks, gib_of, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import SERIAL
-from chalicelib.backends.crusoe.machines import VM, machine, state_of
+from chalicelib.backends.crusoe.machines import find_machine, state_of
 from chalicelib.backends.crusoe.prices import CrusoePrices
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.visibility import is_fresh
+from chalicelib.backends.kit.volumes import check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import Gone, InUse, NotYet, Unfit
+from chalicelib.errors import Gone, Unfit
 
 VOLUME = "volume"  # the kind of their handles
+STARTING = ("CREATING", "STARTING", "INITIALIZING")  # states of a machine
 FIRST, BETWEEN = FACTS.offers_disks
 _OFFER = re.compile(rf"(?:^|-){OFFERED}{FIRST}(.+)$")
 
@@ -49,39 +51,26 @@ class CrusoeVolumes:
         return self._disk(self._disks.body(handle))
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
-        body, vm = self._disks.ready(handle), _vm(machine)
-        holders = [str(each["vm_id"]) for each in body["attached_to"]]
-        if vm.id in holders:
+        body, vm = self._disks.ready(handle), machine_of(machine)
+        if vm.id in _users(body):
             return
-        if holders:
-            raise InUse(f"The disk {handle.id} is attached to {', '.join(sorted(holders))}.")
-        self._check_host(vm, body)
+        check_unused(handle.id, _users(body))
+        fresh = is_fresh(vm, self._now(), FACTS.visibility_lag)
+        host = running(vm.id, find_machine(self._client, vm), state_of, STARTING, ("RUNNING",), is_fresh=fresh)
+        if host["location"] != body["location"]:
+            raise Unfit(f"The disk {handle.id} is in {body['location']}, and {vm.id} is in {host['location']}.")
         mode = "read-only" if read_only else "read-write"
         attachment = {"disk_id": handle.id, "mode": mode, "attachment_type": "data"}
         self._client.call("POST", *VMS, vm.id, "attach-disks", body={"attach_disks": [attachment]})
 
-    def _check_host(self, vm: Handle, disk: Body) -> None:
-        host = machine(self._client, vm)
-        if host is None:
-            if is_fresh(vm, self._now(), FACTS.visibility_lag):
-                raise NotYet(f"Crusoe doesn't show the machine {vm.id} yet.")
-            raise Unfit(f"There is no machine {vm.id}.")
-        if host["location"] != disk["location"]:
-            raise Unfit(f"The disk {disk['id']} is in {disk['location']}, and {vm.id} is in {host['location']}.")
-        if (state := state_of(host)) in ("CREATING", "STARTING", "INITIALIZING"):
-            raise NotYet(f"The machine {vm.id} is still starting.")
-        if state != "RUNNING":
-            raise Unfit(f"The machine {vm.id} is {state.lower()}.")
-
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        body, vm = self._disks.body(handle), _vm(machine)
-        if vm.id in (each["vm_id"] for each in body["attached_to"]):
+        body, vm = self._disks.body(handle), machine_of(machine)
+        if vm.id in _users(body):
             self._client.call("POST", *VMS, vm.id, "detach-disks", body={"detach_disks": [handle.id]})
 
     def delete(self, handle: Handle) -> None:
         body = self._disks.body(handle)
-        if holders := sorted(str(each["vm_id"]) for each in body["attached_to"]):
-            raise InUse(f"The disk {handle.id} is attached to {', '.join(holders)}.")
+        check_unused(handle.id, _users(body))
         self._disks.delete(body)
 
     def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
@@ -90,24 +79,22 @@ class CrusoeVolumes:
             yield from (each for each in found if volume_id in (None, each.volume_id))
 
     def _disk(self, body: Body) -> ProviderDisk:
-        holders, size = body["attached_to"], gib_of(body)
-        making = not holders and self._disks.is_being_made(body)
+        size, making = gib_of(body), not body["attached_to"] and self._disks.is_being_made(body)
         month = self._prices.of_disk(PERSISTENT, str(body["location"]))
-        name, offered = f"{SERIAL}{body['serial_number']}", _OFFER.search(str(body["name"]))
-        return ProviderDisk(
-            handle=handle_of(body, VOLUME),
-            state="in_use" if holders else "creating" if making else "available",
-            size_gib=size,
-            offered_to=tuple(offered[1].split(BETWEEN)) if offered else (),
+        offered = _OFFER.search(str(body["name"]))
+        return disk(
+            handle_of(body, VOLUME),
+            "creating" if making else "available",
+            size,
+            _users(body),
             price=None if month is None else round(month * size, 6),
-            attached_to=tuple(
-                (str(each["vm_id"]), Device(by_id=name, read_only=each.get("mode") == "read-only")) for each in holders
-            ),
+            offered_to=tuple(offered[1].split(BETWEEN)) if offered else (),
         )
 
 
-def _vm(machine: Sequence[Handle]) -> Handle:
-    for handle in machine:
-        if handle.kind == VM:
-            return handle
-    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+def _users(body: Body) -> dict[str, Device | None]:
+    name = f"{SERIAL}{body['serial_number']}"
+    return {
+        str(each["vm_id"]): Device(by_id=name, read_only=each.get("mode") == "read-only")
+        for each in body["attached_to"]
+    }

@@ -9,7 +9,6 @@ into; the future one leads to it. Machines of one in calendar mode end with it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,11 +17,10 @@ from typing import Any
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.places import instant, last, region_of
+from chalicelib.backends.kit.hints import hint
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability
-from chalicelib.errors import MissingPermission, Unfit
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import Unfit
 
 Place = tuple[str, str]  # zone and name
 WARNING: Micros = 10 * MINUTE  # before a reservation ends, its machines are told
@@ -72,11 +70,11 @@ class GcpReservations:
         return list(found.values())
 
     def _listed(self, collection: str, within: str | Sequence[str]) -> Sequence[Body]:
-        try:
-            return list(self._clients.pages(f"{collection}.aggregatedList", within=within))
-        except MissingPermission as error:
-            log.info("the %s of %s stay unknown: %s", collection, self._clients.project, error)
-            return ()
+        return hint(
+            lambda: list[Body](self._clients.pages(f"{collection}.aggregatedList", within=within)),
+            list[Body](),
+            f"the {collection} of {self._clients.project}",
+        )
 
     def named(self, name: str, type_name: str, zones: Sequence[str]) -> GcpReservation:
         """The one that machines of the type are launched into, in one of the zones: each zone may have one of the

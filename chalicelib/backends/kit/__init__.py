@@ -7,6 +7,12 @@
 `limits.py`      a token bucket for all calls of an account.
 `regions.py`     calls to every region at once.
 `zones.py`       tries one zone after another, with a token for each.
+`checking.py`    checks of an account: all problems at once.
+`hints.py`       what is good to know and not needed.
+`tokens.py`      an account's access token.
+`offers.py`      offers of machines, with disks made to order.
+`groups.py`      placement groups that some types don't need.
+`volumes.py`     what happens to volumes at every provider.
 `cache.py`       keeps looked-up values for a while.
 `visibility.py`  resources that were created and may not be listed yet.
 `owners.py`      a resource's owner, by its tags or name; owner tags as labels that the provider accepts.

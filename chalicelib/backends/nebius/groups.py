@@ -51,9 +51,8 @@ class NebiusGroups:
             )
 
         found = made(idempotency_key(request.token, "group"))
-        if (
-            found.over and self._client.find(CLUSTERS, found.id, region) is None
-        ):  # the key repeats the answer of one that is gone
+        is_over = found.over and self._client.find(CLUSTERS, found.id, region) is None
+        if is_over:  # the key repeats the answer of one that is gone
             found = made(str(uuid.uuid4()))  # its name is there once at most
         if found.failed is not None:
             raise found.failed
