@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault
 from chalicelib.backends.spi import VolumeRequest
 from chalicelib.domain import keys
@@ -207,14 +207,11 @@ def test_an_external_volume_may_be_overlooked_now_and_then(stage: Stage) -> None
         assert (found.status, found.missing_since) == (VolumeStatus.active, None)
 
 
-class Forgetful:
+class Forgetful(FakeCloud):
     """Its listings of volumes are empty."""
 
-    def __init__(self, cloud: Any) -> None:
-        self._cloud = cloud
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cloud, name)
+    def __init__(self, cloud: FakeCloud) -> None:
+        self.__dict__ = cloud.__dict__  # it is the same cloud
 
     def list_owned_volumes(self, volume_id: str | None = None, region: str = "") -> Any:
         return iter(())
