@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
+from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros, from_iso
 
 
@@ -42,5 +43,7 @@ def _instant(value: Any) -> Any:
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 DATE = {"type": "string", "format": "date-time"}
 Id = Annotated[str, BeforeValidator(_id), WithJsonSchema({"type": "string", "format": "uuid"})]
-At = Annotated[Micros, BeforeValidator(_instant), Field(ge=0, le=99_999_999_999_999_999), WithJsonSchema(DATE)]
+At = Annotated[Micros, BeforeValidator(_instant), Field(ge=0, le=LAST_INSTANT), WithJsonSchema(DATE)]
+Num = Annotated[int, Field(ge=0, le=99_999)]  # of a replica or a job
+Names = Annotated[list[Name], Field(max_length=100)]  # of things to change at once
 Object = dict[str, Any]

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.domain import pages
 from chalicelib.errors import DstackError, Refused
 from cli.connection.session import Session
 from cli.tables.runs import newest
@@ -18,7 +19,6 @@ from cli.tables.runs import newest
 if TYPE_CHECKING:
     from cli.connection.streams import Stream
 
-PAGE = 1000
 COMPLETE = 1000  # the code of a stream's end once the job has ended and all of its log was sent
 REMAINDER_SECONDS = 10.0  # to wait for more of the log once the job has ended
 
@@ -60,7 +60,7 @@ class LogReader:
             "end_time": None,
             "descending": descending,
             "next_token": self.token,
-            "limit": PAGE,
+            "limit": pages.RECORDS,
             "diagnose": self.diagnose,
         }
         answer = self.session.client.in_project("logs/poll", body)

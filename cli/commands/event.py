@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chalicelib.domain import pages
 from chalicelib.errors import NotFound
 from cli.commands.automation import stored
 from cli.commands.secret import get_secret
@@ -22,7 +23,6 @@ from cli.tables.events import event_line
 if TYPE_CHECKING:
     from chalicelib import contract
 
-LAST = 100
 SYSTEM = "system"  # the actor of events of the control plane itself; no user has this name
 LATE = 30.0  # seconds between a change and the commit of its event, at most
 
@@ -148,14 +148,14 @@ def followed(session: Session, start: float) -> Iterator[dict[str, Any]]:
     while True:
         after: dict[str, Any] = {"prev_recorded_at": _date(max(start, at - LATE)), "prev_id": None}
         while True:
-            page = session.client.in_project("events/changes", {**after, "limit": LAST})
+            page = session.client.in_project("events/changes", {**after, "limit": pages.EVENTS})
             for change in page:
                 happened = moment(change["time"]) or 0.0
                 if change["id"] not in seen:
                     seen[change["id"]] = happened
                     at = max(at, happened)
                     yield change
-            if len(page) < LAST:
+            if len(page) < pages.EVENTS:
                 break
             after = {"prev_recorded_at": page[-1]["time"], "prev_id": page[-1]["id"]}
         seen = {id_: happened for id_, happened in seen.items() if happened >= at - 2 * LATE}
@@ -236,7 +236,12 @@ def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> l
         after = {"prev_recorded_at": found[-1]["recorded_at"], "prev_id": found[-1]["id"]} if found else None
         page = session.client.post(
             "/api/events/list",
-            {**body, **(after or {"prev_recorded_at": None, "prev_id": None}), "limit": LAST, "ascending": False},
+            {
+                **body,
+                **(after or {"prev_recorded_at": None, "prev_id": None}),
+                "limit": pages.EVENTS,
+                "ascending": False,
+            },
         )
         fresh = [one for one in page if begin is None or (moment(one["recorded_at"]) or 0) >= begin]
         found += fresh

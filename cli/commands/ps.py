@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from chalicelib.domain import pages
 from cli.connection.session import Session, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, command, new_group
 from cli.tables.runs import run_name, runs_table
-
-PAGE = 100
 
 app = new_group("List runs.")
 
@@ -40,7 +39,7 @@ def ps(
     as_json = as_json or format_ == "json"
 
     def show() -> None:
-        runs = fetch_runs(session, everything=all_runs or last is not None, limit=last or PAGE)
+        runs = fetch_runs(session, everything=all_runs or last is not None, limit=last or pages.RUNS)
         session.cache_names("run", map(run_name, runs))
         if as_json:
             session.terminal.print(json.dumps({"project": session.project, "runs": runs}, ensure_ascii=False))
@@ -56,7 +55,9 @@ def fetch_runs(session: Session, *, everything: bool, limit: int) -> list[Any]:
         return _page(session, only_active=True, limit=limit) or _page(session, only_active=False, limit=1)
     runs: list[Any] = []
     while len(runs) < limit:
-        page = _page(session, only_active=False, limit=min(PAGE, limit - len(runs)), after=runs[-1] if runs else None)
+        page = _page(
+            session, only_active=False, limit=min(pages.RUNS, limit - len(runs)), after=runs[-1] if runs else None
+        )
         runs += page
         if not page:
             break

@@ -45,6 +45,7 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "403": ("Denied", "The token is missing or wrong, or its user may not do this.", contract.Denied),
     "404": ("NoProject", "There is no such project. Only global admins learn that.", contract.Denied),
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
+    "503": ("Busy", "The server is busy, or isn't deployed completely. Try again in a moment.", contract.Failure),
 }
 
 

@@ -26,6 +26,7 @@ class DeleteAutomationsBody(RequestBody):
 
 @takes(AddAutomationBody)
 def add(call: Call, body: AddAutomationBody) -> contract.Automation:
+    """Stores a configuration that rules about events may apply, with the rights of its author."""
     return _shown(automations.add(call.plane, call.actor, call.tenant, body.spec, call.role))
 
 

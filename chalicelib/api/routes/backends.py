@@ -41,6 +41,7 @@ def list_backends(call: Call) -> list[contract.Backend]:
 
 @takes(BackendBody)
 def create(call: Call, body: BackendBody) -> contract.BackendConfig:
+    """Adds a backend, once its credentials work."""
     return backends.shown(backends.create_backend(call.plane, call.tenant, call.actor, read_backend(body.root)))
 
 
@@ -79,6 +80,7 @@ def get_yaml(call: Call) -> contract.BackendYaml:
 
 
 def check(call: Call) -> None:
+    """Whether the backend works. The refusal lists everything that is wrong."""
     backends.check_backend(call.plane, call.tenant, call.params["backend_name"])
 
 

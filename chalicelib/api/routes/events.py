@@ -9,6 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.events import OurTarget, TheirTarget, change_json, event_json
+from chalicelib.domain import pages
 from chalicelib.domain.state_changes import of
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases.operator import events
@@ -51,7 +52,7 @@ class ListEventsBody(RequestBody):
     actors: Annotated[list[Id | None], Field(min_length=1, max_length=16)] | None = None
     prev_recorded_at: At | None = None
     prev_id: Id | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 100
+    limit: Annotated[int, Field(ge=1, le=pages.EVENTS)] = pages.EVENTS
     ascending: bool = False
 
     def filter(self) -> events.EventFilter:
@@ -75,7 +76,7 @@ class ListEventsBody(RequestBody):
 class ChangesBody(RequestBody):
     prev_recorded_at: At
     prev_id: Id | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 100
+    limit: Annotated[int, Field(ge=1, le=pages.EVENTS)] = pages.EVENTS
 
 
 @takes(ChangesBody)
@@ -99,6 +100,7 @@ def _set(ids: list[str] | None) -> frozenset[str] | None:
 
 @takes(ListEventsBody)
 def list_events(call: Call, body: ListEventsBody) -> list[contract.Event]:
+    """Events that the caller may see, newest first unless `ascending`."""
     # An admin sees everything; others see the history of their own projects, but not of those that are merely public.
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}

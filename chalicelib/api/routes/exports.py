@@ -55,6 +55,7 @@ def list_exports(call: Call) -> list[contract.Export]:
 
 @takes(CreateExportBody)
 def create(call: Call, body: CreateExportBody) -> contract.Export:
+    """Shares fleets with other projects."""
     _no_gateways(body.exported_gateways)
     wanted = ExportChange(body.importer_projects, body.exported_fleets, is_global=body.is_global)
     return export_json(exports.create(call.plane, call.actor, call.tenant, body.name, wanted))

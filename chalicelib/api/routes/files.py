@@ -20,11 +20,13 @@ class ByHashBody(RequestBody):
 
 @takes(ByHashBody)
 def get_archive_by_hash(call: Call, body: ByHashBody) -> contract.Archive:
+    """The caller's archive with this hash, so that it needn't be uploaded again."""
     return _archive_json(files.archive_by_hash(call.plane, call.actor, body.hash))
 
 
 @takes_file(NoQuery)
 def upload_archive(call: Call, _: NoQuery, upload: UploadedFile) -> contract.Archive:
+    """Uploads an archive, named by the SHA-256 of its content, for `files` of a run."""
     return _archive_json(files.save_archive(call.plane, call.actor, upload.name, upload.content))
 
 

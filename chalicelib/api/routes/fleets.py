@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Object, RequestBody
+from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.fleets import fleet_json, fleet_plan_json
 from chalicelib.domain.tenants import Project
@@ -63,7 +63,7 @@ class ProjectListBody(RequestBody):
 
 
 class DeleteFleetsBody(RequestBody):
-    names: list[Name] = Field(max_length=100)
+    names: Names
     force: bool = False  # our own field: don't wait for unreachable hosts
 
 
@@ -75,12 +75,14 @@ class DeleteInstancesBody(RequestBody):
 
 @takes(GetFleetPlanBody)
 def get_plan(call: Call, body: GetFleetPlanBody) -> contract.FleetPlan:
+    """What applying the fleet would do, and which offers it could have. Nothing is stored."""
     plan = fleet_plans.get_plan(call.plane, call.actor, call.tenant, body.spec)
     return fleet_plan_json(plan, call.tenant.name, call.actor.name)
 
 
 @takes(ApplyFleetBody)
 def apply(call: Call, body: ApplyFleetBody) -> contract.Fleet:
+    """Creates the fleet, or changes the one of this name in place."""
     current = body.plan.current_resource
     seen = None if body.force or current is None else fleet_plans.SeenFleet(current.id, current.spec)
     row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen, role=call.role)
@@ -89,6 +91,7 @@ def apply(call: Call, body: ApplyFleetBody) -> contract.Fleet:
 
 @takes(GetFleetBody)
 def get(call: Call, body: GetFleetBody) -> contract.Fleet:
+    """A fleet, by its name or its id. `project/name` is one that is imported."""
     if body.id is None and body.name is not None and "/" in body.name:
         owner, row = fleets.get_imported(call.plane, call.tenant, body.name)
         return fleet_json(row, owner, env=False)
@@ -97,6 +100,7 @@ def get(call: Call, body: GetFleetBody) -> contract.Fleet:
 
 @takes(ProjectListBody)
 def list_project(call: Call, body: ProjectListBody) -> list[contract.Fleet]:
+    """The project's fleets. All of them, oldest first, unless `limit` asks for a page."""
     if body.limit is None:
         own = [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
         return [*own, *_imported(call, [call.tenant])] if body.include_imported else own
@@ -105,6 +109,7 @@ def list_project(call: Call, body: ProjectListBody) -> list[contract.Fleet]:
 
 @takes(ListFleetsBody)
 def list_fleets(call: Call, body: ListFleetsBody) -> list[contract.Fleet]:
+    """Fleets of the projects that the caller is in, newest first."""
     names = None if body.project_name is None else (body.project_name,)
     return _page(call, body, projects_seen(call.plane.store, call.actor, names), limit=body.limit)
 
@@ -135,11 +140,13 @@ def _imported(
 
 @takes(DeleteFleetsBody)
 def delete(call: Call, body: DeleteFleetsBody) -> None:
+    """Deletes fleets with their machines. `force` waits for no host that is out of reach."""
     fleets.delete(call.plane, call.actor, call.tenant, body.names, role=call.role, force=body.force)
 
 
 @takes(DeleteInstancesBody)
 def delete_instances(call: Call, body: DeleteInstancesBody) -> None:
+    """Deletes some machines of a fleet, by their numbers."""
     fleets.delete_instances(
         call.plane, call.actor, call.tenant, body.name, body.instance_nums, role=call.role, force=body.force
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from chalicelib.api.requests import Id, Name, Object, RequestBody
+from chalicelib.api.requests import Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.gateways import certificate_json, gateway_json, gateway_plan_json
 from chalicelib.domain.gateways import Gateway
@@ -51,7 +51,7 @@ class CreateGatewayBody(RequestBody):
 
 
 class DeleteGatewaysBody(RequestBody):
-    names: list[Name] = Field(max_length=100)
+    names: Names
 
 
 class SetDefaultBody(RequestBody):
@@ -82,6 +82,7 @@ def get(call: Call, body: GetGatewayBody) -> contract.GatewayWithCertificates:
 
 @takes(GetGatewayPlanBody)
 def get_plan(call: Call, body: GetGatewayPlanBody) -> contract.GatewayPlan:
+    """What applying the gateway would do. Nothing is stored."""
     plan = gateway_plans.get_plan(call.plane, call.actor, call.tenant, body.spec)
     default = plan.current is not None and plan.current.id == _default(call)
     return gateway_plan_json(plan, call.tenant.name, call.actor.name, default=default)
@@ -89,6 +90,7 @@ def get_plan(call: Call, body: GetGatewayPlanBody) -> contract.GatewayPlan:
 
 @takes(ApplyGatewayBody)
 def apply(call: Call, body: ApplyGatewayBody) -> contract.Gateway:
+    """Creates the gateway, or changes the one of this name in place."""
     current = body.plan.current_resource
     seen = None if body.force or current is None else gateway_plans.SeenGateway(current.id, current.configuration)
     gateway = gateway_plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.spec, seen)
@@ -97,6 +99,7 @@ def apply(call: Call, body: ApplyGatewayBody) -> contract.Gateway:
 
 @takes(CreateGatewayBody)
 def create(call: Call, body: CreateGatewayBody) -> contract.Gateway:
+    """Creates a gateway; one of this name must not exist."""
     return _shown(call, gateway_plans.create(call.plane, call.actor, call.tenant, body.configuration))
 
 

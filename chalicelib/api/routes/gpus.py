@@ -28,6 +28,7 @@ class ListGpusBody(RequestBody):
 
 @takes(ListGpusBody)
 def list_gpus(call: Call, body: ListGpusBody) -> contract.GpuList:
+    """The kinds of GPUs that the offers for a run have, by model and by what `group_by` says."""
     refuse_unallocated(body.unallocated_resources)
     by = frozenset(body.group_by or ())
     if "region" in by and "backend" not in by:

@@ -46,12 +46,14 @@ def get(call: Call, body: GetInstanceBody) -> contract.Instance:
 
 @takes(HealthBody)
 def get_health_checks(call: Call, body: HealthBody) -> contract.HealthChecks:
+    """A machine's health as its agent reported it, newest first."""
     wanted = health.WantedChecks(body.fleet_name, body.instance_num, body.after, body.before, body.limit)
     return health_checks_json(health.list_checks(call.plane, call.tenant, wanted))
 
 
 @takes(ListInstancesBody)
 def list_instances(call: Call, body: ListInstancesBody) -> list[contract.Instance]:
+    """Machines of the projects that the caller is in, newest first."""
     names = None if body.project_names is None else tuple(body.project_names)
     wanted = instances.InstanceFilter(
         fleet_ids=None if body.fleet_ids is None else frozenset(body.fleet_ids),

@@ -39,6 +39,7 @@ class LeftBody(RequestBody):
 
 @takes(CreateJoinBody)
 def create(call: Call, body: CreateJoinBody) -> contract.CreatedJoin:
+    """A command with which one machine joins a fleet. It is shown this once, works once, and expires."""
     created = joins.create(call.plane, call.actor, call.tenant, body.name, body.expires_in, role=call.role)
     return {**_json(call, created.join), "command": created.command}
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.logs import log_page_json
+from chalicelib.domain import pages
 from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.runs import logs
 
@@ -23,12 +24,14 @@ class PollBody(RequestBody):
     end_time: At | None = None
     descending: bool = False
     next_token: Annotated[str, Field(max_length=200)] | None = None
-    limit: Annotated[int, Field(ge=0, le=1000)] = 100
+    limit: Annotated[int, Field(ge=0, le=pages.RECORDS)] = 100
     diagnose: bool = False
 
 
 @takes(PollBody)
 def poll(call: Call, body: PollBody) -> contract.LogPage:
+    """A page of what a job wrote, oldest first, or newest first with `descending`. With `diagnose` it is what the
+    control plane knows of the job instead."""
     span = {name: at for name, at in (("start", body.start_time), ("end", body.end_time)) if at is not None}
     query = LogQuery(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
     of = (call.plane, call.tenant, body.run_name, body.job_submission_id, query)

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, RequestBody
+from chalicelib.api.requests import At, Id, Num, RequestBody
 from chalicelib.api.route import Answer, Call, asks
 from chalicelib.api.wire.metrics import job_metrics_json
 from chalicelib.usecases.runs import metrics
 
 if TYPE_CHECKING:
     from chalicelib import contract
-
-Num = Annotated[int, Field(ge=0, le=99_999)]
 
 
 class JobQuery(RequestBody):
@@ -28,6 +26,7 @@ class JobQuery(RequestBody):
 
 @asks(JobQuery)
 def job(call: Call, query: JobQuery) -> contract.JobMetrics:
+    """What a job of the run used of its machine: a series for each name, newest first."""
     wanted = metrics.WantedPoints(
         run_name=call.params["run_name"],
         run_id=query.run_id,
@@ -41,6 +40,7 @@ def job(call: Call, query: JobQuery) -> contract.JobMetrics:
 
 
 def prometheus(call: Call) -> Annotated[Answer, "text/plain; version=0.0.4"]:
+    """The numbers that the caller may see, for Prometheus."""
     from chalicelib.api.wire.prometheus import CONTENT_TYPE, text_of
     from chalicelib.usecases.operator.exposition import expose
 

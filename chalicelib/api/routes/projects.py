@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from chalicelib.api.listing import PageBody, page_of
-from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.requests import Name, Names, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.projects import project_json
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole
@@ -32,7 +32,7 @@ class CreateProjectBody(RequestBody):
 
 
 class DeleteProjectsBody(RequestBody):
-    projects_names: list[Name] = Field(max_length=100)
+    projects_names: Names
 
 
 class Setting(RequestBody):
@@ -51,7 +51,7 @@ class Members(RequestBody):
 
 
 class RemoveBody(RequestBody):
-    usernames: list[Name] = Field(max_length=100)
+    usernames: Names
 
 
 class UpdateProjectBody(RequestBody):
@@ -116,12 +116,14 @@ def set_members(call: Call, body: Members) -> contract.Project:
 
 @takes(Members)
 def add_members(call: Call, body: Members) -> contract.Project:
+    """Adds members. Anybody may join a public project."""
     projects.add_members(call.plane, call.actor, call.tenant, call.role, body.roles())
     return _seen(call, call.tenant)
 
 
 @takes(RemoveBody)
 def remove_members(call: Call, body: RemoveBody) -> contract.Project:
+    """Removes members. Anybody may leave."""
     projects.remove_members(call.plane, call.actor, call.tenant, call.role, body.usernames)
     return _seen(call, call.tenant)
 

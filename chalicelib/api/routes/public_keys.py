@@ -30,6 +30,7 @@ def list_keys(call: Call) -> list[contract.PublicKey]:
 
 @takes(AddPublicKeyBody)
 def add(call: Call, body: AddPublicKeyBody) -> contract.PublicKey:
+    """Adds a public key, which lets its owner in to the jobs that they may attach to."""
     return public_key_json(public_keys.add_key(call.plane, call.actor, body.key, body.name))
 
 

@@ -36,6 +36,7 @@ def get(call: Call) -> contract.Quota:
 
 @takes(SetBody)
 def set_quota(call: Call, body: SetBody) -> contract.Quota:
+    """Sets limits of a project, of one of its users (`username`), or of each (`each_user`)."""
     if body.username is not None and body.each_user:
         raise Invalid("`username` and `each_user` exclude each other.", hint="Leave one of them out.")
     changes = {name: getattr(body, name) for name in _LIMITS if name in body.model_fields_set}

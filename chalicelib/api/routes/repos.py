@@ -46,6 +46,7 @@ class DeleteReposBody(RequestBody):
 
 @takes(InitBody)
 def init(call: Call, body: InitBody) -> None:
+    """Registers a repository, or changes it, with the caller's credentials for it."""
     creds = None if body.repo_creds is None else body.repo_creds.model_dump()
     repos.save_repo(call.plane, call.actor, call.tenant, body.repo_id, body.repo_info, creds)
 
@@ -69,6 +70,7 @@ def delete(call: Call, body: DeleteReposBody) -> None:
 
 @takes_file(CodeQuery)
 def upload_code(call: Call, query: CodeQuery, upload: UploadedFile) -> None:
+    """Uploads the changes to a repository's commit, or the code itself, named by the SHA-256 of its content."""
     repos.save_code(call.plane, call.actor, call.tenant, query.repo_id, upload.name, upload.content)
 
 

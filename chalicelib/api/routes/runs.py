@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Object, RequestBody
+from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
-from chalicelib.api.wire.runs import run_json, run_plan_json
+from chalicelib.api.wire.runs import MOST_OFFERS, run_json, run_plan_json
+from chalicelib.domain import pages
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
 from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 class GetRunPlanBody(RequestBody):
     run_spec: Object
-    max_offers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    max_offers: Annotated[int, Field(ge=1, le=MOST_OFFERS)] | None = None
     reverse_offers: bool = False
     full_offers: bool = False
     unallocated_resources: bool = False
@@ -57,21 +58,22 @@ class ListRunsBody(RequestBody):
     job_submissions_limit: Annotated[int, Field(ge=0, le=10)] | None = None
     prev_submitted_at: At | None = None
     prev_run_id: Id | None = None
-    limit: Annotated[int, Field(ge=0, le=100)] = 100
+    limit: Annotated[int, Field(ge=0, le=pages.RUNS)] = pages.RUNS
     ascending: bool = False
 
 
 class StopBody(RequestBody):
-    runs_names: list[Name] = Field(max_length=100)
+    runs_names: Names
     abort: bool = False
 
 
 class DeleteRunsBody(RequestBody):
-    runs_names: list[Name] = Field(max_length=100)
+    runs_names: Names
 
 
 @takes(GetRunPlanBody)
 def get_plan(call: Call, body: GetRunPlanBody) -> contract.RunPlan:
+    """What applying the run would do, and with which offers. Nothing is stored."""
     refuse_unallocated(body.unallocated_resources)
     if body.full_offers and not body.for_offers_only:
         raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
@@ -91,6 +93,8 @@ def refuse_unallocated(requested: bool) -> None:
 
 @takes(ApplyRunBody)
 def apply(call: Call, body: ApplyRunBody) -> contract.Run:
+    """Submits the run, or changes the one of this name. It is refused if `current_resource` isn't what is there any
+    more, unless `force` is set."""
     current = body.plan.current_resource
     seen = None if body.force or current is None else plans.SeenRun(current.id, current.deployment_num)
     row = plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.run_spec, seen, role=call.role)
@@ -99,12 +103,15 @@ def apply(call: Call, body: ApplyRunBody) -> contract.Run:
 
 @takes(GetRunBody)
 def get(call: Call, body: GetRunBody) -> contract.Run:
+    """A run, by its name or its id."""
     row = runs.get(call.plane, call.tenant, name=body.run_name, run_id=body.id)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
 @takes(ListRunsBody)
 def list_runs(call: Call, body: ListRunsBody) -> list[contract.Run]:
+    """Runs of the projects that the caller is in, newest first. The next page begins after `prev_submitted_at` and
+    `prev_run_id`. Values of environment variables are in the caller's own runs only."""
     names = None if body.project_name is None else (body.project_name,)
     projects = projects_seen(call.plane.store, call.actor, names)
     wanted = runs.RunFilter(
@@ -128,9 +135,11 @@ def list_runs(call: Call, body: ListRunsBody) -> list[contract.Run]:
 
 @takes(StopBody)
 def stop(call: Call, body: StopBody) -> None:
+    """Stops runs: their jobs get time to end. `abort` ends them at once."""
     runs.stop(call.plane, call.actor, call.tenant, body.runs_names, abort=body.abort)
 
 
 @takes(DeleteRunsBody)
 def delete(call: Call, body: DeleteRunsBody) -> None:
+    """Deletes runs that have ended."""
     runs.delete(call.plane, call.actor, call.tenant, body.runs_names)

@@ -31,6 +31,7 @@ class DeleteSecretsBody(RequestBody):
 
 @takes(NamedPageBody)
 def list_secrets(call: Call, body: NamedPageBody) -> list[contract.Secret]:
+    """Secrets without their values."""
     found = secrets.list_secrets(call.plane, call.tenant, after=body.after, limit=body.limit)
     return [{"id": secret.id, "name": secret.name, "value": None} for secret in found]
 
@@ -43,6 +44,7 @@ def get(call: Call, body: GetSecretBody) -> contract.Secret:
 
 @takes(SaveSecretBody)
 def create_or_update(call: Call, body: SaveSecretBody) -> contract.Secret:
+    """Creates a secret, or changes its value."""
     secret = secrets.set_secret(call.plane, call.tenant, call.actor, body.name, body.value)
     return {"id": secret.id, "name": secret.name, "value": body.value}
 

@@ -19,10 +19,12 @@ def get_info(call: Call) -> contract.ServerInfo:
 
 
 def get_usage(call: Call) -> contract.ServerUsage:
+    """The space that the data takes, and how long it is kept."""
     return usage_json(server.usage(call.plane))
 
 
 def get_cost(call: Call) -> contract.ServerCost:
+    """What the control plane costs in AWS in a month."""
     return cost_json(costs.report(call.plane))
 
 

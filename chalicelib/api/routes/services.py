@@ -22,5 +22,6 @@ class CreateTokenBody(RequestBody):
 
 @takes(CreateTokenBody)
 def create_token(call: Call, body: CreateTokenBody) -> contract.ServiceToken:
+    """A token that may call one service of the project, or all of them, and nothing else."""
     issued = service_tokens.issue(call.plane, call.actor, call.tenant, body.run_name or "", body.expires_in)
     return {"token": issued.token, "expires_at": iso(issued.ends_at), "run_name": issued.run_name or None}

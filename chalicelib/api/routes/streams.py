@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from chalicelib.api.auth import bearer
-from chalicelib.api.requests import DATE, RequestBody
+from chalicelib.api.requests import DATE, Num, RequestBody
 from chalicelib.api.route import Call, asks
 from chalicelib.domain.bounds import Instant
 from chalicelib.domain.instants import from_iso
@@ -29,9 +29,6 @@ def _since(value: Any) -> Any:
         raise ValueError(f"should be an ISO date with a zone, for example {form}") from None
 
 
-Num = Annotated[int, Field(ge=0, le=99_999)]
-
-
 class StreamQuery(RequestBody):
     target: str = "ssh"
     replica: Num = 0
@@ -41,6 +38,7 @@ class StreamQuery(RequestBody):
 
 @asks(StreamQuery)
 def open_stream(call: Call, query: StreamQuery) -> contract.OpenedStream:
+    """Opens a stream to a job: its SSH server, a port, or its log. A WebSocket."""
     target = streams.StreamTarget(
         run_name=call.params["run_name"],
         name=query.target,

@@ -13,4 +13,5 @@ if TYPE_CHECKING:
 
 
 def list_templates(call: Call) -> list[contract.Template]:
+    """The operator's templates."""
     return [template_json(each) for each in templates.list_templates(call.plane.templates())]

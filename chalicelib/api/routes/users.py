@@ -8,7 +8,7 @@ from pydantic import Field
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.listing import PageBody, page_of
-from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.requests import Name, Names, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.users import user_json, user_with_creds_json
 from chalicelib.domain.tenants import GlobalRole, hash_token
@@ -30,7 +30,7 @@ class SaveUserBody(RequestBody):
 
 
 class DeleteUsersBody(RequestBody):
-    users: list[Name] = Field(max_length=100)
+    users: Names
 
 
 @takes(PageBody)
@@ -43,6 +43,7 @@ def list_users(call: Call, body: PageBody) -> list[contract.User] | contract.Use
 
 
 def get_my_user(call: Call) -> contract.UserWithCreds:
+    """The caller, with the token of the call."""
     user = call.actor
     return user_with_creds_json(user, call.plane.permissions, bearer(call.headers), users.private_key(call.plane, user))
 
@@ -72,6 +73,7 @@ def update(call: Call, body: SaveUserBody) -> contract.User:
 
 @takes(GetUserBody)
 def refresh_token(call: Call, body: GetUserBody) -> contract.UserWithCreds:
+    """A new token for a user; the old one ends at once."""
     used = hash_token(bearer(call.headers))
     user, token = users.refresh_token(call.plane, call.actor, body.username, used)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None

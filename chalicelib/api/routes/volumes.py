@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Object, RequestBody
+from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.volumes import volume_json
 from chalicelib.domain.volumes import Volume
@@ -35,11 +35,12 @@ class ListVolumesBody(RequestBody):
 
 
 class DeleteVolumesBody(RequestBody):
-    names: list[Name] = Field(max_length=100)
+    names: Names
 
 
 @takes(CreateVolumeBody)
 def create(call: Call, body: CreateVolumeBody) -> contract.Volume:
+    """Creates a volume, or registers a disk that exists (`volume_id`)."""
     configuration = body.configuration
     return _shown(call, volumes.create(call.plane, call.actor, call.tenant, configuration, call.role))
 
@@ -74,4 +75,5 @@ def list_volumes(call: Call, body: ListVolumesBody) -> list[contract.Volume]:
 
 @takes(DeleteVolumesBody)
 def delete(call: Call, body: DeleteVolumesBody) -> None:
+    """Deletes volumes. A disk that existed before stays at the provider."""
     volumes.delete(call.plane, call.actor, call.tenant, body.names)
