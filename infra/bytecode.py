@@ -17,8 +17,9 @@ from pathlib import Path, PurePosixPath
 
 TASK = "/var/task"  # where Lambda unpacks a zip: the place that tracebacks name
 
-# Later formats of marshal than the second depend on what else the process holds. A file that isn't Python of this
-# version, as some templates are, has no bytecode.
+# Later formats of marshal than the second depend on what else refers to a constant, which nothing does that was just
+# read; before Python 3.14, the second has all that code needs. A file that isn't Python of this version, as some
+# templates are, has no bytecode.
 _PROGRAM = """\
 import importlib.util, marshal, sys
 for line in sys.stdin:
@@ -31,7 +32,8 @@ for line in sys.stdin:
         continue
     with open(place + "c", "wb") as file:
         head = importlib.util.MAGIC_NUMBER + b"\\1\\0\\0\\0" + importlib.util.source_hash(source)
-        file.write(head + marshal.dumps(code, 2))
+        old = sys.version_info < (3, 14)
+        file.write(head + (marshal.dumps(code, 2) if old else marshal.dumps(marshal.loads(marshal.dumps(code, 5)), 5)))
 """
 
 
@@ -67,11 +69,17 @@ class Compiler:
         return str(path.parent / "__pycache__" / f"{path.stem}.cpython-{tag}.pyc")
 
 
-def compiler(python: str) -> Compiler | None:
-    """None: that version of Python isn't here."""
-    own = "{}.{}".format(*sys.version_info)
-    command = sys.executable if python == own else shutil.which(f"python{python}")
-    return Compiler(python, command) if command else None
+def compiler(python: str, path: str | None = None) -> Compiler | None:
+    """None: that version of Python isn't here. `path`: where to look for it; the environment's unless given."""
+    own = python == "{}.{}".format(*sys.version_info)
+    command = sys.executable if own else shutil.which(f"python{python}", path=path)
+    return Compiler(python, command) if command and _version(command) == python else None
+
+
+def _version(command: str) -> str:
+    """Empty: it isn't one. A command of a version manager may have the name of a version that isn't installed."""
+    program = "import sys; print('{}.{}'.format(*sys.version_info))"
+    return subprocess.run([command, "-I", "-c", program], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _digest(name: str, source: bytes) -> str:

@@ -66,3 +66,11 @@ def test_an_artefact_has_the_bytecode_of_its_packages_and_of_our_code(tmp_path: 
 
 def test_a_version_of_python_that_isnt_here_compiles_nothing() -> None:
     assert compiler("2.0") is None
+
+
+def test_a_command_that_only_has_its_name_isnt_one(tmp_path: Path) -> None:
+    """As version managers leave it."""
+    named = tmp_path / "python2.0"
+    named.write_text("#!/bin/sh\necho 'python2.0: command not found' >&2; exit 127\n")
+    named.chmod(0o755)
+    assert compiler("2.0", str(tmp_path)) is None

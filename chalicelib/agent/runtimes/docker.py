@@ -129,7 +129,7 @@ class DockerRuntime:
         working_dir = working_dir_of(context.spec, details)
         self._docker.remove(name)
         labels = {LABEL: context.folder.task, OWNER: self._owner}
-        sidecars.start(self._docker, context, labels, "%s=%s" % (OWNER, self._owner))
+        sidecars.start(self._docker, context, labels, "%s=%s" % (OWNER, self._owner), self._clock)
         body = container_body(
             context.spec, working_dir, visibility.cards_of(context.spec, context.gpus), labels, venv_dir(details)
         )

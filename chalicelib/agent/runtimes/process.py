@@ -178,6 +178,12 @@ def check(spec: Dict[str, Any], isolation: str) -> None:
             "this machine runs jobs as plain processes of its agent's user, which only the project's admins may use; "
             "install a container engine there, run its agent as root, or start the server with --trust-jobs",
         )
+    if (spec.get("interconnect") or {}).get("sidecars"):
+        raise TaskError(
+            "executor_error",
+            "the network between this job's nodes needs containers beside it, and this machine runs jobs as plain "
+            "processes: it has no container engine",
+        )
     if not spec.get("commands"):
         raise TaskError("executor_error", "there is nothing to run: the task has no commands")
     requested, available = spec.get("shm_bytes") or 0, shared_memory()

@@ -6,7 +6,7 @@ They are the network's, not the job's: privileged, with all GPUs, and without th
 
 from __future__ import annotations
 
-import time
+import functools
 from typing import Any, Callable, Dict, List
 
 from ..kernel.task_runtime import TaskContext, TaskError
@@ -15,6 +15,7 @@ from .visibility import NVIDIA_CAPABILITIES
 
 LABEL = "dstack.sidecar"  # of which task
 INSTALL_SECONDS, READY_SECONDS = 600.0, 120.0
+MOST_PRINTED = 65536  # bytes of what one printed that are looked at
 SHOWN = 400  # characters of what a failed one printed
 
 
@@ -22,7 +23,9 @@ class Waited(Exception):
     """It has been waited for long enough."""
 
 
-def start(docker: DockerClient, context: TaskContext, labels: Dict[str, str], own: str) -> None:
+def start(
+    docker: DockerClient, context: TaskContext, labels: Dict[str, str], own: str, clock: Callable[[], float]
+) -> None:
     """Start those that the task's spec names, in their order. `labels`: of the task's container; `own`: the one that
     all containers of this agent have."""
     wanted = (context.spec.get("interconnect") or {}).get("sidecars") or ()
@@ -34,7 +37,7 @@ def start(docker: DockerClient, context: TaskContext, labels: Dict[str, str], ow
     for number, sidecar in enumerate(wanted):
         name = "%s-%d" % (container_name(context.folder.task), number)
         try:
-            _run(docker, context, name, sidecar, dict(labels, **{LABEL: context.folder.task}))
+            _run(docker, context, name, sidecar, dict(labels, **{LABEL: context.folder.task}), clock)
         except DockerError as problem:
             if isinstance(problem, DockerUnreachable):
                 raise
@@ -47,22 +50,25 @@ def remove(docker: DockerClient, task: str) -> None:
 
 
 def _run(
-    docker: DockerClient, context: TaskContext, name: str, sidecar: Dict[str, Any], labels: Dict[str, str]
+    docker: DockerClient,
+    context: TaskContext,
+    name: str,
+    sidecar: Dict[str, Any],
+    labels: Dict[str, str],
+    clock: Callable[[], float],
 ) -> None:
-    image, tag = split_image(sidecar["image"])
-    if tag == "latest" or docker.image(sidecar["image"]) is None:
-        for line in docker.lines("POST", "/images/create", {"fromImage": image, "tag": tag}, {}, _patient(context)):
-            if line.get("error"):
-                raise DockerError(500, line["error"])
+    _bring(docker, context, sidecar["image"])
     docker.call("POST", "/containers/create", {"name": name}, body(sidecar, labels, bool(context.gpus)))
     docker.call("POST", "/containers/%s/start" % name)
-    installs, ready = bool(sidecar.get("installs")), str(sidecar.get("ready") or "")
-    said = b""
+    installs, ready = bool(sidecar.get("installs")), str(sidecar.get("ready") or "").lower().encode("utf-8")
+    printed = b""
     if installs or ready:
+        idle = _patient(context, INSTALL_SECONDS if installs else READY_SECONDS, clock)
         try:
-            for part in docker.output(name, _patient(context, INSTALL_SECONDS if installs else READY_SECONDS)):
-                said += part
-                if ready and ready.lower().encode("utf-8") in said.lower():
+            for part in docker.output(name, idle):
+                idle()
+                printed = (printed + part)[-MOST_PRINTED:]
+                if ready and ready in printed.lower():
                     return
         except Waited:
             if installs:
@@ -70,8 +76,19 @@ def _run(
             return  # it runs: perhaps a newer one says it in other words
     state = (docker.container(name) or {}).get("State") or {}
     if (not installs and not state.get("Running")) or state.get("ExitCode"):
-        printed = said.decode("utf-8", "replace").strip()[-SHOWN:]
-        raise _failed(sidecar, "it ended with status %s: %s" % (state.get("ExitCode"), printed or "it printed nothing"))
+        text = printed.decode("utf-8", "replace").strip()[-SHOWN:] or "it printed nothing"
+        raise _failed(sidecar, "it ended with status %s: %s" % (state.get("ExitCode"), text))
+
+
+def _bring(docker: DockerClient, context: TaskContext, image: str) -> None:
+    name, tag = split_image(image)
+    if tag != "latest" and docker.image(image) is not None:
+        return
+    idle = functools.partial(context.pause, 0)
+    for line in docker.lines("POST", "/images/create", {"fromImage": name, "tag": tag}, {}, idle):
+        idle()
+        if line.get("error"):
+            raise DockerError(500, line["error"])
 
 
 def body(sidecar: Dict[str, Any], labels: Dict[str, str], gpus: bool) -> Dict[str, Any]:
@@ -93,12 +110,12 @@ def body(sidecar: Dict[str, Any], labels: Dict[str, str], gpus: bool) -> Dict[st
     }
 
 
-def _patient(context: TaskContext, seconds: float = INSTALL_SECONDS) -> Callable[[], None]:
-    until = time.monotonic() + seconds
+def _patient(context: TaskContext, seconds: float, clock: Callable[[], float]) -> Callable[[], None]:
+    until = clock() + seconds
 
     def idle() -> None:
         context.pause(0)
-        if time.monotonic() > until:
+        if clock() > until:
             raise Waited
 
     return idle

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chalicelib.agent.kernel.task_runtime import TaskError
+from chalicelib.agent.kernel.task_runtime import CONTAINER, TaskError
+from chalicelib.agent.runtimes import process
+from chalicelib.agent.runtimes.docker import DockerRuntime
 from chalicelib.agent.runtimes.docker_client import DockerClient
 from chalicelib.agent.runtimes.sidecars import LABEL, body
 from tests.agent.docker_engine import Engine
@@ -78,6 +82,32 @@ def test_the_job_waits_for_what_it_prints(bench: Bench, ready: Engine) -> None: 
         ready.containers["dstack-t-1"].says(b"Manager is ready\n")
         started.join()
     assert ready.containers["dstack-t"].status == "running"
+
+
+@pytest.fixture
+def hurried(tmp_path: Path, ready: Engine) -> Bench:
+    """Eleven minutes pass whenever somebody looks at the clock."""
+    seconds, found = itertools.count(step=660), Bench(tmp_path, ready)
+    found.runtime = DockerRuntime(str(tmp_path), ready.socket, clock=lambda: float(next(seconds)))
+    return found
+
+
+def test_one_that_never_says_that_it_is_ready_is_waited_for_two_minutes(hurried: Bench, ready: Engine) -> None:
+    """It runs: perhaps a newer one says it in other words."""
+    ready.runs[RECEIVER] = b"starting\n", None
+    begin(hurried)
+    assert ready.containers["dstack-t"].status == "running"
+
+
+def test_an_installation_that_never_ends_has_failed(hurried: Bench, ready: Engine) -> None:
+    ready.runs[PLUGIN] = b"unpacking\n", None
+    with pytest.raises(TaskError, match=r"vendor/plugin:1.*hasn't ended after 600 s"):
+        begin(hurried)
+
+
+def test_a_machine_without_a_container_engine_refuses_them() -> None:
+    with pytest.raises(TaskError, match="needs containers beside it"):
+        process.check({"commands": ["x"], "interconnect": {"sidecars": SIDECARS}}, CONTAINER)
 
 
 def test_an_image_that_cant_be_pulled_is_named(bench: Bench, ready: Engine) -> None:  # noqa: F811
