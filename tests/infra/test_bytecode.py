@@ -68,6 +68,7 @@ def test_a_version_of_python_that_isnt_here_compiles_nothing() -> None:
     assert compiler("2.0") is None
 
 
+@pytest.mark.slow
 def test_a_command_that_only_has_its_name_isnt_one(tmp_path: Path) -> None:
     """As version managers leave it."""
     named = tmp_path / "python2.0"

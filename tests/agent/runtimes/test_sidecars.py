@@ -95,7 +95,7 @@ def hurried(tmp_path: Path, ready: Engine) -> Bench:
 def test_one_that_never_says_that_it_is_ready_is_waited_for_two_minutes(hurried: Bench, ready: Engine) -> None:
     """It runs: perhaps a newer one says it in other words."""
     ready.runs[RECEIVER] = b"starting\n", None
-    begin(hurried)
+    begin(hurried, SIDECARS[1:])
     assert ready.containers["dstack-t"].status == "running"
 
 
