@@ -74,6 +74,9 @@ def test_both_work_and_it_is_said_which_is_which(peers_site: Path, genuine: Path
         assert output(programs / "python", "-c", ASK, server.url, server.token, env=env) == "['later']\n"
         assert NOTE in output(programs / "dstack-serverless", "--version", env=env)
         assert NOTE not in output(programs / "dstack", "--version", env=env)
+        script = output(programs / "dstack-serverless", "completion", "bash", env=env)
+        assert script.rstrip().endswith(" dstack-serverless"), "it completes the name that it was called by"
+        assert output(programs / "dstack-serverless", "--help", env=env).startswith("Usage: dstack-serverless ")
         pip("--python", str(programs / "python"), "install", "--no-compile", "--force-reinstall", str(wheel()))
         assert "later" in output(programs / "dstack", "ps", env=env)
         assert NOTE in output(programs / "dstack", "--version", env=env)
