@@ -10,7 +10,6 @@ return the price just now: no volume waits for its price.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chalicelib.backends.aws.client import PAGE, Clients
@@ -27,18 +26,16 @@ from chalicelib.backends.aws.places import (
     tags_of,
 )
 from chalicelib.backends.aws.prices import Prices
-from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
-from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import BackendError, Gone, InUse, Unfit
 
 NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")  # for EC2 alone; the kernel has its own
 STATES: Mapping[str, str] = {
@@ -69,7 +66,7 @@ class AwsVolumes:
         now: Callable[[], Micros],
     ) -> None:
         self._clients, self._config, self._networks, self._now = clients, config, networks, now
-        self._prices, self._rates = prices, LookupCache[float | None](now)
+        self._prices, self._months = prices, DiskPrices(now, self._month)
         self._regions = regions_of(config)
 
     def create(self, request: VolumeRequest) -> Handle:
@@ -110,10 +107,11 @@ class AwsVolumes:
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         body, region = self._body(handle), self._region(handle)
-        vm = _vm(machine)
+        vm = machine_of(machine)
         if _attachment(body, vm.id) in _HELD:
             return
-        host = self._host(vm, region)
+        fresh = is_fresh(vm, self._now(), SETTLED)
+        host = running(vm.id, self._host(vm, region), _state_of, ("pending",), ("running",), is_fresh=fresh)
         where = host["Placement"]["AvailabilityZone"]
         if where != body["AvailabilityZone"]:
             raise Unfit(f"Volume {handle.id} is in {body['AvailabilityZone']}, and the machine {vm.id} is in {where}.")
@@ -133,7 +131,7 @@ class AwsVolumes:
             return False
         return True
 
-    def _host(self, vm: Handle, region: str) -> Body:
+    def _host(self, vm: Handle, region: str) -> Body | None:
         found = self._clients.pages(
             "ec2",
             vm.data.get("region", region),
@@ -141,21 +139,10 @@ class AwsVolumes:
             "Reservations",
             Filters=filters(instance_id=vm.id),
         )
-        hosts = [body for reservation in found for body in reservation["Instances"]]
-        if not hosts:
-            if is_fresh(vm, self._now(), SETTLED):
-                raise NotYet(f"AWS doesn't show the machine {vm.id} yet.")
-            raise Unfit(f"There is no machine {vm.id}.")
-        state = hosts[0]["State"]["Name"]
-        if state == "pending":
-            raise NotYet(f"The machine {vm.id} is still starting.")
-        if state != "running":
-            raise Unfit(f"The machine {vm.id} is {state}.")
-        host: Body = hosts[0]
-        return host
+        return next((body for reservation in found for body in reservation["Instances"]), None)
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        body, vm = self._body(handle), _vm(machine)
+        body, vm = self._body(handle), machine_of(machine)
         if _attachment(body, vm.id) not in ("attaching", "attached", "busy"):
             return
         try:
@@ -168,17 +155,15 @@ class AwsVolumes:
 
     def delete(self, handle: Handle) -> None:
         body = self._body(handle)
-        held = [each["InstanceId"] for each in body.get("Attachments", ()) if each["State"] in _HELD]
-        if held:
-            raise InUse(f"Volume {handle.id} is attached to {', '.join(sorted(held))}.")
+        held = [str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] in _HELD]
+        check_unused(handle.id, held)
         if body["State"] != "deleting":
             self._clients.call("ec2", self._region(handle), "delete_volume", VolumeId=handle.id)
 
     def list_owned(self, volume_id: str | None = None, region: str = "") -> Iterator[OwnedVolume]:
         by_tag = filters(tag_key="dstack-volume") if volume_id is None else tag_filters({"dstack-volume": volume_id})
         regions = (region,) if region else self._regions
-        for found in everywhere(regions, lambda region: list(self._owned(region, by_tag))):
-            yield from found
+        return listed_everywhere(regions, lambda region: self._owned(region, by_tag))
 
     def _owned(self, region: str, by_tag: list[dict[str, object]]) -> Iterator[OwnedVolume]:
         for body in self._listed(region, by_tag):
@@ -208,27 +193,28 @@ class AwsVolumes:
         return handle.data.get("region") or self._regions[0]
 
     def _disk(self, body: Body, region: str) -> ProviderDisk:
-        rate = self._rate(body["VolumeType"], region) if _by_size(body) else None
-        return _disk(body, region, None if rate is None else round(rate * body["Size"], 6))
+        device, users = Device(serial=str(body["VolumeId"]).replace("-", "")), dict[str, Device | None]()
+        for each in body.get("Attachments", ()):
+            if each["State"] in _HELD:
+                users[str(each["InstanceId"])] = None if each["State"] == "attaching" else device
+        return disk(
+            _handle(body, region),
+            STATES.get(body["State"], "failed"),
+            body["Size"],
+            users,
+            zone=body["AvailabilityZone"],
+            price=self._months.of(body["VolumeType"], region, body["Size"]) if _by_size(body) else None,
+            offered_to=tuple(tags_of(body).get(OFFERED, "").split()),
+            multi_attach=bool(body.get("MultiAttachEnabled")),
+        )
 
-    def _rate(self, kind: str, region: str) -> float | None:
-        """Caches the price even if it is unknown, so that nothing waits for a volume's price again and again."""
-
-        def ask() -> float | None:
-            try:
-                return self._prices.of_volume(kind, region)
-            except BackendError as error:
-                log.warning("the price of volumes of type %s in %s isn't known: %s", kind, region, error)
-                return None
-
-        return self._rates.get(f"{kind} {region}", ask)
+    def _month(self, kind: str, region: str, gib: int) -> float | None:
+        rate = self._prices.of_volume(kind, region)
+        return None if rate is None else rate * gib
 
 
-def _vm(machine: Sequence[Handle]) -> Handle:
-    for handle in machine:
-        if handle.kind == "vm":
-            return handle
-    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+def _state_of(machine: Body) -> str:
+    return str(machine["State"]["Name"])
 
 
 def _attachment(body: Body, instance: str) -> str:
@@ -243,22 +229,3 @@ def _handle(body: Body, region: str) -> Handle:
 def _by_size(body: Body) -> bool:
     operations, throughput = _INCLUDED.get(body["VolumeType"], (-1, -1))
     return int(body.get("Iops", 0)) <= operations and int(body.get("Throughput", 0)) <= throughput
-
-
-def _disk(body: Body, region: str, price: float | None) -> ProviderDisk:
-    device = Device(serial=str(body["VolumeId"]).replace("-", ""))
-    shown = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] in _SHOWN)
-    soon = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] == "attaching")
-    return ProviderDisk.model_validate(
-        {
-            "handle": _handle(body, region),
-            "state": STATES.get(body["State"], "failed"),
-            "zone": body["AvailabilityZone"],
-            "size_gib": body["Size"],
-            "price": price,
-            "offered_to": tuple(tags_of(body).get(OFFERED, "").split()),
-            "multi_attach": bool(body.get("MultiAttachEnabled")),
-            "attached_to": tuple((machine, device) for machine in shown),
-            "attaching_to": tuple(soon),
-        }
-    )

@@ -14,7 +14,6 @@ These parts are there for a reason:
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from chalicelib.backends.azure.places import TAGS, number_of
 from chalicelib.backends.kit.owners import all_tags, labels
 from chalicelib.backends.kit.scripts import user_data
+from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Unfit
@@ -31,6 +31,7 @@ IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "v
 LEAST_DISK = 64  # GiB, which the image has
 DISK = "StandardSSD_LRS"
 ADMIN = "dstack"
+KEY = " ".join(NOBODYS_KEY.split()[:2])  # without the comment
 AVAILABILITY = "availability"  # the kind of group in which InfiniBand works
 
 
@@ -120,7 +121,7 @@ def _disk(request: CreateRequest) -> dict[str, Any]:
 
 def _system(request: CreateRequest) -> dict[str, Any]:
     script = user_data(request, MOST_SCRIPT, "Azure")
-    key = {"path": f"/home/{ADMIN}/.ssh/authorized_keys", "keyData": nobodys_key()}
+    key = {"path": f"/home/{ADMIN}/.ssh/authorized_keys", "keyData": KEY}
     return {
         "computerName": request.name,
         "adminUsername": ADMIN,
@@ -146,10 +147,3 @@ def _card(request: CreateRequest, place: AzurePlace, tags: dict[str, str], *, pu
         "ipConfigurations": [{"name": "main", "properties": inside}],
     }
     return {"name": request.name, "properties": has, "tags": tags}
-
-
-def nobodys_key() -> str:
-    """A public key of the usual form, made of a hash, so that there is no private key to it."""
-    kind, key = b"ssh-ed25519", hashlib.sha256(b"dstack: nobody logs in here").digest()
-    coded = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, key))
-    return f"{kind.decode()} {base64.b64encode(coded).decode()}"

@@ -9,7 +9,6 @@ A new disk is a balanced Persistent Disk. Families that take Hyperdisks alone ca
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,16 +21,14 @@ from chalicelib.backends.gcp.machines import RUNNING, STARTING, handle_of
 from chalicelib.backends.gcp.operations import history, settled
 from chalicelib.backends.gcp.places import RULE, GcpPlaces, last
 from chalicelib.backends.gcp.prices import GcpPrices
-from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
+from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Transient, Unfit
-
-log = logging.getLogger(__name__)
+from chalicelib.errors import AlreadyThere, Gone, Transient, Unfit
 
 STATES: Mapping[str, str] = {
     "CREATING": "creating",
@@ -53,7 +50,7 @@ class GcpVolumes:
         now: Callable[[], Micros],
     ) -> None:
         self._clients, self._config, self._places, self._now = clients, config, places, now
-        self._prices, self._rates = prices, LookupCache[float | None](now)
+        self._prices, self._months = prices, DiskPrices(now, self._month)
 
     def create(self, request: VolumeRequest) -> Handle:
         for body in self._clients.pages(
@@ -101,12 +98,16 @@ class GcpVolumes:
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         body, zone = self._body(handle), _zone(handle)
-        vm = _vm(machine)
+        vm = machine_of(machine)
         if vm.id in map(last, body.get("users", ())):
             return
         if vm.data.get("zone") != zone:
             raise Unfit(f"Volume {handle.id} is in {zone}, and the machine {vm.id} is in {vm.data.get('zone')}.")
-        self._check_runs(vm, zone)
+        host = self._host(vm.id, zone)
+        fresh = host is None and history(self._clients, zone, "instances", vm.id).may_show_later(
+            self._now(), FACTS.visibility_lag
+        )
+        running(vm.id, host, lambda body: str(body["status"]), STARTING, RUNNING, is_fresh=fresh)
         mode = "READ_ONLY" if read_only or body.get("accessMode") == "READ_ONLY_MANY" else "READ_WRITE"
         wanted = {"source": f"projects/{self._clients.project}/zones/{zone}/disks/{handle.id}", "mode": mode}
         attached: dict[str, Any] = {**wanted, "deviceName": handle.id, "autoDelete": False}
@@ -114,20 +115,14 @@ class GcpVolumes:
         if error := failed(settled(self._clients, zone, operation), "compute.instances.attachDisk"):
             raise error
 
-    def _check_runs(self, vm: Handle, zone: str) -> None:
+    def _host(self, machine: str, zone: str) -> Body | None:
         try:
-            status = str(self._clients.call("instances.get", zone=zone, instance=vm.id)["status"])
+            return self._clients.call("instances.get", zone=zone, instance=machine)
         except Gone:
-            if history(self._clients, zone, "instances", vm.id).may_show_later(self._now(), FACTS.visibility_lag):
-                raise NotYet(f"Google doesn't show the machine {vm.id} yet.") from None
-            raise Unfit(f"There is no machine {vm.id}.") from None
-        if status in STARTING:
-            raise NotYet(f"The machine {vm.id} is still starting.")
-        if status not in RUNNING:
-            raise Unfit(f"The machine {vm.id} is {status}.")
+            return None
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        body, vm, zone = self._body(handle), _vm(machine), _zone(handle)
+        body, vm, zone = self._body(handle), machine_of(machine), _zone(handle)
         if vm.id not in map(last, body.get("users", ())):
             return
         device = self._device(handle.id, vm.id, zone)
@@ -138,11 +133,7 @@ class GcpVolumes:
 
     def _device(self, disk: str, machine: str, zone: str) -> Device | None:
         """How a machine has the disk; None: it doesn't, or it is gone."""
-        try:
-            disks = self._clients.call("instances.get", zone=zone, instance=machine).get("disks", ())
-        except Gone:
-            return None
-        for each in disks:
+        for each in (self._host(machine, zone) or {}).get("disks", ()):
             if last(each.get("source", "")) == disk and each.get("deviceName"):
                 return Device(by_id=f"{_BY_ID}{each['deviceName']}", read_only=each.get("mode") == "READ_ONLY")
         return None
@@ -151,8 +142,7 @@ class GcpVolumes:
 
     def delete(self, handle: Handle) -> None:
         body = self._body(handle)
-        if users := sorted(map(last, body.get("users", ()))):
-            raise InUse(f"Volume {handle.id} is attached to {', '.join(users)}.")
+        check_unused(handle.id, set(map(last, body.get("users", ()))))
         if body["status"] != "DELETING":
             self._clients.call("disks.delete", zone=_zone(handle), disk=handle.id)
 
@@ -178,38 +168,23 @@ class GcpVolumes:
             raise
 
     def _disk(self, body: Body) -> ProviderDisk:
-        handle, zone = _handle(body), last(body["zone"])
-        users = sorted(map(last, body.get("users", ())))
-        devices = {user: self._device(handle.id, user, zone) for user in users}
-        state, mode = STATES.get(str(body["status"]), "failed"), body.get("accessMode", "")
-        marks = body.get("labels", {})
-        rate = self._rate(last(body.get("type", "")), handle.data["region"])
-        return ProviderDisk.model_validate(
-            {
-                "handle": handle,
-                "state": "in_use" if users and state == "available" else state,
-                "zone": zone,
-                "size_gib": int(body["sizeGb"]),
-                "price": None if rate is None else round(rate * int(body["sizeGb"]), 6),
-                "offered_to": tuple(marks[key] for key in sorted(marks) if key.startswith(OFFERED)),
-                "multi_attach": mode in SHARED,
-                "writable": mode != "READ_ONLY_MANY",
-                "attached_to": tuple((user, device) for user, device in devices.items() if device is not None),
-                "attaching_to": tuple(user for user, device in devices.items() if device is None),
-            }
+        handle, zone, gib = _handle(body), last(body["zone"]), int(body["sizeGb"])
+        mode, marks = body.get("accessMode", ""), body.get("labels", {})
+        return disk(
+            handle,
+            STATES.get(str(body["status"]), "failed"),
+            gib,
+            {user: self._device(handle.id, user, zone) for user in sorted(map(last, body.get("users", ())))},
+            zone=zone,
+            price=self._months.of(last(body.get("type", "")), handle.data["region"], gib),
+            offered_to=tuple(marks[key] for key in sorted(marks) if key.startswith(OFFERED)),
+            multi_attach=mode in SHARED,
+            writable=mode != "READ_ONLY_MANY",
         )
 
-    def _rate(self, kind: str, region: str) -> float | None:
-        """Caches the price even if it is unknown, so that nothing waits for a volume's price again and again."""
-
-        def ask() -> float | None:
-            try:
-                return self._prices.listed().disk(kind, region)
-            except BackendError as error:
-                log.warning("the price of disks of type %s in %s isn't known: %s", kind, region, error)
-                return None
-
-        return self._rates.get(f"{kind} {region}", ask)
+    def _month(self, kind: str, region: str, gib: int) -> float | None:
+        rate = self._prices.listed().disk(kind, region)
+        return None if rate is None else rate * gib
 
 
 _BY_ID = "google-"
@@ -221,10 +196,3 @@ def _handle(body: Body) -> Handle:
 
 def _zone(handle: Handle) -> str:
     return handle.data.get("zone") or f"{handle.data.get('region', 'none')}-a"
-
-
-def _vm(machine: Sequence[Handle]) -> Handle:
-    for handle in machine:
-        if handle.kind == "vm":
-            return handle
-    raise Unfit("The machine has no handle, so nothing can be attached to it.")

@@ -75,7 +75,7 @@ def test_a_price_is_told_only_if_it_is_that_of_the_size(
 def test_nothing_waits_for_a_price(site: Site, code: str, caplog: pytest.LogCaptureFixture) -> None:
     site.account.script.faults.append(Fault("GetProducts", code))
     assert site.price_of(VolumeType="gp3") is None
-    assert "the price of volumes of type gp3 in us-east-1 isn't known" in caplog.text
+    assert "the price of disks of type gp3 in us-east-1 isn't known" in caplog.text
     assert (site.price_of(VolumeType="gp3"), site.price_requests()) == (None, 1), "it isn't asked for again at once"
     site.clock.at += 11 * MINUTE
     assert site.price_of(VolumeType="gp3") == pytest.approx(8 * 0.08)
