@@ -183,8 +183,8 @@ def the_boot_script_isnt_for_jobs(account: Account) -> None:
 
 
 def rights_that_lack_are_named(account: Account) -> None:
-    reader = {"actions": ["*/read", "Microsoft.Compute/*"], "notActions": ["Microsoft.Compute/disks/delete"]}
-    account.fake.rights = (reader,)
+    given = ["*/read", "Microsoft.Compute/*", "Microsoft.Resources/subscriptions/resourceGroups/write"]
+    account.fake.rights = ({"actions": given, "notActions": ["Microsoft.Compute/disks/delete"]},)
     with pytest.raises(MissingPermission) as denied:
         account.backend.check()
     assert "Microsoft.Compute/disks/delete" in str(denied.value)
