@@ -44,7 +44,8 @@ class Market:
 
 
 class OnEngine:
-    """A machine's container is created with it, is killed once it is terminated, and stops it by its own end."""
+    """A machine's container is created with it and removed once it is terminated. A container that ends before ends its
+    machine, too."""
 
     def __init__(self, market: Market, engine: EngineLauncher) -> None:
         market.fake.start, market.fake.run, market.fake.end = SECOND // 5, SECOND // 2, SECOND // 2
