@@ -19,7 +19,7 @@ from chalicelib.api import routes
 from chalicelib.api.route import Answer, Route, TakesBody, TakesFile, TakesQuery, of_agents
 from chalicelib.api.routes import ByName
 
-JSON = "application/json"
+JSON, NOTHING = "application/json", ""  # content types
 AS_SENT = (contract.RunSpec, contract.FleetSpec, contract.GatewaySpec)  # they keep what a later client sends
 
 
@@ -42,7 +42,7 @@ class Schemas(GenerateJsonSchema):
         return False
 
 
-class _Answers(NamedTuple):
+class Answers(NamedTuple):
     answer: Any
     media: str = JSON
     status: int = HTTPStatus.OK
@@ -62,18 +62,22 @@ def declared(route: Route) -> Declared | None:
     }
     function = found.handler if isinstance(found, TakesBody | TakesQuery | TakesFile) else found
     hints = typing.get_type_hints(function, localns={"contract": contract}, include_extras=True)
-    return Declared(name, inspect.getdoc(function) or "", **_answers(hints["return"])._asdict(), **taken)
+    return Declared(name, inspect.getdoc(function) or "", **answers_of(hints["return"])._asdict(), **taken)
 
 
-def _answers(hint: Any) -> _Answers:
-    """A handler that doesn't return JSON with status 200 says what it returns beside `Answer`: a content type, or a
-    type."""
+def answers_of(hint: Any) -> Answers:
+    """Of a return annotation. A handler that doesn't return JSON with status 200 says beside `Answer` what it does: a
+    content type or the type of its JSON, and a status."""
     if hint is Answer:
-        raise TypeError("an Answer needs its content type, or the type of its JSON: Annotated[Answer, …]")
-    if typing.get_origin(hint) is Annotated and typing.get_args(hint)[0] is Answer:
-        said = typing.get_args(hint)[1]
-        return _Answers(None, said) if isinstance(said, str) else _Answers(said)
-    return _Answers(hint)
+        raise TypeError("an Answer needs its content type, the type of its JSON, or a status: Annotated[Answer, …]")
+    if typing.get_origin(hint) is not Annotated or typing.get_args(hint)[0] is not Answer:
+        return Answers(hint)
+    said = typing.get_args(hint)[1:]
+    status = next((each for each in said if isinstance(each, int)), HTTPStatus.OK)
+    kinds = [each for each in said if not isinstance(each, int)]
+    if not kinds:
+        return Answers(None, NOTHING, status)
+    return Answers(None, kinds[0], status) if isinstance(kinds[0], str) else Answers(kinds[0], status=status)
 
 
 def close_types(*, described: bool = False) -> None:

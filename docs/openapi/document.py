@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pydantic import TypeAdapter
 from chalicelib import api, contract
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
-from docs.openapi.declared import JSON, Declared, Schemas, close_types, declared
+from docs.openapi.declared import JSON, NOTHING, Declared, Schemas, close_types, declared
 from docs.openapi.examples import RECORDED
 
 DOCUMENT = Path(api.__file__).parent / "openapi.json"
@@ -169,9 +170,12 @@ def _body(found: Declared, types: Types, example: Schema) -> Schema:
 def _answer(found: Declared, types: Types, example: Schema) -> Schema:
     if found.answer is contract.OpenedStream:
         return {"101": {"description": "The connection is one end of the stream."}}
+    status, phrase = str(int(found.status)), HTTPStatus(found.status).phrase
+    if found.media == NOTHING:
+        return {status: {"description": phrase}}
     if found.media != JSON:
-        return {"200": {"description": "OK", "content": {found.media: {"schema": {"type": "string"}}}}}
-    return {"200": _response("OK", types.of((found.name, "answer")), example)}
+        return {status: {"description": phrase, "content": {found.media: {"schema": {"type": "string"}}}}}
+    return {status: _response(phrase, types.of((found.name, "answer")), example)}
 
 
 def _response(text: str, schema: Schema, example: Schema | None = None) -> Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 import pytest
@@ -14,7 +14,7 @@ from chalicelib import contract
 from chalicelib.api import dispatch
 from chalicelib.api.route import Answer, Call, Route, of_agents
 from chalicelib.api.routes import BUILT, ByName
-from docs.openapi.declared import JSON, declared
+from docs.openapi.declared import JSON, NOTHING, answers_of, declared
 from tests.api.rig import ADMIN, Rig, submit, task
 from tests.harness.contract import check
 
@@ -38,6 +38,15 @@ def test_every_route_declares_its_answer() -> None:
         found = declared(route)
         assert found is not None
         assert found.media != JSON or found.answer not in (Any, dict, object), route.path
+
+
+def test_an_answer_says_what_it_is() -> None:
+    assert answers_of(contract.Run) == (contract.Run, JSON, 200)
+    assert answers_of(Annotated[Answer, contract.Run, 201]) == (contract.Run, JSON, 201)
+    assert answers_of(Annotated[Answer, "text/plain"]) == (None, "text/plain", 200)
+    assert answers_of(Annotated[Answer, 204]) == (None, NOTHING, 204)
+    with pytest.raises(TypeError, match="needs its content type"):
+        answers_of(Answer)
 
 
 def test_every_type_is_part_of_an_answer_or_of_a_document() -> None:
