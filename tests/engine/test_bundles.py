@@ -143,6 +143,23 @@ def test_a_task_with_another_number_of_nodes_learns_the_right_one(nodes: int, te
     assert world.machines == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (1, "is full (4 of 4 nodes), and its machines are used 4 at a time (set `nodes: 4` in the run)"),
+        (3, "has 4 machines that fit, but `nodes` allows 0 of them"),
+    ],
+)
+def test_so_it_does_where_the_fleet_has_no_room_for_others(nodes: int, text: str) -> None:
+    world = World.with_fleet("4")
+    world.save(world_fleet(world).with_(due_at=world.at))
+    world.until(lambda: [each.status for each in world.machines] == [InstanceStatus.idle] * SIZE)
+    run = task(world, "other", nodes, **FOUR)
+    world.woken.append(f"queue/{b.PROJECT}")
+    world.until(lambda: jobs_of(world, run)[0].finished)
+    assert text in jobs_of(world, run)[0].message
+
+
 def test_no_other_job_gets_a_machine_of_it() -> None:
     world = World.with_fleet(types=None)
     one = task(world, "one", SIZE, **FOUR)

@@ -19,6 +19,11 @@ _LIMITS: tuple[tuple[str, Callable[[JobRequirements], JobRequirements], str], ..
         "name more of them, or leave `instances` out",
     ),
     (
+        "nodes",
+        lambda requirements: requirements._replace(query=requirements.query._replace(bundles=None)),
+        "set `nodes` to the number of those that were bought together, which one task uses",
+    ),
+    (
         "max_price",
         lambda requirements: requirements._replace(query=requirements.query._replace(max_price=None)),
         "raise `max_price`",

@@ -203,14 +203,22 @@ def closed_to(requirements: JobRequirements, view: FleetView, query: Query | Non
     if nodes.max == 0:
         return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
     if nodes.max is not None and len(view.instances) >= nodes.max:
-        full = f"is full ({nodes.max} of {nodes.max} nodes), and"
-        if query is not None and query.sites and (why := _no_volumes(query, (each.offer for each in view.instances))):
-            return Note(subject, f"{full} its machines can't have volumes: {why}", OTHER_TYPES)
-        if query is not None and not any(at_sites(query, instance) for instance in view.instances):
-            text = f"{full} none of its machines is where the run's volumes are: {_volume_sites(query)}"
-            return Note(subject, text, "raise `nodes`, or use volumes in its place")
-        return Note(subject, f"{full} nothing in it fits", "raise `nodes`")
+        wrong = Misfit("nothing in it fits", "raise `nodes`") if query is None else _none_fits(query, view.instances)
+        return Note(subject, f"is full ({nodes.max} of {nodes.max} nodes), and {wrong.text}", wrong.hint)
     return None
+
+
+def _none_fits(query: Query, instances: Sequence[Instance]) -> Misfit:
+    """Why none of a full fleet's machines does."""
+    if query.sites and (why := _no_volumes(query, (each.offer for each in instances))):
+        return Misfit(f"its machines can't have volumes: {why}", OTHER_TYPES)
+    sizes = [each.offer.bundle for each in instances]
+    if sizes and not any(map(query.takes_bundle, sizes)):
+        return Misfit(f"its machines are used {sizes[0]} at a time", f"set `nodes: {sizes[0]}` in the run")
+    if not any(at_sites(query, instance) for instance in instances):
+        text = f"none of its machines is where the run's volumes are: {_volume_sites(query)}"
+        return Misfit(text, "raise `nodes`, or use volumes in its place")
+    return Misfit("nothing in it fits", "raise `nodes`")
 
 
 def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
