@@ -30,7 +30,10 @@ class Resource:
         self._states = [each for each in self._states if each[0] <= now] + [(now + after, to) for after, to in steps]
 
     def state(self, now: Micros) -> str | None:
-        return next((state for at, state in reversed(self._states) if at <= now), GONE)
+        for at, state in reversed(self._states):
+            if at <= now:
+                return state
+        return GONE
 
     def since(self, now: Micros) -> Micros:
         return next((at for at, _ in reversed(self._states) if at <= now), self.born)
@@ -80,7 +83,8 @@ class Books:
         return next((each for each in self.shown(kind) if each.id == identity), None)
 
     def used(self, counter: str) -> int:
-        return sum(each.counts.get(counter, 0) for each in self.existing())
+        now, counted = self.now(), (each for each in self._all.values() if counter in each.counts)
+        return sum(each.counts[counter] for each in counted if each.state(now) is not GONE)
 
     def over(self, counts: Mapping[str, int], limits: Mapping[str, int]) -> str | None:
         """The first counter that has no room for these; one without a limit has."""
