@@ -39,18 +39,18 @@ def slow(item: pytest.Item) -> bool:
 def elsewhere(path: Path) -> bool:
     """Does all of this file or folder belong to `make test` alone?"""
     name, inside = str(path), f"{ROOT}/tests/"
-    if f"{name}/".startswith(tuple(f"{inside}{folder}/" for folder in ELSEWHERE)) or of_a_provider(path):
+    if f"{name}/".startswith(tuple(f"{inside}{folder}/" for folder in ELSEWHERE)) or provider(path):
         return True
     return path.suffix == ".py" and any(fnmatch.fnmatchcase(name, f"*/{pattern}") for pattern in FILES)
 
 
-def of_a_provider(path: Path) -> bool:
-    """Tests of one provider's package: its suites (`test_gcp.py`, `test_gcp_tpu.py`), and its folder, with the
-    emulation of it."""
+def provider(path: Path) -> str:
+    """Whose package these tests are about: its suites (`test_gcp.py`, `test_gcp_tpu.py`), and its folder, with the
+    emulation of it. Empty: nobody's alone."""
     if not path.is_relative_to(BACKENDS) or path == BACKENDS:
-        return False
+        return ""
     name = path.relative_to(BACKENDS).parts[0].removeprefix("test_").removesuffix(".py")
-    return any(f"{name}_".startswith(f"{provider}_") for provider in providers())
+    return next((each for each in providers() if f"{name}_".startswith(f"{each}_")), "")
 
 
 @functools.cache

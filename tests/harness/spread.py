@@ -1,15 +1,18 @@
 """Which tests go to the same worker, and which start first, when the suite is spread over the cores.
 
 Tests of one file stay together, because they share their fixtures. Files that share something expensive (an engine, an
-emulator, the genuine client, the import of Kubernetes' client) stay together too, so that it is started only once. Long
+emulator, the genuine client, the import of a provider's SDK) stay together too, so that it is started only once. Long
 tests that share nothing go one by one. The longest start first, so that no core waits for the others at the end.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import pytest
+
+from tests.harness import quick
 
 TOGETHER = {
     "tests/store/test_kill_real.py": "emulator",
@@ -62,16 +65,6 @@ TOGETHER = {
     "tests/e2e/test_genuine_gateways.py": "genuine",
     "tests/e2e/test_genuine_services.py": "genuine",
     "tests/e2e/test_genuine_volumes.py": "genuine",
-    "tests/backends/test_kubernetes.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_admission.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_objects.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_pods.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_scheduling.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_streams.py": "kubernetes",
-    "tests/backends/kubernetes/test_fake_watches.py": "kubernetes",
-    "tests/backends/kubernetes/test_machines.py": "kubernetes",
-    "tests/backends/kubernetes/test_permissions.py": "kubernetes",
-    "tests/backends/kubernetes/test_volumes.py": "kubernetes",
 }
 APART = ("tests/simulation/",)
 LONGEST = (
@@ -92,7 +85,14 @@ LONGEST = (
 def group(nodeid: str) -> str:
     """The group of tests that go to one worker with this one."""
     file = nodeid.partition("::")[0]
-    return nodeid if file.startswith(APART) else TOGETHER.get(file, file)
+    return nodeid if file.startswith(APART) else TOGETHER.get(file) or _sdk(file) or file
+
+
+@functools.cache
+def _sdk(file: str) -> str:
+    """Whose SDK these tests import, which takes up to five seconds of CPU. Those that drive something real wait by
+    themselves."""
+    return "" if file.endswith("_real.py") else quick.provider(quick.ROOT / file)
 
 
 def files(nodeid: str) -> list[str]:

@@ -24,6 +24,13 @@ def test_a_file_stays_whole_and_one_engine_serves_all_who_need_it() -> None:
     assert group("tests/simulation/test_a.py::test_b[1]") != group("tests/simulation/test_a.py::test_b[2]")
 
 
+def test_one_process_imports_a_providers_sdk_unless_it_waits_for_something_real() -> None:
+    assert group("tests/backends/test_gcp_tpu.py::test_a") == group("tests/backends/gcp/tpu/test_traps.py::test_b")
+    assert group("tests/backends/test_gcp.py::test_a") != group("tests/backends/test_aws.py::test_a")
+    assert group("tests/backends/gcp/test_fake_contract_real.py::test_a") != group("tests/backends/test_gcp.py::test_a")
+    assert not waits("tests/backends/kubernetes/test_pods.py::test_a")
+
+
 def test_a_group_is_begun_when_its_longest_is() -> None:
     first = turn("tests/scenarios/test_scenarios_real.py::test_a")
     assert turn("tests/store/test_dynamo_real.py::test_b") == first
