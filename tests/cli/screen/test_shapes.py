@@ -37,6 +37,7 @@ def plane(tmp_path: Path) -> Iterator[RealPlane]:
     found.rig.world.plane.store.close()
 
 
+@pytest.mark.slow
 def test_every_document_is_of_its_type(bare: Dstack, plane: RealPlane) -> None:
     close_types()
     types = {**contract.PRINTED, "error": contract.ErrorDocument}
@@ -52,6 +53,7 @@ def test_every_command_with_json_has_a_type() -> None:
     assert printing == {name.partition(" --")[0] for name in contract.PRINTED}
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date() -> None:
     assert json_page.PAGE.read_text(encoding="utf-8") == json_page.page(), "make docs"
 
