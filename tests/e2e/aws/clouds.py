@@ -37,7 +37,7 @@ def clouds(trip: Journey) -> None:
         assert stage.ask(f"backends/{each.cloud.type}/check", {}) is None
     wanted = fleets(trip)
     for name, fleet in wanted.items():
-        until(f"the offers of {name}", partial(price, stage, fleet), every=0.5, seconds=PATIENCE)
+        until(f"the offers of {name}", partial(listed, trip, stage, fleet), every=5, seconds=PATIENCE)
         stage.ask("fleets/apply", {"plan": {"spec": {"configuration": fleet, "profile": {}}}, "force": False})
     until("the machines", lambda: statuses(stage) == ["provisioning"] * len(sold), every=0.5, seconds=PATIENCE)
     assert [len(each.cloud.owned()) for each in sold] == [1] * len(sold)
@@ -155,6 +155,14 @@ def price(stage: Real, fleet: dict[str, Any]) -> float:
     """Of the first offer of the fleet's backend; 0 while there is none."""
     plan = stage.ask("fleets/get_plan", {"spec": {"configuration": fleet, "profile": {}}})
     return next((float(one["price"]) for one in plan["offers"] if [one["backend"]] == fleet["backends"]), 0.0)
+
+
+def listed(trip: Journey, stage: Real, fleet: dict[str, Any]) -> float:
+    """They are fetched as soon as there is an account, and by the schedule if that failed."""
+    found = price(stage, fleet)
+    if not found:
+        invoke(trip, "refresh_catalog")
+    return found
 
 
 def statuses(stage: Real) -> list[str]:
