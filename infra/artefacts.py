@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
+from types import ModuleType
 
 from chalicelib.backends import registry
 from chalicelib.errors import Invalid
@@ -226,9 +227,19 @@ def packages(
 def _named(
     part: str, python: str, trims: Iterable[Callable[[Path], None]] = (), compiles: Compiler | None = None
 ) -> str:
-    code = [inspect.getsource(sys.modules[each.__module__]) for each in (*trims, *([Compiler] if compiles else []))]
-    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *UNUSED, *code])
+    modules = [sys.modules[each.__module__] for each in (*trims, *([Compiler] if compiles else []))]
+    code = [inspect.getsource(each) for each in modules]
+    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *UNUSED, *code, *map(_constants, modules)])
     return hashlib.sha256(wanted.encode()).hexdigest()[:20]
+
+
+def _constants(module: ModuleType) -> str:
+    """Its own, and those that it imports, such as the list of what a provider's package calls."""
+    return repr(sorted((name, value) for name, value in vars(module).items() if name.isupper() and _is_text(value)))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
 
 
 def link(installed: Path, wanted: frozenset[str], into: Path) -> None:
