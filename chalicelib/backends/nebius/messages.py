@@ -27,12 +27,17 @@ def all_messages() -> Messages:
         return _made[0]
 
 
+def descriptors() -> list[str]:
+    """Serialized and in base64, each after those that it refers to. Their source and licence stand above them."""
+    return [line for line in DESCRIPTORS.read_text().splitlines() if not line.startswith("#")]
+
+
 class Messages:
     def __init__(self) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool
 
         self._pool = DescriptorPool()
-        for line in DESCRIPTORS.read_text().splitlines()[1:]:
+        for line in descriptors():
             self._pool.AddSerializedFile(base64.b64decode(line))
 
     def of_method(self, service: str, method: str) -> tuple[str, str]:

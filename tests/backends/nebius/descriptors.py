@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import base64
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,9 @@ def main() -> None:
     source = f"serialized FileDescriptorProtos inside the PyPI wheel nebius {version('nebius')} (MIT)"
     wanted = [f"nebius.{service}.{method}" for service, methods in OPERATIONS.items() for method in methods]
     API.write_text(written(forms.read(document(), wanted, source, also=["nebius.common.v1.ServiceError"])))
-    DESCRIPTORS.write_text(f"# {source}, one a line\n" + "".join(f"{line}\n" for line in messages()))
+    licence = distribution("nebius").read_text("licenses/LICENSE") or ""
+    head = [f"{source}, one a line", "", *licence.strip().splitlines()]
+    DESCRIPTORS.write_text("".join(f"{line}\n" for line in [*(f"# {line}".rstrip() for line in head), *messages()]))
 
 
 def messages() -> Iterator[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib.metadata import distribution
 
 import pytest
 
 from chalicelib.backends.nebius.backend import NebiusBackend
 from chalicelib.backends.nebius.client import DOMAIN, NebiusClient
-from chalicelib.backends.nebius.messages import DESCRIPTORS
+from chalicelib.backends.nebius.messages import DESCRIPTORS, descriptors
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, QuotaExceeded, Transient
 from tests.backends.clock import Clock
@@ -64,9 +65,13 @@ def test_no_answer_is_an_unknown_outcome(served: NebiusBackend, fake: Nebius) ->
 
 @pytest.mark.slow
 def test_the_descriptors_are_those_of_the_sdk() -> None:
-    assert DESCRIPTORS.read_text().splitlines()[1:] == list(messages()), (
-        "run `python -m tests.backends.nebius.descriptors`"
-    )
+    assert descriptors() == list(messages()), "run `python -m tests.backends.nebius.descriptors`"
+
+
+def test_their_licence_goes_with_the_descriptors() -> None:
+    licence = distribution("nebius").read_text("licenses/LICENSE") or ""
+    assert "Permission is hereby granted" in licence
+    assert all(f"# {line}".rstrip() in DESCRIPTORS.read_text().splitlines() for line in licence.strip().splitlines())
 
 
 def test_nobody_there_is_an_unknown_outcome() -> None:
