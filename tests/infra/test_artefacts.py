@@ -89,7 +89,7 @@ def test_another_input_has_another_name_and_replaces_the_old(tmp_path: Path) -> 
     assert first.key != second.key and not first.path.exists() and second.path.exists()
 
 
-@pytest.mark.parametrize(("zipped", "unzipped", "what"), [(26, 30, "26.0 MB zipped"), (5, 251, "251.0 MB unzipped")])
+@pytest.mark.parametrize(("zipped", "unzipped", "what"), [(36, 40, "36.0 MB zipped"), (5, 251, "251.0 MB unzipped")])
 def test_one_that_is_too_large_is_refused_with_its_size(zipped: int, unzipped: int, what: str) -> None:
     mega = artefacts.MEGABYTE
     made = Artefact("chalice", Path("x"), "d", zipped * mega, unzipped * mega)

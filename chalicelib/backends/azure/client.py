@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
 from chalicelib.backends.azure.errors import TABLE, failure_of
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
@@ -73,7 +73,8 @@ class AzureClient:
             now=now,
         )
         self._prices = RestClient(at(endpoint, PRICES), TABLE, lambda _: {}, send=self._sender, now=now)
-        account = config.subscription_id
+        login = config.creds.client_id if isinstance(config.creds, AzureClientCreds) else "default"
+        account = f"{config.subscription_id}/{login}"  # Azure counts the calls of each login in a subscription
         self._reads = bucket_of("Azure", account, *READS, now, "reads")
         self._writes = bucket_of("Azure", account, *WRITES, now, "writes")
 

@@ -59,8 +59,13 @@ def _is_named(group: Body) -> bool:
 
 
 def _of(client: AzureClient, group: str) -> list[Reserved]:
-    listed = client.listed(f"{group}/capacityReservations", {"$expand": "instanceView"})
-    return [each for body in listed for each in _read(group, body)]
+    """What a group has. A login may see the group and not its reservations."""
+
+    def ask() -> list[Body]:
+        return list(client.listed(f"{group}/capacityReservations", {"$expand": "instanceView"}))
+
+    bodies = hint(ask, list[Body](), f"the reservations of {group}")
+    return [each for body in bodies for each in _read(group, body)]
 
 
 def _read(group: str, body: Body) -> Iterator[Reserved]:

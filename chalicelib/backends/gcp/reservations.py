@@ -24,6 +24,9 @@ from chalicelib.errors import Unfit
 
 Place = tuple[str, str]  # zone and name
 WARNING: Micros = 10 * MINUTE  # before a reservation ends, its machines are told
+SHOWN: Micros = (
+    30 * MINUTE
+)  # after a future reservation begins, in which the one that is made of it may still be missing
 _COMING = ("CREATING", "READY", "UPDATING")
 _APPROVED = ("APPROVED", "COMMITTED", "PENDING_AMENDMENT_APPROVAL", "PROCURING", "PROVISIONING")
 
@@ -140,7 +143,9 @@ def _future(body: Body, made: Mapping[Place, GcpReservation], now: Micros) -> Ma
     if own:
         best = max(own, key=lambda each: (each.status != "CREATING", each.left))
         return {**found, (zone, name): replace(best, name=name, target=best.name)}
-    if status.get("procurementStatus") not in _APPROVED:
+    procured = status.get("procurementStatus")
+    is_new = procured == "FULFILLED" and begins is not None and now < begins + SHOWN
+    if procured not in _APPROVED and not is_new:
         return found
     of = body.get("specificSkuProperties", {})
     coming = GcpReservation(name, zone, status="CREATING", left=0, ends_at=ends, starts_at=begins, **_machine(of))

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import SECOND
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import Gone, InUse, QuotaExceeded, Transient, Unfit
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
@@ -209,6 +209,15 @@ def test_a_future_reservation_is_known_before_it_begins_and_used_until_it_ends(s
     assert [each.terms.ends_at for each in reserved(site, made)] == [offer.terms.ends_at], "by either name"
     site.clock.at = 1_795_017_600 * SECOND
     assert reserved(site, name) == []
+
+
+def test_a_future_reservation_is_still_to_come_while_the_one_that_is_made_of_it_doesnt_show(site: Site) -> None:
+    name = site.fake.reserve_ahead("us-central1-c", "n2-standard-2", status="FULFILLED", **CALENDAR)
+    site.clock.at = 1_795_003_200 * SECOND + MINUTE
+    (offer,) = reserved(site, name)
+    assert offer.availability is Availability.not_available
+    site.clock.at += HOUR
+    assert reserved(site, name) == [], "it was deleted"
 
 
 def test_a_future_reservation_that_never_comes_isnt_offered(site: Site) -> None:

@@ -88,3 +88,13 @@ def a_group_that_is_deleted_meanwhile_hides_no_others(account: Account) -> None:
     account.fake.dissolve(name)
     with pytest.raises(Unfit, match=name):
         list(account.backend.create(replace(account.request(), reservation=name)))
+
+
+def a_group_whose_members_cant_be_read_hides_nothing_else(account: Account) -> None:
+    account.fake.reserve("westeurope", "1", SMALL, 1)
+    account.fake.reserve("westeurope", "1", SMALL, 1)
+    members = "CapacityReservations_list_by_capacity_reservation_group"
+    account.fake.script.faults.append(Fault(members, failing("AuthorizationFailed", status=403)))
+    offers = account.backend.offers()
+    assert len({each.reservation for each in offers if each.reservation}) == 1
+    assert any(not each.reservation for each in offers)
