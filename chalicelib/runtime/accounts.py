@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -189,11 +190,17 @@ class StoredAccounts:
         return self._providers.make(opened(self._seal, record.project_id, record.type, record.config))
 
 
-def check(request: ConfigurationCheck, seal: Sealer, providers: Providers, install_id: str) -> None:
+def check(
+    request: ConfigurationCheck,
+    seal: Sealer,
+    providers: Providers,
+    install_id: str,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
     """Check a configuration with a backend created for it. Raises the provider's error."""
     backend = providers.make(opened(seal, request.project_id, request.type, request.config))
     try:
-        account_checks.check(backend, request.expected, install_id)
+        account_checks.check_in_turn(backend, request.expected, install_id, pause)
     finally:
         backend.close()
 
