@@ -127,9 +127,8 @@ class Submission:
         from cli.ssh.keys import read_key
 
         terminal = self.session.terminal
-        return read_key(self.options.attached.identity, terminal.cwd, terminal.home, named_by="--ssh-identity")[
-            "public"
-        ]
+        name = self.options.attached.identity
+        return read_key(name, terminal.cwd, terminal.home, named_by="--ssh-identity", as_it_is=True)["public"]
 
     def _plan(self) -> dict[str, Any]:
         body = {

@@ -204,7 +204,7 @@ class JobAttachment:
         """The private key that the job accepts: that of --ssh-identity, else the user's from the server."""
         named = self.wishes.identity
         if named is not None:
-            read_key(named, self.terminal.cwd, self.terminal.home, named_by="--ssh-identity")
+            read_key(named, self.terminal.cwd, self.terminal.home, named_by="--ssh-identity", as_it_is=True)
             return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
         user = self.session.client.post("/api/users/get_my_user")
         if not user.get("ssh_private_key"):
