@@ -120,6 +120,7 @@ check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import co
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin -p cli  # a cache is for one platform
 	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
