@@ -232,7 +232,11 @@ def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backen
     """The backend's class. Raises NotSupported for a type without one, Refused if its SDK isn't installed."""
     row = _built_row(name, table)
     if lacking := [module for module in row.sdk if not _is_installed(module)]:
-        raise lacks_sdk(name, lacking[0], f"Install it there: pip install 'dstack-serverless[{row.extra}]'")
+        raise lacks_sdk(
+            name,
+            lacking[0],
+            f"Install dstack-serverless there again, with its extra `{row.extra}`: see docs/install.md.",
+        )
     found: type[Backend] = _loaded(row.backend)
     return found
 

@@ -61,9 +61,7 @@ def _built_text(types: Sequence[str]) -> str:
         return "**Not built yet**: a server refuses to start with it."
     extras = sorted({usable[kind] for kind in built} - {""})
     built_texts = "**Built.**" if len(built) == len(types) else f"**Built**: {', '.join(built)}; the others aren't yet."
-    return " ".join(
-        [built_texts, *(f"It needs an extra: `pip install 'dstack-serverless[{each}]'`." for each in extras)]
-    )
+    return " ".join([built_texts, *(f"It needs the [extra](../install.md) `{each}`." for each in extras)])
 
 
 def _section(name: str, title: str, definition: Schema, more: str = "") -> str:

@@ -165,7 +165,7 @@ def _check_packages() -> None:
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
         raise Refused(
             f"What is installed here is a client. A server also needs {', '.join(lacking)}.",
-            hint="Install them: pip install 'dstack-serverless[server]'",
+            hint="Install dstack-serverless again, with its extra `server`: see docs/install.md.",
         )
 
 

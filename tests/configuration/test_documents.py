@@ -59,7 +59,7 @@ def test_the_page_says_of_each_type_of_backend_whether_it_is_built() -> None:
     for kind, row in BACKENDS.items():
         (section,) = (text for text in sections if f"`type: {kind}`" in text.partition("\n")[0])
         assert ("**Not built yet**" in section) is not bool(row.backend), kind
-        assert not row.extra or f"dstack-serverless[{row.extra}]" in section
+        assert not row.extra or f"[extra](../install.md) `{row.extra}`" in section
 
 
 def read(file: str) -> None:
