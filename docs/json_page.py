@@ -34,27 +34,30 @@ NOUNS = (
     "Run", "Job", "JobSpec", "Submission", "Fleet", "Instance", "Offer", "InstanceType", "RequiredResources", "Volume",
     "Gateway", "User", "Event",
 )  # fmt: skip
+# The versions of nouns and of documents without `shape`, by the names of their types: 1, unless one is here.
+VERSIONS: Mapping[str, int] = {}
 WORDS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 Schema = Mapping[str, Any]
 
 
-def page() -> str:
+def page(versions: Mapping[str, int] = VERSIONS) -> str:
     lines = [HEAD, "## Commands\n"]
     for name, kind in contract.PRINTED.items():
-        lines += Section(kind).lines(f"dstack {name} --json")
+        lines += Section(kind, versions).lines(f"dstack {name} --json")
     lines.append("## Nested documents\n")
     for name in NOUNS:
-        lines += Section(getattr(contract, name), within=name).lines(name)
+        lines += Section(getattr(contract, name), versions, within=name).lines(name)
     lines.append("## Errors\n")
-    lines += Section(contract.ErrorDocument).lines("error")
+    lines += Section(contract.ErrorDocument, versions).lines("error")
     lines += ["## Commands without --json\n", *_without(), ""]
     return "\n".join(lines)
 
 
 class Section:
-    def __init__(self, kind: Any, within: str = "") -> None:
+    def __init__(self, kind: Any, versions: Mapping[str, int], within: str = "") -> None:
         close_types(described=True)
         self._schema = TypeAdapter(kind).json_schema(schema_generator=Schemas)
+        self._versions = versions
         self._within = within  # the noun that the section is about
 
     def lines(self, title: str) -> Iterator[str]:
@@ -64,10 +67,10 @@ class Section:
         yield f"### {title}\n"
         if "anyOf" in whole or (title_of in NOUNS and title_of != self._within):
             names = nouns or [title_of]
-            yield f"Version 1. The whole document is a {' or a '.join(_link(name) for name in names)}.\n"
+            yield f"The whole document is a {' or a '.join(_link(name) for name in names)}, and has its version.\n"
             return
-        shape = whole["properties"].get("shape", {}).get("const", 1)
-        yield f"Version {shape}. {' '.join(whole.get('description', '').split())}\n"
+        version = whole["properties"].get("shape", {}).get("const", self._versions.get(title_of, 1))
+        yield f"Version {version}. {' '.join(whole.get('description', '').split())}\n"
         yield "| key | value | |\n|---|---|---|"
         yield from self._rows(whole, "")
         yield ""
@@ -123,7 +126,8 @@ def write() -> None:
     """Refuses to take a key from a document whose version stays."""
     new = page()
     if found := broken(PAGE.read_text(encoding="utf-8"), new):
-        raise SystemExit("Scripts rely on these: raise `shape` of their documents.\n" + "\n".join(found))
+        text = "Scripts rely on these: raise `shape` of their documents, or their version in docs/json_page.py."
+        raise SystemExit("\n".join((text, *found)))
     PAGE.write_text(new, encoding="utf-8")
 
 

@@ -88,3 +88,13 @@ def test_what_breaks_a_script(old: str, new: str, broken: list[str]) -> None:
     if old.startswith("Version"):
         gone = BEFORE.replace("| `c` | number | |\n", "").replace(old, new)
         assert json_page.broken(BEFORE, gone) == [], "another version may be anything"
+
+
+def test_a_noun_gets_another_version() -> None:
+    before, after = json_page.page(), json_page.page({"Run": 2})
+    assert "### Run\n\nVersion 2. " in after and after.count("Version 2. ") == 1
+    row = next(line for line in before.partition("### Run\n")[2].splitlines() if line.startswith("| `id`"))
+    start, noun, rest = after.partition("### Run\n")
+    without = start + noun + rest.replace(row + "\n", "", 1)
+    assert json_page.broken(before, without) == []
+    assert json_page.broken(after, without) == ["### Run Version 2 id"]
