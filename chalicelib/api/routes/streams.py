@@ -3,6 +3,7 @@ the caller gets status 101, or an error."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
@@ -19,20 +20,29 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 
+def _digits(value: Any) -> Any:
+    if not re.fullmatch("[0-9]{1,5}", str(value)):
+        raise ValueError("should be a number from 0, in five digits at most")
+    return value
+
+
 def _since(value: Any) -> Any:
     if not value:
         return None
     try:
-        return from_iso(value)
+        return max(0, from_iso(value))  # there is no older log
     except (ValueError, OverflowError):
         form = "2026-11-21T05:11:20+00:00; a plus in an address is written %2B"
         raise ValueError(f"should be an ISO date with a zone, for example {form}") from None
 
 
+_Place = Annotated[Num, BeforeValidator(_digits)]
+
+
 class StreamQuery(RequestBody):
     target: str = "ssh"
-    replica: Num = 0
-    job: Num = 0
+    replica: _Place = 0
+    job: _Place = 0
     start_time: Annotated[Instant | None, BeforeValidator(_since), WithJsonSchema(DATE)] = None
 
 
