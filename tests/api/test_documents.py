@@ -29,6 +29,8 @@ def test_who_has_it_already_gets_nothing(rig: Rig) -> None:
         again = dispatch.Request("GET", path, {}, {"if-none-match": etag})
         reply = dispatch.answer(rig.world.plane, again)
         assert (reply.status, reply.body, reply.headers["ETag"]) == (304, b"", etag)
+        for known in (f"W/{etag}", f'"older", W/"x,y",{etag}', "*"):
+            assert get(rig, path, **{"if-none-match": known}).status == 304, known
         older = dispatch.Request("GET", path, {}, {"if-none-match": '"older"'})
         assert dispatch.answer(rig.world.plane, older).status == 200
 

@@ -26,7 +26,7 @@ class _Document:
         """The document, or nothing where the caller has it already."""
         headers = {**self.headers, "ETag": f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'}
         headers["Cache-Control"] = "no-cache"
-        if call.headers.get("if-none-match", "") == headers["ETag"]:
+        if _has(call.headers.get("if-none-match", ""), headers["ETag"]):
             return Answer(b"", status=304, content_type=self.media, headers=headers)
         return Answer(self.content, content_type=self.media, headers=headers)
 
@@ -39,6 +39,11 @@ def openapi(call: Call) -> Annotated[Answer, OPENAPI]:
 def page(call: Call) -> Annotated[Answer, HTML]:
     """This document, to read in a browser."""
     return _page().to(call)
+
+
+def _has(known: str, etag: str) -> bool:
+    """Whether `If-None-Match` has this tag. A proxy that compresses makes it a weak one (`W/"…"`), which is as good."""
+    return known.strip() == "*" or etag in re.findall(r'"[^"]*"', known)
 
 
 @cache
