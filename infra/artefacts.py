@@ -38,7 +38,7 @@ from types import ModuleType
 from chalicelib.backends import registry
 from chalicelib.errors import Invalid
 from infra import requirements
-from infra.bytecode import Compiler, compiler
+from infra.bytecode import Compiler, or_sources_alone
 
 ROOT = requirements.ROOT
 BUILD = ROOT / "build"
@@ -112,17 +112,18 @@ def build(
     chalice_zip: Path, python: str = PYTHON, *, folder: Path = BUILD, say: Callable[[str], None] = print
 ) -> dict[str, Artefact]:
     """Builds every artefact, with packages for this version of Python. Raises Invalid if one exceeds its limit."""
-    built: dict[str, Artefact] = {}
-    compiles = compiler(python)
-    if compiles is None:
-        say(f"There is no python{python} here, so the functions compile their code at each cold start.")
-    with build_lock(folder / "packages", say):
+
+    def with_bytecode(compiles: Compiler | None) -> dict[str, Artefact]:
+        built: dict[str, Artefact] = {}
         installed = packages(KINDS, python, folder, say, compiles)
         for name, kind in KINDS.items():
             sources = dict(_of_zip(chalice_zip) if name == "chalice" else of_repository())
             built[name] = pack(name, sources, installed[name], folder, compiles)
             check(built[name], kind)
-    return built
+        return built
+
+    with build_lock(folder / "packages", say):
+        return or_sources_alone(with_bytecode, python, say)
 
 
 @contextmanager

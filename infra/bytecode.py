@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
+T = TypeVar("T")
 TASK = "/var/task"  # where Lambda unpacks a zip: the place that tracebacks name
 
 # Later formats of marshal than the second depend on what else refers to a constant, which nothing does that was just
@@ -37,6 +39,10 @@ for line in sys.stdin:
 """
 
 
+class CannotCompile(Exception):
+    """The other Python failed."""
+
+
 class Compiler:
     def __init__(self, python: str, command: str) -> None:
         """`command`: of that version of Python."""
@@ -44,7 +50,7 @@ class Compiler:
         self._known: dict[str, bytes | None] = {}  # by a digest of the file; None: it isn't Python
 
     def compiled(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
-        """The bytecode of the modules among these files, by where Python looks for it."""
+        """The bytecode of the modules among these files, by where Python looks for it. Raises CannotCompile."""
         digests = {name: _digest(name, source) for name, source in files.items() if name.endswith(".py")}
         self._compile({name: digest for name, digest in digests.items() if digest not in self._known}, files)
         found = {self._cached(name): self._known[digest] for name, digest in digests.items()}
@@ -59,7 +65,11 @@ class Compiler:
                 place.write_bytes(files[name])
             lines = "".join(f"{place}\t{TASK}/{name}\n" for name, place in places.items())
             command = [self._command, "-I", "-W", "ignore", "-c", _PROGRAM]
-            subprocess.run(command, input=lines, text=True, check=True)
+            try:
+                subprocess.run(command, input=lines, text=True, capture_output=True, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                why = str(getattr(error, "stderr", "")).strip().rpartition("\n")[2] or str(error)
+                raise CannotCompile(f"python{self._python} failed here ({why})") from error
             for name, place in places.items():
                 code = place.with_suffix(".pyc")
                 self._known[digests[name]] = code.read_bytes() if code.exists() else None
@@ -67,6 +77,20 @@ class Compiler:
     def _cached(self, name: str) -> str:
         path, tag = PurePosixPath(name), self._python.replace(".", "")
         return str(path.parent / "__pycache__" / f"{path.stem}.cpython-{tag}.pyc")
+
+
+def or_sources_alone(
+    build: Callable[[Compiler | None], T], python: str, say: Callable[[str], None], path: str | None = None
+) -> T:
+    """What `build` makes with a compiler; without one, and a line that says why, where there is none or it fails."""
+    found, why = compiler(python, path), f"There is no python{python} here"
+    if found is not None:
+        try:
+            return build(found)
+        except CannotCompile as error:
+            why = str(error)
+    say(f"{why}, so the functions compile their code at each cold start.")
+    return build(None)
 
 
 def compiler(python: str, path: str | None = None) -> Compiler | None:
@@ -79,7 +103,11 @@ def compiler(python: str, path: str | None = None) -> Compiler | None:
 def _version(command: str) -> str:
     """Empty: it isn't one. A command of a version manager may have the name of a version that isn't installed."""
     program = "import sys; print('{}.{}'.format(*sys.version_info))"
-    return subprocess.run([command, "-I", "-c", program], capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        done = subprocess.run([command, "-I", "-c", program], capture_output=True, text=True, check=False)
+    except OSError:  # of another architecture, for instance
+        return ""
+    return done.stdout.strip()
 
 
 def _digest(name: str, source: bytes) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.artefacts import pack
-from infra.bytecode import Compiler, compiler
+from infra.bytecode import Compiler, compiler, or_sources_alone
 
 VERSION = "{}.{}".format(*sys.version_info)
 TAG = "cpython-" + VERSION.replace(".", "")
@@ -75,3 +75,28 @@ def test_a_command_that_only_has_its_name_isnt_one(tmp_path: Path) -> None:
     named.write_text("#!/bin/sh\necho 'python2.0: command not found' >&2; exit 127\n")
     named.chmod(0o755)
     assert compiler("2.0", str(tmp_path)) is None
+
+
+@pytest.mark.slow
+def test_a_file_that_cant_be_executed_isnt_one(tmp_path: Path) -> None:
+    named = tmp_path / "python2.0"
+    named.write_bytes(b"\x7fELF of another machine")
+    named.chmod(0o755)
+    assert compiler("2.0", str(tmp_path)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", ["echo 'no memory' >&2; exit 1", "kill -9 $$"])
+def test_where_the_other_python_fails_sources_alone_are_deployed(fails: str, tmp_path: Path) -> None:
+    named = tmp_path / "python2.0"
+    named.write_text(f'#!/bin/sh\n[ "$2" = -c ] && echo 2.0 && exit\n{fails}\n')
+    named.chmod(0o755)
+    said: list[str] = []
+
+    def build(compiles: Compiler | None) -> list[str]:
+        return sorted(compiles.compiled(FILES) if compiles else FILES)
+
+    assert or_sources_alone(build, "2.0", said.append, str(tmp_path)) == sorted(FILES)
+    (line,) = said
+    assert line.startswith("python2.0 failed here (") and line.endswith("compile their code at each cold start.")
+    assert "no memory" in line or "SIGKILL" in line
