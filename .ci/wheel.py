@@ -33,7 +33,8 @@ LEFT_OUT = frozenset(  # what only the functions in AWS, the docs and the simula
 _MOVED = "|".join(folder for folder, place in PLACES.items() if folder != place)
 _MENTIONED = re.compile(rf"\b(?:{_MOVED})\b".encode())
 _FROM = re.compile(rf"from[ ]+({_MOVED})\b".encode())
-_IN_TEXT = re.compile(rf"(?<![\w./-])(?:{_MOVED})\.[a-z_]")
+_DOTTED = re.compile(rf"(?<![\w./-])(?:{_MOVED})\.")
+_IN_TEXT = re.compile(_DOTTED.pattern + r"(?:[a-z_]|\Z)")  # at the end, as in f"cli.{x}"
 
 
 class Unmovable(ValueError):
@@ -83,7 +84,7 @@ def moved(source: bytes, path: str) -> bytes:
         line = lines[row]
         lines[row] = line[:start] + PLACES[line[start:end].decode()].encode() + line[end:]
     text = b"".join(lines)
-    if _IN_TEXT.search(text.decode()):  # in a string, a docstring or a comment
+    if _DOTTED.search(text.decode()):  # in a string, a docstring or a comment
         _refuse_names_in_text(tree, path)
     return text
 
