@@ -37,6 +37,22 @@ def others(instance: Instance) -> tuple[str, ...]:
     return tuple(each for each in members(instance) if each != instance.id)
 
 
+def others_among(instance: Instance, found: Iterable[Instance | None]) -> tuple[Instance, ...]:
+    """Those that belong to its purchase. Its numbers alone don't say so: if only a part of it was committed, the next
+    machines of the fleet have the rest of them."""
+    purchase = instance.fleet_id, instance.bundle
+    there = (each for each in found if each is not None and each.id != instance.id)
+    return tuple(each for each in there if each.bundle is not None and (each.fleet_id, each.bundle) == purchase)
+
+
+def woken_by_end(instance: Instance) -> tuple[str, ...]:
+    """The ids of those that need a pass when it begins to end: from any other one the first learns it, and from the
+    first all do. If each woke all, a large bundle would take as many passes as it has pairs."""
+    if instance.bundle is None or not follows(instance):
+        return members(instance)
+    return instance.id, instance_id(instance.fleet_id, instance.bundle)
+
+
 def handles_for(instance: Instance, first: Instance) -> tuple[Handle, ...]:
     """The first one's handles, as the instance has them."""
     number = str(rank(instance))

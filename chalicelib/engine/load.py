@@ -11,7 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from chalicelib.domain import keys
-from chalicelib.domain.bundles import others
+from chalicelib.domain.bundles import others, others_among
 from chalicelib.domain.certificates import Certificate
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
@@ -183,9 +183,10 @@ class Loader:
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
         view = self._gateway_of(instance) if instance.of_gateway else self._fleet_of(instance, now)
         facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
-        bundle = [each for each in self.read.find_many(Instance, [keys.instance(i) for i in others(instance)]) if each]
+        bundle = self.read.find_many(Instance, [keys.instance(each) for each in others(instance)])
         workflows = self._workflows(instance)
-        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, workflows, tuple(bundle))
+        bought_with = others_among(instance, bundle)
+        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, workflows, bought_with)
 
     def _fleet_of(self, instance: Instance, now: Micros) -> FleetView:
         fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))

@@ -21,7 +21,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
-from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.errors import Transient
 from chalicelib.planning.kernel.purchases import Create
 from chalicelib.planning.kernel.transitions import Draft
@@ -296,8 +296,9 @@ class Mortal(CountingStore):
         super().commit(changes)
 
 
-def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing() -> None:
-    world = World.with_fleet("0..", cloud_of=Large, store_of=Mortal)
+def ordered_in_part() -> tuple[World, Run]:
+    """A fleet where the process died after the first of two commits of a bundle, which was for this run."""
+    world = World.with_fleet("0..", cloud_of=Large, types=(TYPE, "sim.4cpu"), store_of=Mortal)
     run = task(world, "train", CHUNK + 5, **FOUR)
     store: Any = world.store
     store.left = 1
@@ -306,11 +307,32 @@ def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing(
     store.left = None
     assert len(world.machines) == CHUNK and not any(isinstance(each, Create) for each in world.effects)
     world.effects.clear()
+    return world, run
+
+
+def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing() -> None:
+    world, run = ordered_in_part()
     world.until(lambda: started(world, run), passes=300, seconds=5.0)
     assert len(world.machines) == 2 * CHUNK + 5 and bought(world) == 1 == len(world.cloud.machines())
     first = world.machines[:CHUNK]
-    world.until(lambda: all(world.again(each).status in LEAVING for each in first))
     assert "wasn't ordered as a whole" in " ".join(world.again(each).message for each in first)
+    over = lambda: {world.again(each).status for each in first} == {InstanceStatus.terminated}  # noqa: E731
+    world.until(over, passes=40, seconds=10.0)
+    assert not any(each.status in LEAVING for each in world.machines[CHUNK:]), "they have the missing numbers"
+
+
+def test_a_single_machine_with_the_next_number_isnt_taken_for_one_of_a_bundle_ordered_in_part() -> None:
+    world, run = ordered_in_part()
+    world.save(world.again(run).with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user, due_at=world.at))
+    small = task(world, "small", 1, **{**FOUR, "instance_types": ["sim.4cpu"]})
+    world.woken += [f"run/{run.id}", f"queue/{b.PROJECT}"]
+    world.until(lambda: started(world, small), passes=100, seconds=5.0)
+    part, (single,) = world.machines[:CHUNK], world.machines[CHUNK:]
+    assert (single.num, single.bundle) == (CHUNK, None)
+    over = lambda: {world.again(each).status for each in part} == {InstanceStatus.terminated}  # noqa: E731
+    world.until(over, passes=60, seconds=10.0)
+    assert world.again(single).status not in LEAVING and bought(world) == 1 == len(world.cloud.machines())
+    assert not any(each.handles for each in world.machines[:CHUNK]), "nor has its VM"
 
 
 # --- fleets ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from chalicelib.domain.bundles import members
+from chalicelib.domain.bundles import woken_by_end
 from chalicelib.domain.events import Event, EventType, Target, Trade
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
@@ -215,7 +215,8 @@ class Draft:
         """Start terminating an instance; wake the runs of its jobs, and those that end with it. `act_until` stays: a
         purchase may be in flight."""
         self.wake(
-            *(f"instance/{each}" for each in members(instance)), *(f"run/{claim.run_id}" for claim in instance.claims)
+            *(f"instance/{each}" for each in woken_by_end(instance)),
+            *(f"run/{claim.run_id}" for claim in instance.claims),
         )
         return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 

@@ -6,6 +6,7 @@ When every offer has failed, the fleet pauses, longer each time; after fifteen p
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from chalicelib.domain.bundles import unclaimed
@@ -23,6 +24,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Note, Plan, Step
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.planning.machines.bundles import occupied, staying
 from chalicelib.planning.machines.hosts import match_hosts
 from chalicelib.planning.machines.placement_groups import delete_unused_groups, earliest_check
 from chalicelib.planning.machines.snapshots import FleetSnapshot
@@ -110,10 +112,13 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
     nodes = merged_fleet(snapshot.view.spec).nodes
     if nodes is None or nodes.max is None:
         return []
-    staying = [i for i in snapshot.view.instances if i.status not in _LEAVING]
-    idle = [i for i in reversed(unclaimed(staying)) if i.status == InstanceStatus.idle]
-    steps = []
-    for instance in idle[: max(0, len(staying) - nodes.max)]:
+    left, steps = staying(snapshot.view.instances), list[Step]()
+    over, bundles = len(left) - nodes.max, Counter(each.bundle for each in left)
+    for instance in reversed([each for each in unclaimed(left) if each.status == InstanceStatus.idle]):
+        size = 1 if instance.bundle is None else bundles.pop(instance.bundle, 0)  # 0: it ends with one that came before
+        if over <= 0 or not size:
+            continue
+        over -= size
         draft = Draft(snapshot.now)
         draft.end_instance(
             instance, InstanceReason.max_instances_limit, f"the fleet is limited to {nodes.max} instances"
@@ -123,16 +128,12 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
 
 
 def _missing(view: FleetView) -> int:
-    """How many to create now. Terminating instances still count against `max`: they still exist. A bundle that ends
-    counts as a whole until all of it is gone, or a part of it would be replaced."""
+    """How many to create now. Terminating instances still count against `max`: they still exist."""
     nodes = merged_fleet(view.spec).nodes
     if nodes is None:
         return 0
-    ending = {i.bundle: i.offer.bundle for i in view.instances if i.bundle is not None and i.status in _LEAVING}
-    whole = [i for i in view.instances if i.bundle not in ending]
-    staying, there = sum(i.status not in _LEAVING for i in whole), len(whole) + sum(ending.values())
-    wanted = max(view.fleet.to_create, nodes.min - staying, 0)
-    room = wanted if nodes.max is None else max(0, nodes.max - there)
+    wanted = max(view.fleet.to_create, nodes.min - len(staying(view.instances)), 0)
+    room = wanted if nodes.max is None else max(0, nodes.max - occupied(view.fleet, view.instances))
     return min(wanted, room)
 
 

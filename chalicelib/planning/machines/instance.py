@@ -28,7 +28,7 @@ from chalicelib.planning.kernel import purchases
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.kernel.workflows import Definition, begin, cancel
-from chalicelib.planning.machines.bundles import awaits_others, ended, first_of, in_use, why_ended
+from chalicelib.planning.machines.bundles import awaits_others, ended, first_of, in_use, staying, unaware, why_ended
 from chalicelib.planning.machines.host_networks import detects, internal_address, misplaced_host, shared, subnets
 from chalicelib.planning.machines.hosts import ADD_HOST, REMOVE_HOST, REMOVED, hosts_of, workflow_of
 from chalicelib.planning.machines.joining import is_cleared
@@ -461,7 +461,7 @@ class InstancePass:
 
     def _staying(self) -> int:
         """How many of the fleet's instances aren't ending."""
-        return sum(instance.status not in _LEAVING for instance in self.snapshot.fleet.instances)
+        return len(staying(self.snapshot.fleet.instances))
 
     # --- ending ------------------------------------------------------------------------------------------------------
 
@@ -469,7 +469,7 @@ class InstancePass:
         if not self.instance.bought:
             self._release_host()
         elif awaits_others(self.snapshot):
-            self.draft.wake(*(f"instance/{each.id}" for each in self.snapshot.bundle if each.status not in _LEAVING))
+            self.draft.wake(*(f"instance/{each.id}" for each in unaware(self.snapshot)))
             self._move_due(self.now + AWAIT_BUNDLE)
         elif follows(self.instance):
             self.finish()
@@ -477,7 +477,7 @@ class InstancePass:
             self._move_due(self.instance.taken_back_at or self.now)
         elif self._wait_for_disks():
             self._move_due(min(self.now + CHECK_DISKS_EVERY, self.instance.detach_by or self.now + CHECK_DISKS_EVERY))
-        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._stopped_early():
+        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._waited_enough():
             pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
             self._update(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
@@ -487,9 +487,11 @@ class InstancePass:
         until = self.instance.taken_back_at
         return bool(self.instance.claims) and until is not None and self.now < until
 
-    def _stopped_early(self) -> bool:
-        """Have its jobs stopped before the provider reclaims it, so that it can be released now?"""
-        return self.instance.taken_back_at is not None and self.instance.stop_attempts == 0
+    def _waited_enough(self) -> bool:
+        """Can it be released before it is due: have its jobs stopped before the provider reclaims it, or is the last of
+        its bundle ending now?"""
+        waited = self.instance.taken_back_at is not None or self.instance.bundle is not None
+        return waited and self.instance.stop_attempts == 0
 
     def _wait_for_disks(self) -> bool:
         """Record until when it waits for its disks, and return whether it does."""
@@ -560,7 +562,8 @@ class InstancePass:
         if not allows(INSTANCE, self.instance.status, "gone"):
             return
         self._leave_fleet()
-        self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
+        if not follows(self.instance):  # the others wait for it
+            self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         self.instance = self.draft.move_instance(

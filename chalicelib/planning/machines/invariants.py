@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from chalicelib.domain.bundles import follows, others
+from chalicelib.domain.bundles import follows, others, others_among
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason
@@ -82,7 +82,7 @@ def bundles(step: Step, known: Known) -> Iterator[str]:
 
 def _others(instance: Instance, now: Known) -> Iterator[Instance]:
     found = (now.get((Instance, each)) for each in others(instance))
-    return (each for each in found if isinstance(each, Instance))
+    yield from others_among(instance, (each for each in found if isinstance(each, Instance)))
 
 
 def placement_groups(step: Step, known: Known) -> Iterator[str]:

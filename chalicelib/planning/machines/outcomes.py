@@ -105,6 +105,7 @@ class _InstanceOutcome(InstancePass):
             self.instance = self.instance if means.repeat else self.instance.with_(act_until=None)
             self._end(InstanceEnd(means.reason, text))
             return
+        self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
         self.instance = self.draft.move_instance(
             self.instance,
             "refused",

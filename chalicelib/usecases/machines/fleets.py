@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys
-from chalicelib.domain.bundles import others
+from chalicelib.domain.bundles import others_among
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
@@ -187,7 +187,7 @@ def delete_instances(
     chosen = [by_num[num] for num in dict.fromkeys(nums)]
     for instance in chosen:
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
-        bundle = [each for each in row.instances if each.id in others(instance)]
+        bundle = others_among(instance, row.instances)
         refuse_if_used(plane.store, f"{instance.name} ends with the others of its purchase, which are", bundle)
     for instance in chosen:
         _change(plane, user, instance, end_instance)

@@ -32,3 +32,18 @@ def test_one_of_them_isnt_deleted_while_a_job_uses_another() -> None:
     fleets.delete_instances(place.plane, admin, project, "pool", [0])
     assert place.again(one).status is InstanceStatus.terminating
     assert set(place.woken) >= {f"instance/{one.id}", f"instance/{two.id}"}
+
+
+def test_another_machine_with_the_number_of_a_missing_one_may_be_used() -> None:
+    place = Engine.in_memory()
+    _, project = first_start(place.plane)
+    admin = users.named_user(place.store, "admin")
+    raw = {"configuration": {"type": "fleet", "name": "pool", "nodes": "0..8"}}
+    fleet = fleet_plans.apply_plan(place.plane, admin, project, raw, None).fleet
+    one = b.machine(0, fleet, offer=b.offer("x2", terms=OfferTerms(bundle=2)), bundle=0)
+    run = b.run("train", project_id=project.id)
+    other = b.holding(b.machine(1, fleet), b.job(run))
+    place.save(place.again(fleet).with_(next_instance_num=2), run, one, other)
+    fleets.delete_instances(place.plane, admin, project, "pool", [0])
+    assert place.again(one).status is InstanceStatus.terminating
+    assert place.again(other).status is other.status
