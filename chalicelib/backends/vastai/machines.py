@@ -91,7 +91,9 @@ class VastAIInstances:
         try:
             self._client.destroy(handle.id)
         except Gone as error:
-            raise Transient(f"{error.message}; the list will show whether it is gone.") from None
+            if listed:
+                raise Transient(f"{error.message}; the list will show whether it is gone.") from None
+            # Neither knows it, and it is too new for that to be proof: it is asked for again.
 
     # --- what is ours -------------------------------------------------------------------------------------------------
 

@@ -421,6 +421,18 @@ def test_an_instance_without_a_date_is_described_listed_and_destroyed(
         backend.terminate(owned.handle)
 
 
+def test_a_new_instance_that_is_destroyed_is_no_error_until_it_is_known_to_be_gone(
+    backend: VastAIBackend, request_one: CreateRequest, clock: Clock
+) -> None:
+    (made,) = backend.create(request_one)
+    for _ in range(3):
+        backend.terminate(made)
+        clock.passes(10)
+    clock.passes(30)
+    with pytest.raises(Gone):
+        backend.terminate(made)
+
+
 @pytest.mark.parametrize("body", ["<html>Not Found</html>", {"msg": "Not Found"}, {}])
 def test_an_instance_that_no_list_has_is_gone_by_any_404(
     backend: VastAIBackend, fake: Vast, request_one: CreateRequest, clock: Clock, body: Any
