@@ -72,6 +72,8 @@ class Gangs:
         if decides:
             place, why = place_for(members, self.room(region), topology)
             if why:
+                if any(not pods.waits(each, pods.GANG_GATE) for each in self._members(region, gang)):
+                    raise NotYet(f"Another call has opened gates of these {gang.nodes} pods, which take room now.")
                 raise InsufficientCapacity(f"There is no room for {gang.nodes} pods at once in {region}: {why}")
         else:
             place = _place_of(members, topology.key)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.kubernetes import kubeconfig
 from chalicelib.backends.kubernetes.backend import KubernetesBackend
+from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.backends.kubernetes.pods import GANG_GATE, GATE, service_name
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
@@ -131,6 +133,31 @@ def test_without_room_for_all_none_is_placed_and_the_reason_names_the_nodes(
     while not ended(backend, made, clock):
         pass
     assert [home.store.all(each, NAMESPACE) for each in ("pods", "secrets", "services")] == [[], [], []]
+
+
+def test_what_another_call_has_just_opened_of_the_same_gang_isnt_held_against_it(
+    home: Cluster, backend: KubernetesBackend, clock: Clock
+) -> None:
+    *others, last = gang(backend)
+    created(backend, others)
+    config = config_of([home], **RDMA)
+
+    class Meanwhile(Clusters):
+        """Another call creates the last and opens the gates, before this one asks what the nodes have free."""
+
+        done = False
+
+        def listed(self, region: str, path: Sequence[str], **query: str) -> Iterator[Any]:
+            if tuple(path)[-1] == "nodes" and not self.done:
+                self.done = True
+                list(backend.create(last))
+                home.settle()
+            return super().listed(region, path, **query)
+
+    second = KubernetesBackend(config, now=clock.now, clusters=Meanwhile(kubeconfig.clusters(config), clock.now))
+    list(second.create(last))
+    assert placed(home) == [True] * 4
+    second.close()
 
 
 def test_one_that_finds_no_place_all_the_same_is_given_up_in_time_and_says_what_each_node_lacks(
