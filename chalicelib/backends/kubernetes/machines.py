@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -47,7 +48,7 @@ SINGLY = 3  # pods that are described one by one; for more of them the namespace
 LEVEL = "pod-security.kubernetes.io/enforce"
 
 
-class Pods(Objects):
+class Pods(DescribesOne, Objects):
     def __init__(
         self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches, identities: Identities
     ) -> None:
@@ -151,12 +152,6 @@ class Pods(Objects):
         return self._levels.get(region, ask)
 
     # --- describe -----------------------------------------------------------------------------------------------------
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return by_region(machines, self._region_of, self._in_region)

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -37,7 +38,7 @@ ABOUT_ONE = (InsufficientCapacity, QuotaExceeded, Unfit)  # of several requests,
 MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no end
 
 
-class RunpodPods:
+class RunpodPods(DescribesOne):
     def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: they were others, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers
@@ -143,12 +144,6 @@ class RunpodPods:
         raise InsufficientCapacity("its answer names no pod")
 
     # --- describe -----------------------------------------------------------------------------------------------------
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         known = {id_of(body): body for body in self._listed() if body["status"] != ENDED}  # one list for all

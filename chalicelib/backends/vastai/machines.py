@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -23,7 +24,7 @@ from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity, Tra
 INSTANCE = "vm"  # the kind of their handles
 
 
-class VastAIInstances:
+class VastAIInstances(DescribesOne):
     def __init__(self, client: VastAIClient, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: an offer is no longer there, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers
@@ -58,12 +59,6 @@ class VastAIInstances:
             raise InsufficientCapacity(f"The offer {listing} of {name} at Vast.ai is gone: {why}.") from None
 
     # --- describe -----------------------------------------------------------------------------------------------------
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         known = {str(body["id"]): body for body in self._client.instances()}  # one list for all
