@@ -230,10 +230,10 @@ def test_an_order_that_is_lost_is_given_again(
         until("an order", lambda: lost, seconds=20)
         again = Agent(replica, plane, program)
         try:
+            until("the lost orders", lambda: {each["id"] for each in lost} & {each["id"] for each in again.orders})
             assert answer.result().status == 200
         finally:
             again.streams.loop.close()
-    assert {order["id"] for order in lost} & {order["id"] for order in again.orders}
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.offers import Offer
 from tests.backends.clock import Clock
+from tests.backends.conformance.provider import Call, Fails
 from tests.backends.conformance.requests import OTHER_INSTALL, request_for
 from tests.backends.fakes.provider import ScriptedProvider
-from tests.backends.fakes.script import Answer
+from tests.backends.fakes.script import Answer, Fault
 from tests.backends.fakes.transport import sender
 from tests.backends.vastai.fake import CREDIT, HOSTS, KEY, Vast, stock
 
@@ -58,6 +59,14 @@ class VastAIProvider(ScriptedProvider):
     }
     kinds = ("vm",)
     page_token = "after_token"
+
+    def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
+        """Both markets are searched at once, and each is refused until time has passed."""
+        if (call, error) != ("offers", "Throttled"):
+            super().fail(call, error, when=when, times=times)
+            return
+        now = self.fake.now()
+        self._fault(Fault(self.operations[call], self.errors[error], when, 2 * times, fits=lambda each: each.at == now))
 
     def capacity_counters(self, offer: Offer, zone: str = "") -> Sequence[str]:
         return [stock(_machine(offer))]
