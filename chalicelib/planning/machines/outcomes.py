@@ -27,7 +27,7 @@ from chalicelib.planning.matching.pools import COMING
 from chalicelib.planning.placing.placement_groups import lost
 
 RECHECK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
-FREQUENT_CHECKS = 4  # after this many termination requests, pauses are longer
+FREQUENT_CHECKS = 4  # after this many termination requests that counted, pauses are longer
 
 
 def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
@@ -207,10 +207,14 @@ class _InstanceOutcome(InstancePass):
     def _hidden(self) -> bool:
         """Could the machine exist although the provider doesn't show it yet? Once its agent has reported, the call that
         created it explains nothing more."""
+        return self._is_recent() or not self.instance.handles
+
+    def _is_recent(self) -> bool:
+        """Was it created so recently that an answer without it proves nothing?"""
         shown_by = purchases.act_until(self.instance.created_at, self.facts)
         if self.instance.started_at is not None:
             shown_by = min(shown_by, self.instance.started_at + self.facts.visibility_lag)
-        return self.now < shown_by or not self.instance.handles
+        return self.now < shown_by
 
     def _interrupt(self, seen: Seen) -> None:
         soonest = self.now + NOTICE
@@ -227,6 +231,8 @@ class _InstanceOutcome(InstancePass):
         if self.instance.status != InstanceStatus.terminating:
             return
         if left.going:
+            if self._is_recent():  # it may be gone, and no answer could show that
+                self._discount()
             if self.instance.stop_attempts <= FREQUENT_CHECKS:
                 self._postpone(self.now + RECHECK_SOON)
         elif left.open_until is not None and left.open_until > left.began:
@@ -240,12 +246,19 @@ class _InstanceOutcome(InstancePass):
         if self.instance.status == InstanceStatus.terminated:
             return
         early = failed.error == "Throttled"
+        if early:
+            self._discount()
         if failed.message != self.instance.message and not (early and self._leaving):
             self._update(message=failed.message)
             self.draft.record(EventType.failed, self.instance, reason=failed.error, detail=failed.message[:500])
         pause = _pause(failed, meaning(failed.error))
         if pause:
             self._postpone(self.now + round(max(pause, 1.0) * SECOND), early=early)
+
+    def _discount(self) -> None:
+        """Not count the last termination request, which could show nothing. The first stays: it has been made."""
+        if self.instance.stop_attempts > 1:
+            self._update(stop_attempts=self.instance.stop_attempts - 1)
 
     def _postpone(self, at: Micros, *, early: bool = False) -> None:
         """`early`: even if it would be due later."""

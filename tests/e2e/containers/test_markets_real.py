@@ -14,14 +14,14 @@ from tests.backends.runpod.fake import KEY as RUNPOD_KEY
 from tests.backends.vastai.fake import KEY as VASTAI_KEY
 from tests.e2e.containers.cloud import ENGINE, SOLD
 from tests.e2e.containers.markets import KEY_INSIDE
-from tests.e2e.containers.test_containers_real import BRIDGE, apply, resources, sold
+from tests.e2e.containers.test_containers_real import BRIDGE, apply, nothing_left, resources
 from tests.e2e.containers.under_load import COMMANDS, Site, no_request_fails
 from tests.e2e.hosts.network import Namespace
 from tests.harness.carriers import architecture, carrier
 from tests.harness.debian import NotHere
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import applets_image, cards_image
-from tests.harness.server import Server, until
+from tests.harness.server import Server
 from tests.runtime.live import wait_for
 
 pytestmark = pytest.mark.slow
@@ -85,5 +85,4 @@ def test_services_lose_no_request_when_a_replica_is_killed_and_versions_change(
     server.call("/api/project/main/runs/stop", {"runs_names": [*KEYS], "abort": False})
     for kind in KEYS:
         assert wait_for(server, kind, "done", "failed", "terminated")["status"] == "terminated"
-    # Their records end once the markets show that they are gone, which takes minutes: the journeys of both show that.
-    until("the containers to go", lambda: not sold(docker_engine))
+    nothing_left(server, docker_engine)

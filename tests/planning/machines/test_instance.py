@@ -561,17 +561,6 @@ def test_a_purchase_that_was_open_when_the_looking_began_is_waited_for() -> None
     assert (world.instance.status, world.instance.due_at) == (InstanceStatus.terminating, b.NOW + b.MINUTE + 1)
 
 
-def test_what_is_still_going_is_asked_for_soon_and_then_ever_more_rarely() -> None:
-    world = World("terminating", due_at=b.NOW)
-    pauses = []
-    for _ in range(7):
-        world.decide()
-        world.left("vm v1 is being removed")
-        pauses.append(((world.instance.due_at or 0) - world.now) // b.SECOND)
-        world.now = world.instance.due_at or 0
-    assert pauses == [5, 5, 5, 5, 80, 160, 300]
-
-
 @pytest.mark.parametrize(
     ("nodes", "next_num", "rest", "needs"),
     [
