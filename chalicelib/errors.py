@@ -72,6 +72,18 @@ class Contended(Refused):
     """Others kept changing the same thing. The same request may succeed a moment later."""
 
 
+class KeyReused(Refused):
+    """An `Idempotency-Key` came before, with another request."""
+
+
+class PreconditionFailed(Refused):
+    """The resource isn't as the request says it should be."""
+
+
+class TooLarge(Refused):
+    """The request has more bytes than the control plane reads."""
+
+
 class NotSupported(Refused):
     """A feature that isn't built: refused by name, never accepted and ignored."""
 
@@ -95,9 +107,13 @@ class ProjectNotFound(DstackError):
 
 
 class Forbidden(DstackError):
-    """A missing, unknown or revoked token, or an insufficient role. Clients print their own text for 403."""
+    """An insufficient role, or a user who may not call. Clients print their own text for 403."""
 
     status = 403
+
+
+class Unauthenticated(Forbidden):
+    """A missing, unknown or revoked token: nobody knows who calls."""
 
 
 class Ended(DstackError):

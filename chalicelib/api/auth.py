@@ -17,7 +17,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
 from chalicelib.engine.ports import Clock
-from chalicelib.errors import Forbidden, ProjectNotFound
+from chalicelib.errors import Forbidden, ProjectNotFound, Unauthenticated
 from chalicelib.store import nouns
 from chalicelib.store.cache import Lru
 from chalicelib.store.port import Record, Store
@@ -61,7 +61,7 @@ def authorise(
     targets of the names of tokens and projects."""
     token = bearer(headers)
     if access is not Access.public and not token:
-        raise Forbidden(_UNKNOWN_CALLER)
+        raise Unauthenticated(_UNKNOWN_CALLER)
     if access in (Access.public, Access.agent):
         return Caller()
     hashed = hash_token(token)
@@ -114,7 +114,7 @@ def _by_names(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[
     it."""
     ids = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
     if ids[0] is None:
-        raise Forbidden(_BAD_TOKEN)
+        raise Unauthenticated(_BAD_TOKEN)
     found = store.get_many([keys.user(ids[0]), *_in_project(ids[0], *ids[1:])])
     if found[0] is not None and keys.token(nouns.read(User, found[0]).token_hash) == names[0]:
         for name, target in zip(names, ids, strict=True):
@@ -131,7 +131,7 @@ def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:
 def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> User:
     user = None if record is None else nouns.read(User, record)
     if user is None or not rights_revision.good(store, user, hashed, clock.now()):
-        raise Forbidden(_BAD_TOKEN)
+        raise Unauthenticated(_BAD_TOKEN)
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
     return user

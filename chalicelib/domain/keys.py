@@ -23,6 +23,7 @@
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
 | SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
+| KeyedRequest | user/<id>     | request/<hash of key>   |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
@@ -228,6 +229,10 @@ def user(user_id: str) -> Key:
 
 def uploads(user_id: str) -> Key:
     return Key(f"user/{user_id}", "uploads")
+
+
+def keyed_request(user_id: str, key_hash: str) -> Key:
+    return Key(f"user/{user_id}", f"request/{key_hash}")
 
 
 def user_name(name: str) -> Key:
