@@ -214,6 +214,20 @@ from chalicelib.contract.users import (
     UserPermissions as UserPermissions,
     UserWithCreds as UserWithCreds,
 )
+from chalicelib.contract.v1 import (
+    V1Change as V1Change,
+    V1Instance as V1Instance,
+    V1Job as V1Job,
+    V1LogLine as V1LogLine,
+    V1LogPage as V1LogPage,
+    V1PlannedJob as V1PlannedJob,
+    V1Problem as V1Problem,
+    V1ProblemPart as V1ProblemPart,
+    V1Run as V1Run,
+    V1RunPage as V1RunPage,
+    V1RunPlan as V1RunPlan,
+    V1RunSummary as V1RunSummary,
+)
 from chalicelib.contract.values import (
     Configuration as Configuration,
     Date as Date,

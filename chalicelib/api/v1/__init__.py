@@ -1,0 +1,4 @@
+"""What the resources under `/api/v1` have in common: problems, pages, tags of versions, keys of requests. Their routes
+are in `routes/v1`, their JSON in `wire/v1`."""
+
+PREFIX = "/api/v1/"

@@ -1,0 +1,64 @@
+"""Cursors of lists under `/api/v1`: the row after which the next page begins, as text that only this server reads.
+
+A cursor names its list with its filters, so that one of another list is refused instead of skipping rows there. It
+grants nothing: whoever sends it is authorised as without it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+
+import orjson
+
+from chalicelib.domain.bounds import LAST_INSTANT
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import Invalid
+
+FORM = 1
+LONGEST = 400  # characters
+
+
+def encode(listing: str, *position: str | int) -> str:
+    text = orjson.dumps([FORM, _mark(listing), *position])
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def decode(cursor: str, listing: str) -> list[str | int]:
+    """The position. Raises Invalid for a text that isn't a cursor of this list."""
+    try:
+        if len(cursor) > LONGEST:
+            raise ValueError("it is too long")
+        raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        form, mark, *position = orjson.loads(raw)
+        if form != FORM or any(type(part) not in (str, int) for part in position):
+            raise ValueError("it has another form")
+    except (ValueError, TypeError, binascii.Error):
+        raise _refused("`cursor` isn't one that this server issued.") from None
+    if mark != _mark(listing):
+        raise _refused("`cursor` belongs to another list, or to this one with other filters.")
+    return position
+
+
+def decode_row(cursor: str, listing: str) -> tuple[Micros, str]:
+    """The position in a list by time: the date and the id of a row."""
+    match decode(cursor, listing):
+        case [int(at), str(tie)] if 0 <= at <= LAST_INSTANT and tie:
+            return at, tie
+    raise _refused("`cursor` isn't one that this server issued.")
+
+
+def listing(path: str, filters: Mapping[str, str]) -> str:
+    """A list: its path and filters, in any order."""
+    chosen = sorted((name, value) for name, value in filters.items() if name not in ("cursor", "limit"))
+    return orjson.dumps([path, chosen]).decode()
+
+
+def _mark(listing: str) -> str:
+    return hashlib.sha256(listing.encode()).hexdigest()[:12]
+
+
+def _refused(text: str) -> Invalid:
+    return Invalid(text, hint="Begin again without one.")
