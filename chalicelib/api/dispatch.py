@@ -16,7 +16,8 @@ from chalicelib.api import problems
 from chalicelib.api.auth import Caller, authorise, check_agent
 from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route
-from chalicelib.errors import Conflict, DstackError, Invalid, Refused
+from chalicelib.api.v1 import PREFIX, problems as v1_problems
+from chalicelib.errors import Conflict, DstackError, Invalid, Refused, TooLarge
 from chalicelib.usecases.context import Plane
 
 ATTEMPTS = 8  # of a handler that loses its races
@@ -63,10 +64,10 @@ def head_of(request: Request, served: Callable[[Route], bool] = lambda route: Tr
     found = match(request.path)
     here = {} if found is None else {method: route for method, route in found.routes.items() if served(route)}
     if found is None or not here:
-        return _plain(problems.no_such_path(request.path))
+        return no_such_path(request.path)
     route = here.get(request.method)
     if route is None:
-        return _plain(problems.wrong_method(request.method, list(here)))
+        return wrong_method(request.method, request.path, list(here))
     return RequestHead(route, found.template, found.params, request)
 
 
@@ -89,13 +90,32 @@ def refusal(plane: Plane, head: RequestHead, size: int) -> Reply | None:
         if head.route.access is Access.agent:
             check_agent(plane.store, head.request.headers, size)
     except Exception as error:  # noqa: BLE001 - as in `_reply`
-        return _plain(problems.reply_to(error, f"{head.route.method} {head.route.path}"))
+        return failure(error, head.route.path, f"{head.route.method} {head.route.path}")
     return None
 
 
-def refused(error: DstackError) -> Reply:
+def refused(error: DstackError, path: str) -> Reply:
     """The response to a request that was refused before dispatch."""
-    return _plain(problems.reply_to(error, "the request"))
+    return failure(error, path, "the request")
+
+
+def is_v1(path: str) -> bool:
+    return path.startswith(PREFIX)
+
+
+def failure(error: Exception, path: str, where: str) -> Reply:
+    """The response to a failed call, in the form of what is at its path."""
+    return _of(v1_problems.reply_to(error, where)) if is_v1(path) else _plain(problems.reply_to(error, where))
+
+
+def no_such_path(path: str) -> Reply:
+    return _of(v1_problems.no_such_path(path)) if is_v1(path) else _plain(problems.no_such_path(path))
+
+
+def wrong_method(method: str, path: str, allowed: list[str]) -> Reply:
+    if is_v1(path):
+        return _of(v1_problems.wrong_method(method, allowed))
+    return _plain(problems.wrong_method(method, allowed))
 
 
 def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Reply:
@@ -119,7 +139,7 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
             return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
-        return _plain(problems.reply_to(error, f"{route.method} {route.path}"))
+        return failure(error, route.path, f"{route.method} {route.path}")
 
 
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
@@ -184,7 +204,7 @@ def _table() -> tuple[dict[str, Routes], dict[int, list[tuple[tuple[str, ...], R
 
 
 def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> None:
-    if route.path.startswith("/api/"):
+    if route.path.startswith("/api/") and not is_v1(route.path):
         check_version(request.headers.get("x-api-version"))
     if len(request.body) > plane.limits.body:
         raise too_large(plane.limits.body)
@@ -193,8 +213,8 @@ def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
             raise Invalid("The path, the query or the token contains characters that no name can have")
 
 
-def too_large(limit: int) -> Refused:
-    return Refused(f"The request is larger than {limit / 2**20:g} MB.", hint="Upload large parts as files.")
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(f"The request is larger than {limit / 2**20:g} MB.", hint="Upload large parts as files.")
 
 
 def check_version(version: str | None) -> None:
@@ -215,3 +235,7 @@ def check_version(version: str | None) -> None:
 
 def _plain(reply: problems.Failure) -> Reply:
     return Reply(reply[0], _JSON, reply[1])
+
+
+def _of(reply: v1_problems.Failure) -> Reply:
+    return Reply(reply.status, reply.headers, reply.body)

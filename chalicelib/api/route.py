@@ -20,6 +20,7 @@ from chalicelib.usecases.context import Plane
 if TYPE_CHECKING:
     from chalicelib.api.multipart import UploadedFile
 
+B = TypeVar("B", bound=BaseModel)
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -102,6 +103,18 @@ class TakesQuery(Generic[M, T]):
 
 
 @dataclass(frozen=True)
+class TakesBoth(Generic[B, M, T]):
+    handler: Callable[[Call, B, M], T]
+    body: type[B]
+    query: type[M]
+
+    def __call__(self, call: Call) -> T:
+        from chalicelib.configuration.reading import read
+
+        return self.handler(call, call.parse(self.body), read(self.query, dict(call.query)))
+
+
+@dataclass(frozen=True)
 class TakesFile(Generic[M, T]):
     handler: Callable[[Call, M, UploadedFile], T]
     query: type[M]
@@ -122,6 +135,11 @@ def takes(body: type[M]) -> Callable[[Callable[[Call, M], T]], TakesBody[M, T]]:
 def asks(query: type[M]) -> Callable[[Callable[[Call, M], T]], TakesQuery[M, T]]:
     """The handler gets the parameters of the query, read as `query`."""
     return lambda handler: TakesQuery(handler, query)
+
+
+def takes_both(body: type[B], query: type[M]) -> Callable[[Callable[[Call, B, M], T]], TakesBoth[B, M, T]]:
+    """The handler gets both: the body, and then the query."""
+    return lambda handler: TakesBoth(handler, body, query)
 
 
 def takes_file(query: type[M]) -> Callable[[Callable[[Call, M, UploadedFile], T]], TakesFile[M, T]]:

@@ -208,9 +208,9 @@ class AsgiBridge:
             await exchange.answer(turned.reply)
         except TooLarge:
             known = head.route.access is not Access.public
-            await exchange.answer(dispatch.refused(dispatch.too_large(limit)), known=known)
+            await exchange.answer(dispatch.refused(dispatch.too_large(limit), head.route.path), known=known)
         except Busy:
-            reply = dispatch.refused(_BUSY)
+            reply = dispatch.refused(_BUSY, head.route.path)
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
 
     async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:
@@ -226,15 +226,15 @@ class AsgiBridge:
                 join = streams.wait if head.route.path == CLIENT_STREAM else streams.meet
                 if await exchange.unless_left(join(orjson.loads(reply.body)["stream"], exchange.wire, response)):
                     return
-                reply = dispatch.refused(_NO_AGENT if head.route.path == CLIENT_STREAM else _NO_CLIENT)
+                reply = dispatch.refused(_NO_AGENT if head.route.path == CLIENT_STREAM else _NO_CLIENT, head.route.path)
         except websocket.ProtocolError as broken:
-            reply = dispatch.refused(Refused(f"{broken}."))
+            reply = dispatch.refused(Refused(f"{broken}."), head.route.path)
         except LeftEarly:
             return
         except Turned as turned:
             reply = turned.reply
         except Busy:
-            reply = dispatch.refused(_BUSY)
+            reply = dispatch.refused(_BUSY, head.route.path)
         await exchange.answer(reply)
 
     async def _enter(self, head: RequestHead, exchange: AsgiExchange, lane: Lane, caller: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from chalice.app import Chalice, Request, Response
 
-from chalicelib.api import dispatch, problems
+from chalicelib.api import dispatch
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from chalicelib.errors import NotDeployed
@@ -50,8 +50,8 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
             try:
                 here = plane()
             except NotDeployed as error:
-                status, body = problems.reply_to(error, route.path)
-                return Response(body.decode(), {"Content-Type": "application/json"}, status)
+                reply = dispatch.failure(error, route.path, route.path)
+                return Response(reply.body.decode(), dict(reply.headers), reply.status)
             reply = dispatch.serve(here, route, params, request)
             text = not reply.headers["Content-Type"].startswith(_BINARY)
             return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
@@ -78,12 +78,12 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
         where = event.get("requestContext") or {}
         template, method = where.get("resourcePath"), where.get("httpMethod", "")
         if template not in self.routes:
-            return _event_answer(*problems.no_such_path(event.get("path") or str(template)))
+            return _event_answer(dispatch.no_such_path(event.get("path") or str(template)))
         if method not in self.routes[template]:
-            return _event_answer(*problems.wrong_method(method, list(self.routes[template])))
+            return _event_answer(dispatch.wrong_method(method, template, list(self.routes[template])))
         answer: dict[str, Any] = super().__call__(event, context)
         return answer
 
 
-def _event_answer(status: int, body: bytes) -> dict[str, Any]:
-    return {"statusCode": status, "headers": {"Content-Type": "application/json"}, "body": body.decode()}
+def _event_answer(reply: dispatch.Reply) -> dict[str, Any]:
+    return {"statusCode": reply.status, "headers": dict(reply.headers), "body": reply.body.decode()}

@@ -16,7 +16,8 @@ from typing_extensions import is_typeddict
 
 from chalicelib import contract
 from chalicelib.api import routes
-from chalicelib.api.route import Answer, Route, TakesBody, TakesFile, TakesQuery, of_agents
+from chalicelib.api.dispatch import is_v1
+from chalicelib.api.route import Answer, Route, TakesBody, TakesBoth, TakesFile, TakesQuery, of_agents
 from chalicelib.api.routes import ByName
 
 JSON, NOTHING = "application/json", ""  # content types
@@ -56,11 +57,11 @@ def declared(route: Route) -> Declared | None:
     name = route.handler.name
     found: Any = routes.handler(name)
     taken = {
-        "body": found.body if isinstance(found, TakesBody) else None,
-        "query": found.query if isinstance(found, TakesQuery | TakesFile) else None,
+        "body": found.body if isinstance(found, TakesBody | TakesBoth) else None,
+        "query": found.query if isinstance(found, TakesQuery | TakesBoth | TakesFile) else None,
         "uploads": isinstance(found, TakesFile),
     }
-    function = found.handler if isinstance(found, TakesBody | TakesQuery | TakesFile) else found
+    function = found.handler if isinstance(found, TakesBody | TakesBoth | TakesQuery | TakesFile) else found
     hints = typing.get_type_hints(function, localns={"contract": contract}, include_extras=True)
     return Declared(name, inspect.getdoc(function) or "", **answers_of(hints["return"])._asdict(), **taken)
 
@@ -97,6 +98,8 @@ def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
         return None
     if status < HTTPStatus.BAD_REQUEST:
         return _of(found.answer) if status == found.status else None
+    if is_v1(route.path):
+        return _of(contract.V1Problem)
     return _of(contract.Denied if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) else contract.Failure)
 
 

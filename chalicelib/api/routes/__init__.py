@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import Any
 
 from chalicelib.api.route import Access, Call, Handler, Route
-from chalicelib.api.routes import refused
+from chalicelib.api.routes import refused, v1
 
 
 @cache
 def handler(name: str) -> Handler:
     """`module.function` of this package, imported now."""
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     found: Handler = getattr(import_module(f"{__name__}.{module}"), function)
     return found
 
@@ -170,6 +170,7 @@ _ROWS = (
     ("GET", "/agent/join.sh", Access.public, "joins.script"),
     ("POST", "/agent/join", Access.public, "joins.redeem"),  # authorised by a command's token in the body
     ("POST", "/agent/left", Access.agent, "joins.left"),
+    *v1.ROWS,
 )
 
 BUILT = tuple(Route(method, path, access, ByName(name)) for method, path, access, name in _ROWS)

@@ -62,7 +62,7 @@ def run_json(
         "error": _run_error(run),
         "deleted": run.deleted,
         "next_triggered_at": None if run.next_start is None else iso(run.next_start),
-        "message": _run_message(run, latest),  # why it waits or ended, for clients that show it
+        "message": run_message(run, latest),  # why it waits or ended, for clients that show it
         "changed_by": run.changed_by or None,  # as `user` applied it, for clients that show it too
         "stopped_by": None if run.ended_by is None else run.ended_by[1],
     }
@@ -77,7 +77,7 @@ def _status_message(run: Run, latest: list[Job]) -> str:
     return run.status.value
 
 
-def _run_message(run: Run, latest: list[Job]) -> str:
+def run_message(run: Run, latest: list[Job]) -> str:
     held = (job.held for job in latest if not job.finished)
     return "; ".join(filter(None, dict.fromkeys((run.message, *held))))
 
@@ -139,7 +139,7 @@ def submission_json(job: Job) -> contract.Submission:
         "status": job.status.value,
         "status_message": _job_status_message(job),
         "termination_reason": None if job.reason is None else job.reason.value,
-        "termination_reason_message": _job_message(job),
+        "termination_reason_message": job_message(job),
         "exit_status": job.exit_status,
         "job_provisioning_data": None if where is None else _provisioning(job, where),
         "job_runtime_data": None if where is None else _runtime(job, where),
@@ -168,7 +168,7 @@ def _job_status_message(job: Job) -> str:
     return short or job.status.value
 
 
-def _job_message(job: Job) -> str | None:
+def job_message(job: Job) -> str | None:
     """A message about the job, also while it runs: of a silent host only the last report is known."""
     if job.finished:
         return job.message or None

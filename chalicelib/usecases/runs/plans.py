@@ -51,7 +51,7 @@ from chalicelib.usecases import offer_lists, specs
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
-from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
+from chalicelib.usecases.ports import ChangePorts, RecordPorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
 from chalicelib.usecases.runs.market_offers import AskedMarket, ask_markets, offers_of
 from chalicelib.usecases.runs.runs import holder, named, stop
@@ -388,9 +388,11 @@ def apply_plan(
     seen: SeenRun | None,
     *,
     role: ProjectRole | None = None,
+    new: str = "",
 ) -> RunRow:
     """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, which must
-    still be as it was; None: whatever is there. `role` is the user's role in the project."""
+    still be as it was; None: whatever is there. `role` is the user's role in the project. With `new`, the id of the run
+    to make, no live run is changed."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
     named_volumes.refuse(draft.possible, named_volumes.volumes_of(plane, project, draft.job_specs))
@@ -399,21 +401,25 @@ def apply_plan(
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, draft, seen)
+            return _apply(plane, user, project, draft, seen, new)
         except Conflict:
             continue  # somebody took the name, or the engine moved the run: try again
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None) -> RunRow:
+def _apply(
+    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None, new: str
+) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
     if seen is not None:
         _check_seen(current, seen, draft.name)
     if current is None or current.finished:
-        return _submit(plane, user, project, draft, current, version)
+        return _submit(plane, user, project, draft, current, version, new or plane.random_id())
     row = plane.read.run_row(current)
     if current.status is RunStatus.terminating:
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
+    if new:
+        raise _taken(current)
     obstacles = _obstacles(plane, row, draft)
     if obstacles:
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
@@ -425,6 +431,20 @@ def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, see
     return _update(plane, user, project, draft, row)
 
 
+def _taken(run: Run) -> AlreadyExists:
+    return AlreadyExists(
+        f"There is a run {run.name} already, and it is {run.status.value}.",
+        hint="Stop it first, or choose another name.",
+    )
+
+
+def refuse_live(plane: RecordPorts, project: Project, name: str) -> None:
+    """Raises AlreadyExists while a run has the name and hasn't ended."""
+    current = named(plane.store, project, name)
+    if current is not None and not current.finished:
+        raise _taken(current)
+
+
 def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
     if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
         return
@@ -433,10 +453,10 @@ def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
 
 
 def _submit(
-    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, finished: Run | None, version: int
+    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, finished: Run | None, version: int, run_id: str
 ) -> RunRow:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
-    run = _run(plane, user, project, draft, plane.random_id())
+    run = _run(plane, user, project, draft, run_id)
     now, body = run.submitted_at, _body(plane, run, draft)
     begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
     jobs = tuple(_job(run, spec) for spec in begun)

@@ -10,7 +10,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import RunReason
-from chalicelib.domain.runs import Run
+from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import Reader, RunRow
 from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
@@ -35,6 +35,7 @@ class RunFilter:
     repo_id: str | None
     prev_submitted_at: Micros | None
     prev_run_id: str | None
+    statuses: frozenset[RunStatus] = frozenset()  # empty: any
 
 
 # --- read -----------------------------------------------------------------------------------------------------------
@@ -79,6 +80,7 @@ def _list_project(read: Reader, project_id: str, wanted: RunFilter) -> list[Run]
         )
         runs = [read.parse(Run, record) for record in page.records]
         runs = [run for run in runs if wanted.user_name in (None, run.user_name)]
+        runs = [run for run in runs if not wanted.statuses or run.status in wanted.statuses]
         if wanted.repo_id is not None:
             runs = [row.run for row in read.run_rows(runs) if _repo_id(row) == wanted.repo_id]
         found += runs
@@ -132,6 +134,12 @@ def _stop(plane: ChangePorts, user: User, run: Run | None, reason: RunReason) ->
 
 def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
     """Removes finished runs from the lists. None is deleted if one of them can't be."""
+    for run in deletable(plane, project, names):
+        _delete(plane, user, run)
+
+
+def deletable(plane: RecordPorts, project: Project, names: Sequence[str]) -> list[Run]:
+    """The runs of these names. Raises Refused if one of them hasn't ended."""
     runs = [_required(plane.store, project, name) for name in dict.fromkeys(names)]
     live = [run for run in runs if not run.finished]
     if live:
@@ -140,8 +148,7 @@ def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str
             f"Only finished runs can be deleted, and {listed}.",
             hint=f"Stop first: dstack stop {' '.join(run.name for run in live)}",
         )
-    for run in runs:
-        _delete(plane, user, run)
+    return runs
 
 
 def _delete(plane: ChangePorts, user: User, run: Run | None) -> None:

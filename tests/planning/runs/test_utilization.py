@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.wire.runs import _job_message
+from chalicelib.api.wire.runs import job_message
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
@@ -189,7 +189,7 @@ def test_that_a_policy_cant_judge_is_said(made: Callable[[], World], why: str) -
     one.decide()
     assert one.job.status == JobStatus.running
     assert one.job.unjudged == (NOTHING + why if why else "")
-    shown = _job_message(one.job)
+    shown = job_message(one.job)
     assert shown == (one.job.unjudged or None)
     before = one.job
     one.decide()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.wire.runs import _job_error, _job_message, _run_message
+from chalicelib.api.wire.runs import _job_error, job_message, run_message
 from chalicelib.api.wire.volumes import volume_json
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
@@ -123,12 +123,12 @@ def test_who_uses_a_jobs_disk_is_told_until_it_is_free(cluster: Cluster) -> None
         why = f"volume data can't be unmounted yet: by {user}"
         cluster.agent.sync(exited(job, 0, held=[disk.id], held_by=why, **ended))
         found = cluster.job(job)
-        assert (_job_message(found), _job_error(found)) == (f"stopped; {why}", why)
-        assert shown(cluster.world.again(disk)) == ("active", why) and _run_message(b.run(), [found]) == why
+        assert (job_message(found), _job_error(found)) == (f"stopped; {why}", why)
+        assert shown(cluster.world.again(disk)) == ("active", why) and run_message(b.run(), [found]) == why
     assert shown(cluster.world.again(disk), state=DETACHING) == ("active", None), "its machine has unmounted it"
     cluster.agent.sync(exited(job, 0, **ended))
     found = cluster.job(job)
-    assert found.finished and (_job_message(found), _job_error(found)) == ("stopped", None)
+    assert found.finished and (job_message(found), _job_error(found)) == ("stopped", None)
     assert shown(cluster.world.again(disk)) == ("active", None)
 
 

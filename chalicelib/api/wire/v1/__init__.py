@@ -1,0 +1,1 @@
+"""The JSON of the resources under `/api/v1`, a file for each noun."""
