@@ -23,8 +23,8 @@ class Acted:
 
 
 def once(plane: Plane, user: User, sent: SentKey | None, act: Act) -> Acted:
-    """Act, unless the same request with the same key has acted already. `act` must commit its effect in one commit, with
-    the plane's committer; what it commits before and after must be harmless if repeated."""
+    """Act, unless the same request with the same key has acted already. `act` must commit its effect in one commit,
+    with the plane's committer; what it commits before and after must be harmless if repeated."""
     if sent is None:
         return _act(plane, act)
     stored = nouns.find(plane.store, KeyedRequest, keys.keyed_request(user.id, sent.key_hash))

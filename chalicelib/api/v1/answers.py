@@ -22,8 +22,10 @@ def resource(call: Call, value: Any, headers: Mapping[str, str] | None = None) -
 
 def page(call: Call, path: str, value: Any, cursor: str | None) -> Answer:
     """A page of a list, with a link to the next one. `path`: the list's."""
-    following = {} if cursor is None else {"Link": f"<{path}?{urlencode({**call.query, 'cursor': cursor})}>; rel=\"next\""}
-    return resource(call, value, following)
+    if cursor is None:
+        return resource(call, value)
+    following = urlencode({**call.query, "cursor": cursor})
+    return resource(call, value, {"Link": f'<{path}?{following}>; rel="next"'})
 
 
 def changed(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Answer:

@@ -91,7 +91,7 @@ def reply_to(error: Exception, where: str) -> Failure:
     if kind is FAILED:
         number = secrets.token_hex(4)
         log.error("error %s at %s", number, where, exc_info=error)
-        return problem(FAILED, f"The cause is in the server's log, under the id {number}. Your request is not at fault.")
+        return problem(FAILED, f"The cause is in its log, under the id {number}. Your request is not at fault.")
     assert isinstance(error, DstackError)
     if isinstance(error, errors.StorageFull):
         log.error("%s: %s", where, error)  # the caller can't fix it, but the operator can

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from pydantic import ConfigDict
+
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.keyed_requests import SentKey, sent_key
@@ -15,7 +17,7 @@ KEY, REPEATED = "idempotency-key", "Idempotency-Replayed"
 class WriteQuery(RequestBody):
     """How to write."""
 
-    model_config = {"extra": "forbid"}
+    model_config = ConfigDict(extra="forbid")
 
     dry_run: bool = False
 

@@ -37,8 +37,7 @@ class _Closed(RequestBody):
 
 
 class RunQuery(_Closed):
-    status: Annotated[str, Field(max_length=200)] = ""
-    """Statuses with commas between them."""
+    status: Annotated[str, Field(max_length=200)] = ""  # one, or several with commas between them
     active: bool = False
     user: Name | None = None
     limit: Annotated[int, Field(ge=1, le=LONGEST_PAGE)] = PAGE

@@ -1,0 +1,122 @@
+"""Requests with an `Idempotency-Key` act once, wherever a call ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.instants import HOUR
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store.port import Change, Store
+from tests.api.rig import Rig
+from tests.api.v1.rest import TASK, Client
+
+
+class Crash(BaseException):
+    """The process ends."""
+
+
+@dataclass
+class Crashing:
+    """A store whose process ends at a commit: before it, or after it."""
+
+    store: Store
+    at: int
+    after: bool
+    commits: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        ends, self.commits = self.commits == self.at, self.commits + 1
+        if ends and not self.after:
+            raise Crash
+        self.store.commit(changes)
+        if ends:
+            raise Crash
+
+
+def names(api: Client) -> list[str]:
+    return [run["name"] for run in api.ok("GET", api.runs)["items"]]
+
+
+def test_a_repeated_submission_is_answered_alike(rig: Rig) -> None:
+    api = Client.of(rig)
+    first, again = (api.call("POST", api.runs, TASK, idempotency_key="k") for _ in range(2))
+    assert (first.status, first.headers["Location"], first.body) == (again.status, again.headers["Location"], again.body)
+    assert "Idempotency-Replayed" not in first.headers and again.headers["Idempotency-Replayed"] == "true"
+    assert len(names(api)) == 1
+
+
+def test_another_body_is_refused_and_another_user_has_keys_of_their_own(rig: Rig) -> None:
+    api, other = Client.of(rig), Client.of(rig, token=rig.user("ann", ProjectRole.user))
+    api.ok("POST", api.runs, TASK, status=201, idempotency_key="k")
+    assert api.refused("POST", api.runs, {**TASK, "priority": 1}, idempotency_key="k")[:2] == (409, "key-reused")
+    other.ok("POST", other.runs, TASK, status=201, idempotency_key="k")
+    assert len(names(api)) == 2
+
+
+def test_a_key_is_forgotten_after_a_day(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.ok("POST", api.runs, TASK, status=201, idempotency_key="k")
+    rig.world.clock.advance(24 * HOUR)
+    api.ok("POST", api.runs, {**TASK, "priority": 1}, status=201, idempotency_key="k")
+    assert len(names(api)) == 2
+
+
+def test_a_refused_request_leaves_no_record(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.refused("POST", api.runs, {**TASK, "comands": []}, idempotency_key="k")
+    api.ok("POST", api.runs, TASK, status=201, idempotency_key="k")
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_submission_that_was_cut_off_is_made_once(rig: Rig, at: int, after: bool) -> None:
+    api = Client.of(rig)
+    crashing = Crashing(rig.world.plane.store, at, after)
+    cut = replace(api, plane=replace(rig.world.plane, store=crashing))  # type: ignore[arg-type]
+    try:
+        cut.call("POST", api.runs, TASK, idempotency_key="k")
+    except Crash:
+        pass
+    else:
+        assert crashing.commits <= at, "there was no such commit"
+    api.ok("POST", api.runs, TASK, status=201, idempotency_key="k")
+    assert len(names(api)) == 1
+
+
+def test_a_stop_and_a_deletion_are_repeated_in_peace(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    for _ in range(2):
+        api.ok("POST", f"{api.runs}/one/stop", status=202, idempotency_key="s")
+
+
+def test_of_two_at_once_one_acts(rig: Rig) -> None:
+    """The second begins while the first is about to commit."""
+    api = Client.of(rig)
+    answers: list[int] = []
+
+    @dataclass
+    class Between:
+        store: Store
+        met: bool = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.store, name)
+
+        def commit(self, changes: Sequence[Change]) -> None:
+            if not self.met:
+                self.met = True
+                answers.append(api.call("POST", api.runs, TASK, idempotency_key="k").status)
+            self.store.commit(changes)
+
+    between = Between(rig.world.plane.store)
+    slow = replace(api, plane=replace(rig.world.plane, store=between))  # type: ignore[arg-type]
+    answers.append(slow.call("POST", api.runs, TASK, idempotency_key="k").status)
+    assert answers == [201, 201] and len(names(api)) == 1

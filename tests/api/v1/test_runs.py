@@ -1,0 +1,116 @@
+"""Runs under `/api/v1`."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store import nouns
+from tests.api.rig import Rig
+from tests.api.v1.rest import TASK, Client
+
+
+def finish(rig: Rig, run_id: str) -> None:
+    run = nouns.find(rig.world.plane.store, Run, keys.run(run_id))
+    assert run is not None
+    rig.save(run.with_(status=RunStatus.done, finished_at=rig.world.clock.now()))
+
+
+def test_a_run_is_submitted_read_stopped_and_deleted(rig: Rig) -> None:
+    api = Client.of(rig)
+    reply = api.call("POST", api.runs, {**TASK, "name": "first"})
+    assert (reply.status, reply.headers["Location"]) == (201, f"{api.runs}/first")
+    run = api.ok("GET", f"{api.runs}/first")
+    assert (run["status"], run["project"], run["revision"]) == ("submitted", api.project, 0)
+    assert run["spec"]["commands"] == TASK["commands"] and [job["node"] for job in run["jobs"]] == [0]
+    assert api.ok("POST", f"{api.runs}/first/stop", status=202)["status"] == "terminating"
+    assert api.refused("DELETE", f"{api.runs}/first")[:2] == (409, "refused")
+    finish(rig, run["id"])
+    assert api.call("DELETE", f"{api.runs}/first").status == 204
+    assert api.refused("GET", f"{api.runs}/first")[:2] == (404, "not-found")
+
+
+def test_a_live_run_keeps_its_name(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    for url in (api.runs, f"{api.runs}?dry_run=true"):
+        assert api.refused("POST", url, {**TASK, "name": "one", "priority": 3})[:2] == (409, "already-exists")
+    assert api.ok("GET", f"{api.runs}/one")["revision"] == 0
+
+
+def test_mistakes_are_shown_with_their_places(rig: Rig) -> None:
+    api = Client.of(rig)
+    status, code, problem = api.refused("POST", api.runs, {**TASK, "resources": {"cpu": -1}, "comands": []})
+    assert (status, code) == (422, "invalid")
+    assert {"/comands"} < {part["pointer"] for part in problem["errors"]}
+    assert api.refused("GET", f"{api.runs}?colour=red")[:2] == (422, "invalid")
+    assert api.refused("GET", f"{api.runs}?status=asleep")[0] == 422
+
+
+def test_pages_follow_each_other_without_a_gap(rig: Rig) -> None:
+    api = Client.of(rig)
+    for number in range(5):
+        api.ok("POST", api.runs, {**TASK, "name": f"r{number}"}, status=201)
+        rig.world.clock.advance(SECOND)
+    names, url = [], f"{api.runs}?limit=2"
+    while url:
+        reply = api.call("GET", url)
+        page = api.ok("GET", url)
+        names.append([run["name"] for run in page["items"]])
+        link = reply.headers.get("Link", "")
+        assert bool(link) is (page["next"] is not None)
+        url = link.partition(">")[0].removeprefix("<")
+    assert names == [["r4", "r3"], ["r2", "r1"], ["r0"]]
+    first = api.ok("GET", f"{api.runs}?limit=2")
+    assert api.refused("GET", f"{api.runs}?user=x&cursor={first['next']}")[0] == 422
+    assert [run["name"] for run in api.ok("GET", "/api/v1/runs?status=done,failed")["items"]] == []
+
+
+def test_values_of_environment_variables_are_for_the_runs_user(rig: Rig) -> None:
+    api, other = Client.of(rig), Client.of(rig, token=rig.user("ann", ProjectRole.user))
+    api.ok("POST", api.runs, {**TASK, "name": "one", "env": {"KEY": "hunter2"}}, status=201)
+    assert b"hunter2" in api.call("GET", f"{api.runs}/one").body
+    assert b"hunter2" not in other.call("GET", f"{api.runs}/one").body
+
+
+def test_who_has_it_already_gets_nothing(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    tag = api.call("GET", f"{api.runs}/one").headers["ETag"]
+    again = api.call("GET", f"{api.runs}/one", if_none_match=tag)
+    assert (again.status, again.body) == (304, b"")
+    api.ok("POST", f"{api.runs}/one/stop", status=202)
+    assert api.call("GET", f"{api.runs}/one", if_none_match=tag).status == 200
+
+
+@pytest.mark.parametrize("token", [None, "forged"])
+def test_nobody_gets_401(rig: Rig, token: str | None) -> None:
+    api = Client.of(rig, token=token)
+    assert api.refused("GET", "/api/v1/runs")[:2] == (401, "unauthenticated")
+    assert api.call("GET", "/api/v1/runs").headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_paths_and_methods_that_arent_there(rig: Rig) -> None:
+    api = Client.of(rig)
+    assert api.refused("GET", "/api/v1/nothing")[:2] == (404, "no-such-path")
+    assert api.refused("PATCH", api.runs)[:2] == (405, "wrong-method")
+    assert api.call("PATCH", api.runs).headers["Allow"] == "GET, POST"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action"),
+    [("POST", "?dry_run=true", "create"), ("POST", "/seen/stop?dry_run=true", "stop"),
+     ("POST", "/seen/stop?dry_run=true&abort=true", "abort"), ("DELETE", "/ended?dry_run=true", "delete"),
+     ("POST", "/ended/stop?dry_run=true", "none")],
+)  # fmt: skip
+def test_a_dry_run_changes_nothing(rig: Rig, method: str, path: str, action: str) -> None:
+    api, store = Client.of(rig), rig.world.plane.store
+    api.ok("POST", api.runs, {**TASK, "name": "seen"}, status=201)
+    finish(rig, api.ok("POST", api.runs, {**TASK, "name": "ended"}, status=201)["id"])
+    before = store.scan(limit=1000)
+    body = {**TASK, "name": "fresh"} if action == "create" else None
+    assert api.ok(method, api.runs + path, body, idempotency_key="k")["action"] == action
+    assert store.scan(limit=1000) == before
