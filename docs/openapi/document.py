@@ -14,8 +14,10 @@ import orjson
 from pydantic import TypeAdapter
 
 from chalicelib import api, contract
+from chalicelib.api.dispatch import is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
+from chalicelib.api.v1.problems import MEDIA
 from docs.openapi.declared import JSON, NOTHING, Declared, Schemas, close_types, declared
 from docs.openapi.examples import RECORDED
 
@@ -48,6 +50,7 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
     "503": ("Busy", "The server is busy, or isn't deployed completely. Try again in a moment.", contract.Failure),
 }
+PROBLEM, PROBLEMS = "Problem", "What is wrong, where, and how to mend it. `code` stays the same across versions."
 
 
 class Types:
@@ -99,13 +102,17 @@ def document() -> Schema:
         "paths": paths,
         "components": {
             "schemas": types.named,
-            "responses": {name: _response(text, types.of(status)) for status, (name, text, _) in ERRORS.items()},
+            "responses": {
+                **{name: _response(text, types.of(status)) for status, (name, text, _) in ERRORS.items()},
+                PROBLEM: {"description": PROBLEMS, "content": {MEDIA: {"schema": types.of(PROBLEM)}}},
+            },
             "securitySchemes": SECURITY,
         },
     }
 
 
 def _parts(rows: list[Row]) -> Iterator[tuple[Any, Any]]:
+    yield PROBLEM, contract.V1Problem
     yield from ((status, kind) for status, (*_, kind) in ERRORS.items())
     for _, found in rows:
         if found.media == JSON:
@@ -122,7 +129,7 @@ def _operation(route: Route, found: Declared, types: Types, examples: Mapping[st
     return {
         "operationId": found.name.replace(".", "_"),
         "tags": [_tag(found)],
-        "summary": _summary(route),
+        "summary": found.text.partition(".")[0] if is_v1(route.path) else _summary(route),
         "description": "\n\n".join(filter(None, (found.text, CALLERS[route.access]))),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": body} if body else {}),
@@ -187,6 +194,8 @@ def _example(example: Schema, part: str) -> Schema:
 
 
 def _errors(route: Route) -> Schema:
+    if is_v1(route.path):
+        return {"default": {"$ref": f"#/components/responses/{PROBLEM}"}}
     found = set(ERRORS) if "{project_name}" in route.path else set(ERRORS) - {"404"}
     return {status: {"$ref": f"#/components/responses/{ERRORS[status][0]}"} for status in sorted(found)}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain import keys
-from chalicelib.domain.instants import SECOND
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
@@ -54,7 +53,7 @@ def test_pages_follow_each_other_without_a_gap(rig: Rig) -> None:
     api = Client.of(rig)
     for number in range(5):
         api.ok("POST", api.runs, {**TASK, "name": f"r{number}"}, status=201)
-        rig.world.clock.advance(SECOND)
+        rig.world.clock.pass_(1)
     names, url = [], f"{api.runs}?limit=2"
     while url:
         reply = api.call("GET", url)
