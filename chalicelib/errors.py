@@ -80,6 +80,10 @@ class PreconditionFailed(Refused):
     """The resource isn't as the request says it should be."""
 
 
+class Overloaded(Refused):
+    """There are too many requests at once. The same request may succeed a moment later."""
+
+
 class TooLarge(Refused):
     """The request has more bytes than the control plane reads."""
 

@@ -24,7 +24,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
 from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.api.route import Access, of_agents
-from chalicelib.errors import Refused
+from chalicelib.errors import Overloaded, Refused
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.streams import StreamBroker
@@ -52,7 +52,7 @@ PIECE = 64 * 1024  # bytes of a response that are written at once
 READ_SECONDS = 180.0  # within which a client must have read its response
 _NO_AGENT = Refused("The job's host didn't answer.", hint="It may be away: see `dstack fleet`. Try again in a moment.")
 _NO_CLIENT = Refused("Nobody is waiting for this stream any more.")
-_BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")
+_BUSY = Overloaded("The server is busy with too many requests at once.", hint="Try again in a moment.")
 
 
 class TooLarge(Exception):

@@ -59,6 +59,7 @@ KINDS: Mapping[type[DstackError], Kind] = {
     errors.Conflict: Kind(HTTPStatus.CONFLICT, "contended", "Others are changing the same thing", passes=True),
     errors.Ended: Kind(HTTPStatus.GONE, "gone", "The resource is gone for good"),
     errors.PreconditionFailed: Kind(HTTPStatus.PRECONDITION_FAILED, "changed-since", "The resource has changed"),
+    errors.Overloaded: Kind(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", "The server is busy", passes=True),
     errors.TooLarge: Kind(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", "The request is too large"),
     errors.Invalid: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", "The request has mistakes"),
     errors.NotSupported: Kind(HTTPStatus.UNPROCESSABLE_ENTITY, "not-supported", "This isn't supported"),
@@ -107,11 +108,6 @@ def no_such_path(path: str) -> Failure:
 def wrong_method(method: str, allowed: list[str]) -> Failure:
     names = ", ".join(sorted(allowed))
     return problem(WRONG_METHOD, f"{method[:20]} is not supported here; use {names}", headers={"Allow": names})
-
-
-def busy(text: str, hint: str) -> Failure:
-    kind = Kind(HTTPStatus.SERVICE_UNAVAILABLE, "busy", "The server is busy", passes=True)
-    return problem(kind, text, hint=hint)
 
 
 def problem(

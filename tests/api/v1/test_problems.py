@@ -28,6 +28,7 @@ def sent(error: Exception) -> tuple[problems.Failure, Any]:
         (errors.PreconditionFailed("Changed"), 412, "changed-since"),
         (errors.TooLarge("Large"), 413, "too-large"),
         (errors.Invalid("Wrong"), 422, "invalid"),
+        (errors.Overloaded("Busy"), 503, "overloaded"),
         (errors.StorageFull("Full"), 503, "storage-full"),
         (errors.Throttled("Slow"), 409, "refused"),
     ],

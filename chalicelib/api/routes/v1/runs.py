@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 PAGE, LONGEST_PAGE = 50, 100
+ENDED = frozenset({RunStatus.terminated, RunStatus.failed, RunStatus.done})  # the others have an index of their own
 
 
 class _Closed(RequestBody):
@@ -83,15 +84,16 @@ def list_project(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1Ru
 def _list(call: Call, path: str, projects: Sequence[Project], query: RunQuery) -> Answer:
     listing = cursors.listing(path, call.query)
     after = (None, None) if query.cursor is None else cursors.decode_row(query.cursor, listing)
+    statuses = _statuses(query.status)
     wanted = runs.RunFilter(
-        only_active=query.active,
+        only_active=query.active or (bool(statuses) and statuses.isdisjoint(ENDED)),
         limit=query.limit,
         ascending=False,
         user_name=query.user,
         repo_id=None,
         prev_submitted_at=after[0],
         prev_run_id=after[1],
-        statuses=_statuses(query.status),
+        statuses=statuses,
     )
     names, now = {project.id: project.name for project in projects}, call.plane.clock.now()
     rows = runs.list_rows(call.plane, projects, wanted)
