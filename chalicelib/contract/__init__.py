@@ -215,6 +215,7 @@ from chalicelib.contract.users import (
     UserWithCreds as UserWithCreds,
 )
 from chalicelib.contract.v1 import (
+    V1Attachment as V1Attachment,
     V1Change as V1Change,
     V1Instance as V1Instance,
     V1Job as V1Job,
@@ -227,6 +228,8 @@ from chalicelib.contract.v1 import (
     V1RunPage as V1RunPage,
     V1RunPlan as V1RunPlan,
     V1RunSummary as V1RunSummary,
+    V1Volume as V1Volume,
+    V1VolumePage as V1VolumePage,
 )
 from chalicelib.contract.values import (
     Configuration as Configuration,

@@ -133,7 +133,7 @@ class V1RunPlan(TypedDict):
 class V1Change(TypedDict):
     """What a request would do. Nothing was changed."""
 
-    action: Literal["none", "stop", "abort", "delete"]
+    action: Literal["none", "create", "stop", "abort", "delete"]
     why: str | None
 
 
@@ -146,4 +146,44 @@ class V1LogLine(TypedDict):
 class V1LogPage(TypedDict):
     job: Id
     items: list[V1LogLine]
+    next: str | None
+
+
+class V1Attachment(TypedDict):
+    """A machine that has the volume."""
+
+    instance: str
+    instance_id: Id
+    fleet: str
+    run: str
+
+
+class V1Volume(TypedDict):
+    id: Id
+    name: str
+    project: str
+    user: str
+    url: str
+    """The path of the volume."""
+    status: Literal["submitted", "provisioning", "active", "deleting", "deleted", "failed"]
+    why: str | None
+    """What is wrong with it, or what it waits for."""
+    backend: str
+    region: str
+    zone: str | None
+    size_gb: int | None
+    external: bool
+    """The disk existed before, and stays when the volume is deleted."""
+    disk_id: str | None
+    """The provider's."""
+    created_at: Date
+    deleted_at: Date | None
+    cost_usd: float
+    """Until now."""
+    attachments: list[V1Attachment]
+    spec: Configuration
+
+
+class V1VolumePage(TypedDict):
+    items: list[V1Volume]
     next: str | None

@@ -37,6 +37,7 @@ PRIVATE, PUBLIC = "red", "green"
 _CONFIGURATION = {"type": "gateway", "backend": "aws", "region": "r"}  # whose machines can't be gateways
 _SPEC = {"configuration": _CONFIGURATION}
 GATEWAY = {"spec": _SPEC, "plan": {"spec": _SPEC}, "configuration": _CONFIGURATION}
+_VOLUME = {"type": "volume", "backend": "aws", "name": "fresh", "region": "r", "size": "100GB"}
 _TASK = {"type": "task", "commands": ["echo hello"], "resources": {"cpu": {"count": {"min": 1}}}}
 NOTHING = "nothing is written here"
 IDS = [f"{route.method} {route.path}" for route in ROUTES]
@@ -105,7 +106,8 @@ def body(route: Route, town: Town, project: str) -> bytes:
     usual = {name: things[name] for name in ("run_name", "runs_names", "name", "names", "repo_id", "repos_ids")}
     usual |= {name: things[name] for name in ("projects_names", "secrets_names")}
     if is_v1(route.path):
-        return orjson.dumps({**_TASK, "name": "fresh"} if route.path.endswith("/runs") else {})
+        chosen = {"/runs": {**_TASK, "name": "fresh"}, "/volumes": _VOLUME}.get(route.path[route.path.rfind("/") :], {})
+        return orjson.dumps(chosen if route.method == "POST" else {})
     plain = route.path.replace("{project_name}/", "")
     chosen = [found for ending, found in bodies.items() if plain.endswith(ending)]
     return orjson.dumps(chosen[0] if chosen else {"username": user} if "/users/" in plain else named(plain, usual))
@@ -123,7 +125,7 @@ def members(user: str, *admins: str) -> dict[str, Any]:
 
 def request(route: Route, town: Town, project: str, token: str | None) -> Request:
     names = {name: str(choices[0]) for name, choices in town.handles_of(project).items()}
-    path = route.path.format(**{**names, "backend_name": "aws", "path": "x", "stream_id": "x", "provider": "corp"})
+    path = route.path.format(**{**names, "backend_name": "aws", "path": "x", "stream_id": "x", "volume_name": "seen", "provider": "corp"})
     headers = {"authorization": f"Bearer {token}"} if token else {}
     if "/upload_" not in route.path:
         return Request(route.method, path, {}, headers, body(route, town, project))

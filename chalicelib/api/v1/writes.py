@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, RootModel
 
-from chalicelib.api.requests import RequestBody
+from chalicelib.api.requests import Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.domain.keyed_requests import SentKey, sent_key
 from chalicelib.usecases.keyed_requests import Act, Acted, once
 
 KEY, REPEATED = "idempotency-key", "Idempotency-Replayed"
+
+
+class Nothing(RequestBody):
+    """An empty body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Written(RootModel[Object]):
+    """What a user writes into a `*.dstack.yml`, as JSON."""
 
 
 class WriteQuery(RequestBody):

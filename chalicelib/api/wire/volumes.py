@@ -27,7 +27,7 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> contract.Volu
         "created_at": iso(volume.created_at),
         "last_processed_at": iso(volume.last_processed_at),
         "status": _status(volume),
-        "status_message": _message(volume) or None,
+        "status_message": volume_message(volume) or None,
         "deleted": volume.deleted,
         "deleted_at": None if volume.deleted_at is None else iso(volume.deleted_at),
         "volume_id": provider_id,
@@ -47,7 +47,7 @@ def _status(volume: Volume) -> contract.VolumeStatus:
     return status
 
 
-def _message(volume: Volume) -> str:
+def volume_message(volume: Volume) -> str:
     """The problems of a volume, including those of its attachments: one that can't be detached, or that was
     replaced."""
     attached = [each for each in volume.attachments if each.state is AttachmentState.attached]

@@ -123,7 +123,10 @@ def check(
     return configuration
 
 
-def create(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> Volume:
+def create(
+    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None, *, new: str = ""
+) -> Volume:
+    """A new volume. `new`: its id, if that is known before."""
     configuration = check(plane, user, project, raw, role)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "volume", lambda name: plane.store.get(keys.volume_name(project.id, name)) is not None
@@ -133,7 +136,7 @@ def create(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any],
         if found is not None:
             raise _taken(found)
         try:
-            return _create(plane, user, project, configuration.with_(name=name), version)
+            return _create(plane, user, project, configuration.with_(name=name), version, new or plane.random_id())
         except Conflict:
             continue  # somebody took the name: try again
     raise Contended(f"The volume {name} keeps changing.", hint="Try again.")
@@ -182,14 +185,14 @@ def _refuse_unavailable(plane: OfferPorts, project: Project, configuration: Volu
 
 
 def _create(
-    plane: ChangePorts, user: User, project: Project, configuration: VolumeConfiguration, version: int
+    plane: ChangePorts, user: User, project: Project, configuration: VolumeConfiguration, version: int, volume_id: str
 ) -> Volume:
     """A new volume. `version`: of the name's pointer, at which the name was free."""
     now, external = plane.clock.now(), configuration.external_id or ""
     size = getattr(configuration, "size", None)
     cleanup = configuration.auto_cleanup_duration
     volume = Volume(
-        id=plane.random_id(),
+        id=volume_id,
         project_id=project.id,
         name=str(configuration.name),
         user_name=user.name,
@@ -220,10 +223,22 @@ def _create(
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
-    """Deletes volumes; none if one of them is attached or doesn't exist."""
+def refuse_attached(plane: RecordPorts, project: Project, names: Sequence[str]) -> None:
+    """Raises Refused if one of the volumes is attached, and NotFound if it doesn't exist."""
     for volume in [get(plane, project, name) for name in dict.fromkeys(names)]:
         _refuse_if_attached(volume)
+
+
+def refuse_taken(plane: RecordPorts, project: Project, name: str | None) -> None:
+    """Raises AlreadyExists if a volume has the name."""
+    found = None if name is None else holder(plane, project, name)[0]
+    if found is not None:
+        raise _taken(found)
+
+
+def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
+    """Deletes volumes; none if one of them is attached or doesn't exist."""
+    refuse_attached(plane, project, names)
     for name in dict.fromkeys(names):
         _delete(plane, user, project, name)
 

@@ -18,4 +18,9 @@ ROWS = (
     ("DELETE", f"{_PROJECT}/runs/{{run_name}}", Access.member, "v1.runs.delete"),
     ("POST", f"{_PROJECT}/runs/{{run_name}}/stop", Access.member, "v1.runs.stop"),
     ("GET", f"{_PROJECT}/runs/{{run_name}}/logs", Access.member, "v1.runs.read_logs"),
+    ("GET", "/api/v1/volumes", Access.user, "v1.volumes.list_all"),
+    ("GET", f"{_PROJECT}/volumes", Access.member, "v1.volumes.list_project"),
+    ("POST", f"{_PROJECT}/volumes", Access.member, "v1.volumes.create"),
+    ("GET", f"{_PROJECT}/volumes/{{volume_name}}", Access.member, "v1.volumes.get"),
+    ("DELETE", f"{_PROJECT}/volumes/{{volume_name}}", Access.member, "v1.volumes.delete"),
 )

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Object, RequestBody
+from chalicelib.api.requests import At, Id, Name
 from chalicelib.api.route import Answer, Call, asks, takes_both
 from chalicelib.api.v1 import answers, cursors
-from chalicelib.api.v1.writes import WriteQuery, act_once, headers_of
+from chalicelib.api.v1.answers import PageQuery
+from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, act_once, headers_of
 from chalicelib.api.wire.v1.runs import log_page_json, plan_json, run_json, run_path, run_summary_json
-from chalicelib.domain import keys
+from chalicelib.domain import keys, pages
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
@@ -27,43 +28,25 @@ from chalicelib.usecases.runs import logs, plans, runs
 if TYPE_CHECKING:
     from chalicelib import contract
 
-PAGE, LONGEST_PAGE = 50, 100
 ENDED = frozenset({RunStatus.terminated, RunStatus.failed, RunStatus.done})  # the others have an index of their own
 
 
-class _Closed(RequestBody):
-    """Unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class RunQuery(_Closed):
+class RunQuery(PageQuery):
     status: Annotated[str, Field(max_length=200)] = ""  # one, or several with commas between them
     active: bool = False
     user: Name | None = None
-    limit: Annotated[int, Field(ge=1, le=LONGEST_PAGE)] = PAGE
-    cursor: Annotated[str, Field(max_length=cursors.LONGEST)] | None = None
-
-
-class NewRun(RootModel[Object]):
-    """What a user writes into a `*.dstack.yml`, as JSON."""
 
 
 class StopQuery(WriteQuery):
     abort: bool = False
 
 
-class Nothing(_Closed):
-    """An empty body."""
-
-
-class LogQueryParameters(_Closed):
+class LogQueryParameters(PageQuery):
     job: Id | None = None
     since: At | None = None
     until: At | None = None
     newest_first: bool = False
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    cursor: Annotated[str, Field(max_length=cursors.LONGEST)] | None = None
+    limit: Annotated[int, Field(ge=1, le=pages.RECORDS)] = 100
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -83,7 +66,7 @@ def list_project(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1Ru
 
 def _list(call: Call, path: str, projects: Sequence[Project], query: RunQuery) -> Answer:
     listing = cursors.listing(path, call.query)
-    after = (None, None) if query.cursor is None else cursors.decode_row(query.cursor, listing)
+    after = query.after(listing)
     statuses = _statuses(query.status)
     wanted = runs.RunFilter(
         only_active=query.active or (bool(statuses) and statuses.isdisjoint(ENDED)),
@@ -97,8 +80,7 @@ def _list(call: Call, path: str, projects: Sequence[Project], query: RunQuery) -
     )
     names, now = {project.id: project.name for project in projects}, call.plane.clock.now()
     rows = runs.list_rows(call.plane, projects, wanted)
-    last = rows[-1].run if len(rows) == query.limit else None
-    cursor = None if last is None else cursors.encode(listing, last.submitted_at, last.id)
+    cursor = query.following(listing, rows, lambda row: (row.run.submitted_at, row.run.id))
     items = [run_summary_json(row, names[row.run.project_id], now) for row in rows]
     return answers.page(call, path, {"items": items, "next": cursor}, cursor)
 
@@ -119,8 +101,8 @@ def get(call: Call) -> Annotated[Answer, contract.V1Run]:
     return answers.resource(call, _shown(call, _row(call)))
 
 
-@takes_both(NewRun, WriteQuery)
-def submit(call: Call, body: NewRun, query: WriteQuery) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED]:
+@takes_both(Written, WriteQuery)
+def submit(call: Call, body: Written, query: WriteQuery) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED]:
     """Submits a run. The body is its configuration; one without a `name` gets one. With `dry_run` the answer is its
     plan, with status 200."""
     spec = {"repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": body.root}
