@@ -16,7 +16,8 @@ from chalicelib.api import problems
 from chalicelib.api.auth import Caller, authorise, check_agent
 from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route
-from chalicelib.api.v1 import PREFIX, problems as v1_problems
+from chalicelib.api.v1 import PREFIX
+from chalicelib.api.v1 import problems as v1_problems
 from chalicelib.errors import Conflict, DstackError, Invalid, Refused, TooLarge
 from chalicelib.usecases.context import Plane
 

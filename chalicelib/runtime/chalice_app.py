@@ -80,7 +80,7 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
         if template not in self.routes:
             return _event_answer(dispatch.no_such_path(event.get("path") or str(template)))
         if method not in self.routes[template]:
-            return _event_answer(dispatch.wrong_method(method, template, list(self.routes[template])))
+            return _event_answer(dispatch.wrong_method(method, str(template), list(self.routes[template])))
         answer: dict[str, Any] = super().__call__(event, context)
         return answer
 

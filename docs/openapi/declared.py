@@ -56,7 +56,7 @@ def declared(route: Route) -> Declared | None:
         return None
     name = route.handler.name
     found: Any = routes.handler(name)
-    taken = {
+    taken: dict[str, Any] = {
         "body": found.body if isinstance(found, TakesBody | TakesBoth) else None,
         "query": found.query if isinstance(found, TakesQuery | TakesBoth | TakesFile) else None,
         "uploads": isinstance(found, TakesFile),

@@ -125,7 +125,9 @@ def members(user: str, *admins: str) -> dict[str, Any]:
 
 def request(route: Route, town: Town, project: str, token: str | None) -> Request:
     names = {name: str(choices[0]) for name, choices in town.handles_of(project).items()}
-    path = route.path.format(**{**names, "backend_name": "aws", "path": "x", "stream_id": "x", "volume_name": "seen", "provider": "corp"})
+    path = route.path.format(
+        **{**names, "backend_name": "aws", "path": "x", "stream_id": "x", "volume_name": "seen", "provider": "corp"}
+    )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     if "/upload_" not in route.path:
         return Request(route.method, path, {}, headers, body(route, town, project))

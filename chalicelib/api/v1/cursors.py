@@ -32,7 +32,8 @@ def decode(cursor: str, listing: str) -> list[str | int]:
         if len(cursor) > LONGEST:
             raise ValueError("it is too long")
         raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        form, mark, *position = orjson.loads(raw)
+        form, mark, *rest = orjson.loads(raw)
+        position: list[str | int] = rest
         if form != FORM or any(type(part) not in (str, int) for part in position):
             raise ValueError("it has another form")
     except (ValueError, TypeError, binascii.Error):

@@ -407,9 +407,7 @@ def apply_plan(
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(
-    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None, new: str
-) -> RunRow:
+def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None, new: str) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
     if seen is not None:
         _check_seen(current, seen, draft.name)

@@ -79,7 +79,7 @@ def test_a_refused_request_leaves_no_record(rig: Rig) -> None:
 def test_a_submission_that_was_cut_off_is_made_once(rig: Rig, at: int, after: bool) -> None:
     api = Client.of(rig)
     crashing = Crashing(rig.world.plane.store, at, after)
-    cut = replace(api, plane=replace(rig.world.plane, store=crashing))  # type: ignore[arg-type]
+    cut = replace(api, plane=replace(rig.world.plane, store=crashing))
     try:
         cut.call("POST", api.runs, TASK, idempotency_key="k")
     except Crash:
@@ -117,6 +117,6 @@ def test_of_two_at_once_one_acts(rig: Rig) -> None:
             self.store.commit(changes)
 
     between = Between(rig.world.plane.store)
-    slow = replace(api, plane=replace(rig.world.plane, store=between))  # type: ignore[arg-type]
+    slow = replace(api, plane=replace(rig.world.plane, store=between))
     answers.append(slow.call("POST", api.runs, TASK, idempotency_key="k").status)
     assert answers == [201, 201] and len(names(api)) == 1

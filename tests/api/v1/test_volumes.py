@@ -28,7 +28,12 @@ def test_a_volume_is_created_read_and_deleted(api: Client, volumes: str) -> None
     reply = api.call("POST", volumes, {**VOLUME, "name": "data"})
     assert (reply.status, reply.headers["Location"]) == (201, f"{volumes}/data")
     volume = api.ok("GET", f"{volumes}/data")
-    assert (volume["status"], volume["size_gb"], volume["external"], volume["attachments"]) == ("submitted", 100, False, [])
+    assert (volume["status"], volume["size_gb"], volume["external"], volume["attachments"]) == (
+        "submitted",
+        100,
+        False,
+        [],
+    )
     assert [each["name"] for each in api.ok("GET", "/api/v1/volumes?active=true")["items"]] == ["data"]
     assert api.call("DELETE", f"{volumes}/data").status == 202
     assert api.ok("GET", f"{volumes}/data")["status"] == "deleting"
