@@ -79,6 +79,13 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class DryRun:
+    """In the annotation of a handler's answer: the type of what it answers to `?dry_run=true`."""
+
+    answer: Any
+
+
 Handler = Callable[[Call], Any]  # a JSON-able value (orjson, with Fragments), or an Answer
 
 

@@ -17,7 +17,7 @@ from typing_extensions import is_typeddict
 from chalicelib import contract
 from chalicelib.api import routes
 from chalicelib.api.dispatch import is_v1
-from chalicelib.api.route import Answer, Route, TakesBody, TakesBoth, TakesFile, TakesQuery, of_agents
+from chalicelib.api.route import Answer, DryRun, Route, TakesBody, TakesBoth, TakesFile, TakesQuery, of_agents
 from chalicelib.api.routes import ByName
 
 JSON, NOTHING = "application/json", ""  # content types
@@ -34,6 +34,7 @@ class Declared:
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     uploads: bool = False
+    dry_run: Any = None  # the type of the answer to `?dry_run=true`, with status 200
 
 
 class Schemas(GenerateJsonSchema):
@@ -47,6 +48,7 @@ class Answers(NamedTuple):
     answer: Any
     media: str = JSON
     status: int = HTTPStatus.OK
+    dry_run: Any = None
 
 
 @cache
@@ -75,10 +77,13 @@ def answers_of(hint: Any) -> Answers:
         return Answers(hint)
     said = typing.get_args(hint)[1:]
     status = next((each for each in said if isinstance(each, int)), HTTPStatus.OK)
-    kinds = [each for each in said if not isinstance(each, int)]
+    dry_run = next((each.answer for each in said if isinstance(each, DryRun)), None)
+    kinds = [each for each in said if not isinstance(each, int | DryRun)]
     if not kinds:
-        return Answers(None, NOTHING, status)
-    return Answers(None, kinds[0], status) if isinstance(kinds[0], str) else Answers(kinds[0], status=status)
+        return Answers(None, NOTHING, status, dry_run)
+    if isinstance(kinds[0], str):
+        return Answers(None, kinds[0], status)
+    return Answers(kinds[0], status=status, dry_run=dry_run)
 
 
 def close_types(*, described: bool = False) -> None:
@@ -96,6 +101,8 @@ def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
     found = declared(route)
     if found is None or (status == found.status and found.media != JSON):
         return None
+    if status == HTTPStatus.OK and found.dry_run is not None:
+        return _of(found.dry_run)
     if status < HTTPStatus.BAD_REQUEST:
         return _of(found.answer) if status == found.status else None
     if is_v1(route.path):

@@ -119,6 +119,8 @@ def _parts(rows: list[Row]) -> Iterator[tuple[Any, Any]]:
             yield (found.name, "answer"), found.answer
         if found.body is not None:
             yield (found.name, "body"), found.body
+        if found.dry_run is not None:
+            yield (found.name, "dry_run"), found.dry_run
         if found.query is not None:
             yield (found.name, "query"), found.query
 
@@ -133,7 +135,7 @@ def _operation(route: Route, found: Declared, types: Types, examples: Mapping[st
         "description": "\n\n".join(filter(None, (found.text, CALLERS[route.access]))),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": body} if body else {}),
-        "responses": {**_answer(found, types, example), **_errors(route)},
+        "responses": {**_dry_run(found, types), **_answer(found, types, example), **_errors(route)},
         "security": [] if route.access is Access.public else [{"token": []}],
     }
 
@@ -183,6 +185,10 @@ def _answer(found: Declared, types: Types, example: Schema) -> Schema:
     if found.media != JSON:
         return {status: {"description": phrase, "content": {found.media: {"schema": {"type": "string"}}}}}
     return {status: _response(phrase, types.of((found.name, "answer")), example)}
+
+
+def _dry_run(found: Declared, types: Types) -> Schema:
+    return {} if found.dry_run is None else {"200": _response("With `dry_run`", types.of((found.name, "dry_run")))}
 
 
 def _response(text: str, schema: Schema, example: Schema | None = None) -> Schema:

@@ -40,7 +40,7 @@ def caller(app: ControlPlane) -> Call:
     def call(sent: dict[str, Any]) -> tuple[int, Any]:
         answer = app(sent, None)
         headers = {name.lower(): value for name, value in answer["headers"].items()}
-        assert headers["content-type"] == "application/json"
+        assert headers["content-type"] in ("application/json", "application/problem+json")
         return answer["statusCode"], orjson.loads(answer["body"])
 
     return call
@@ -165,3 +165,14 @@ def test_importing_the_app_brings_no_sdk() -> None:
     code = f"import sys, app; print([name for name in {heavy!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_resource_is_served_like_any_route(call: Call) -> None:
+    runs = "/api/v1/projects/{project_name}/runs"
+    body = orjson.dumps({"type": "task", "name": "hello", "commands": ["echo hello"]})
+    status, run = call(event(runs, body, project_name="main"))
+    assert (status, run["url"]) == (201, "/api/v1/projects/main/runs/hello")
+    status, problem = call(event(f"{runs}/{{run_name}}", method="DELETE", project_name="main", run_name="hello"))
+    assert (status, problem["code"]) == (409, "refused")
+    status, problem = call(event(runs, method="PUT", project_name="main"))
+    assert (status, problem["code"]) == (405, "wrong-method")

@@ -41,17 +41,23 @@ def test_every_route_declares_its_answer() -> None:
 
 
 def test_an_answer_says_what_it_is() -> None:
-    assert answers_of(contract.Run) == (contract.Run, JSON, 200)
-    assert answers_of(Annotated[Answer, contract.Run, 201]) == (contract.Run, JSON, 201)
-    assert answers_of(Annotated[Answer, "text/plain"]) == (None, "text/plain", 200)
-    assert answers_of(Annotated[Answer, 204]) == (None, NOTHING, 204)
+    assert answers_of(contract.Run)[:3] == (contract.Run, JSON, 200)
+    assert answers_of(Annotated[Answer, contract.Run, 201])[:3] == (contract.Run, JSON, 201)
+    assert answers_of(Annotated[Answer, "text/plain"])[:3] == (None, "text/plain", 200)
+    assert answers_of(Annotated[Answer, 204])[:3] == (None, NOTHING, 204)
     with pytest.raises(TypeError, match="needs its content type"):
         answers_of(Answer)
 
 
 def test_every_type_is_part_of_an_answer_or_of_a_document() -> None:
-    answered = {kind for route in OURS if (found := declared(route)) for kind in within(found.answer)}
-    errors = (contract.Failure, contract.Denied, contract.NoRoute, contract.ErrorDocument)
+    answered = {
+        kind
+        for route in OURS
+        if (found := declared(route))
+        for answer in (found.answer, found.dry_run)
+        for kind in within(answer)
+    }
+    errors = (contract.Failure, contract.Denied, contract.NoRoute, contract.ErrorDocument, contract.V1Problem)
     answered = answered.union(*map(within, (*errors, *contract.PRINTED.values())))
     assert [name for name, kind in vars(contract).items() if is_typeddict(kind) and kind not in answered] == []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name
-from chalicelib.api.route import Answer, Call, asks, takes_both
+from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers, cursors
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, act_once, headers_of
@@ -102,7 +102,9 @@ def get(call: Call) -> Annotated[Answer, contract.V1Run]:
 
 
 @takes_both(Written, WriteQuery)
-def submit(call: Call, body: Written, query: WriteQuery) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED]:
+def submit(
+    call: Call, body: Written, query: WriteQuery
+) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:
     """Submits a run. The body is its configuration; one without a `name` gets one. With `dry_run` the answer is its
     plan, with status 200."""
     spec = {"repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": body.root}
@@ -129,7 +131,9 @@ def _plan(call: Call, spec: dict[str, Any]) -> Answer:
 
 
 @takes_both(Nothing, StopQuery)
-def stop(call: Call, body: Nothing, query: StopQuery) -> Annotated[Answer, contract.V1Run, HTTPStatus.ACCEPTED]:
+def stop(
+    call: Call, body: Nothing, query: StopQuery
+) -> Annotated[Answer, contract.V1Run, HTTPStatus.ACCEPTED, DryRun(contract.V1Change)]:
     """Stops the run: its jobs get time to end. `abort` ends them at once. A run that has ended stays as it is. The run
     ends after the answer, which shows it as it is then."""
     name = call.params["run_name"]
@@ -150,7 +154,9 @@ def _would(call: Call, run: Run, action: str) -> Answer:
 
 
 @takes_both(Nothing, WriteQuery)
-def delete(call: Call, body: Nothing, query: WriteQuery) -> Annotated[Answer, HTTPStatus.NO_CONTENT]:
+def delete(
+    call: Call, body: Nothing, query: WriteQuery
+) -> Annotated[Answer, HTTPStatus.NO_CONTENT, DryRun(contract.V1Change)]:
     """Deletes a run that has ended."""
     name = call.params["run_name"]
     if query.dry_run:

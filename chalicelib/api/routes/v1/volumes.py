@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
-from chalicelib.api.route import Answer, Call, asks, takes_both
+from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers, cursors
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, act_once, headers_of
@@ -57,7 +57,9 @@ def get(call: Call) -> Annotated[Answer, contract.V1Volume]:
 
 
 @takes_both(Written, WriteQuery)
-def create(call: Call, body: Written, query: WriteQuery) -> Annotated[Answer, contract.V1Volume, HTTPStatus.CREATED]:
+def create(
+    call: Call, body: Written, query: WriteQuery
+) -> Annotated[Answer, contract.V1Volume, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Creates a volume, or registers a disk that exists. The body is its configuration; one without a `name` gets
     one."""
     if query.dry_run:
@@ -77,7 +79,9 @@ def create(call: Call, body: Written, query: WriteQuery) -> Annotated[Answer, co
 
 
 @takes_both(Nothing, WriteQuery)
-def delete(call: Call, body: Nothing, query: WriteQuery) -> Annotated[Answer, HTTPStatus.ACCEPTED]:
+def delete(
+    call: Call, body: Nothing, query: WriteQuery
+) -> Annotated[Answer, HTTPStatus.ACCEPTED, DryRun(contract.V1Change)]:
     """Deletes a volume. A disk that existed before stays at the provider. The volume is gone some time after the
     answer."""
     name = call.params["volume_name"]
