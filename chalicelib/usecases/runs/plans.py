@@ -51,10 +51,10 @@ from chalicelib.usecases import offer_lists, specs
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
-from chalicelib.usecases.ports import ChangePorts, RecordPorts, RunPlanPorts, SealedChangePorts, SealedPorts
+from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
 from chalicelib.usecases.runs.market_offers import AskedMarket, ask_markets, offers_of
-from chalicelib.usecases.runs.runs import holder, named, stop
+from chalicelib.usecases.runs.runs import holder, named, stop, taken
 from chalicelib.usecases.services import service_gateways
 
 JOBS_AT_ONCE = 30  # written by the submission itself; the run's own pass adds the others
@@ -417,7 +417,7 @@ def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, see
     if current.status is RunStatus.terminating:
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
     if new:
-        raise _taken(current)
+        raise taken(current)
     obstacles = _obstacles(plane, row, draft)
     if obstacles:
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
@@ -427,20 +427,6 @@ def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, see
             hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
         )
     return _update(plane, user, project, draft, row)
-
-
-def _taken(run: Run) -> AlreadyExists:
-    return AlreadyExists(
-        f"There is a run {run.name} already, and it is {run.status.value}.",
-        hint="Stop it first, or choose another name.",
-    )
-
-
-def refuse_live(plane: RecordPorts, project: Project, name: str) -> None:
-    """Raises AlreadyExists while a run has the name and hasn't ended."""
-    current = named(plane.store, project, name)
-    if current is not None and not current.finished:
-        raise _taken(current)
 
 
 def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:

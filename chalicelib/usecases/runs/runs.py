@@ -13,7 +13,7 @@ from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import Reader, RunRow
-from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, NotFound, Refused
 from chalicelib.planning.kernel.requests import delete_run, stop_run
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -106,6 +106,20 @@ def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
         return None, 0
     run = nouns.find(store, Run, keys.run(pointer[0]))
     return None if run is None or run.deleted else run, pointer[1]
+
+
+def taken(run: Run) -> AlreadyExists:
+    return AlreadyExists(
+        f"There is a run {run.name} already, and it is {run.status.value}.",
+        hint="Stop it first, or choose another name.",
+    )
+
+
+def refuse_live(plane: RecordPorts, project: Project, name: str) -> None:
+    """Raises AlreadyExists while a run has the name and hasn't ended."""
+    current = named(plane.store, project, name)
+    if current is not None and not current.finished:
+        raise taken(current)
 
 
 # --- stop and delete ------------------------------------------------------------------------------------------------

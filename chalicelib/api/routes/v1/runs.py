@@ -126,7 +126,7 @@ def submit(
 def _plan(call: Call, spec: dict[str, Any]) -> Answer:
     plan = plans.get_plan(call.plane, call.actor, call.tenant, spec, plans.PlanView(), role=call.role)
     if plan.current is not None:
-        plans.refuse_live(call.plane, call.tenant, plan.current.run.name)
+        runs.refuse_live(call.plane, call.tenant, plan.current.run.name)
     return answers.changed(call, plan_json(plan))
 
 
