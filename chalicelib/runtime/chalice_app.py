@@ -1,5 +1,8 @@
 """The Chalice app with every row of the route table mounted: Chalice, but thread-safe, and with clear errors where API
-Gateway is terse."""
+Gateway is terse.
+
+The resources under `/api/v1` are mounted as one path, and dispatch finds theirs: a REST API has 300 nodes of paths.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,12 @@ from chalice.app import Chalice, Request, Response
 from chalicelib.api import dispatch
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.api.v1 import PREFIX
 from chalicelib.errors import NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
+RESOURCES, METHODS = f"{PREFIX}{{proxy+}}", ("GET", "POST", "PUT", "PATCH", "DELETE")
 _BINARY = ("application/octet-stream", "application/x-tar", "application/zip")
 
 _request: ContextVar[Request | None] = ContextVar("request", default=None)
@@ -31,32 +36,39 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
     def __init__(self, plane: Callable[[], Plane]) -> None:
         super().__init__(app_name="dstack", configure_logs=False)
         self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice searches them for each response
-        for number, route in enumerate(ROUTES):
+        for number, route in enumerate(route for route in ROUTES if not dispatch.is_v1(route.path)):
             mount = self.route(route.path, methods=[route.method], content_types=[], name=f"route{number}")
             mount(self._view(plane, route))
+        self.route(RESOURCES, methods=list(METHODS), content_types=[], name="resources")(self._resource_view(plane))
 
     def _view(self, plane: Callable[[], Plane], route: Route) -> Callable[..., Response]:
         def view(**params: str) -> Response:
-            incoming = self.current_request
-            assert incoming is not None, "a view runs within a request"
-            query = incoming.to_original_event()[_QUERY] or {}
-            request = dispatch.Request(
-                method=route.method,
-                path=incoming.path,
-                query={name: values[-1] for name, values in query.items() if values},
-                headers=incoming.headers,
-                body=incoming.raw_body,
-            )
-            try:
-                here = plane()
-            except NotDeployed as error:
-                reply = dispatch.failure(error, route.path, route.path)
-                return Response(reply.body.decode(), dict(reply.headers), reply.status)
-            reply = dispatch.serve(here, route, params, request)
-            text = not reply.headers["Content-Type"].startswith(_BINARY)
-            return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
+            request = self._request(route.path)
+            return _response(plane, dispatch.RequestHead(route, route.path, params, request))
 
         return view
+
+    def _resource_view(self, plane: Callable[[], Plane]) -> Callable[[], Response]:
+        def view() -> Response:
+            incoming = self.current_request
+            assert incoming is not None, "a view runs within a request"
+            head = dispatch.head_of(self._request(PREFIX + incoming.uri_params["proxy"].rstrip("/")))
+            return _encoded(head) if isinstance(head, dispatch.Reply) else _response(plane, head)
+
+        return view
+
+    def _request(self, path: str) -> dispatch.Request:
+        """The current request, to `path`: whatever domain it came by."""
+        incoming = self.current_request
+        assert incoming is not None, "a view runs within a request"
+        query = incoming.to_original_event()[_QUERY] or {}
+        return dispatch.Request(
+            method=incoming.method,
+            path=path,
+            query={name: values[-1] for name, values in query.items() if values},
+            headers=incoming.headers,
+            body=incoming.raw_body,
+        )
 
     @property
     def current_request(self) -> Request | None:
@@ -83,6 +95,19 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
             return _event_answer(dispatch.wrong_method(method, str(template), list(self.routes[template])))
         answer: dict[str, Any] = super().__call__(event, context)
         return answer
+
+
+def _response(plane: Callable[[], Plane], head: dispatch.RequestHead) -> Response:
+    try:
+        here = plane()
+    except NotDeployed as error:
+        return _encoded(dispatch.failure(error, head.route.path, head.route.path))
+    return _encoded(dispatch.respond(here, head))
+
+
+def _encoded(reply: dispatch.Reply) -> Response:
+    text = not reply.headers["Content-Type"].startswith(_BINARY)
+    return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
 
 
 def _event_answer(reply: dispatch.Reply) -> dict[str, Any]:

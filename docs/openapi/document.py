@@ -17,7 +17,7 @@ from chalicelib import api, contract
 from chalicelib.api.dispatch import is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
-from chalicelib.api.v1.problems import MEDIA
+from chalicelib.api.v1.problems import MEDIA, kinds
 from docs.openapi.declared import JSON, NOTHING, Declared, Schemas, close_types, declared
 from docs.openapi.examples import RECORDED
 
@@ -108,6 +108,7 @@ def document() -> Schema:
             },
             "securitySchemes": SECURITY,
         },
+        "x-problems": {kind.code: {"status": int(kind.status), "title": kind.title} for kind in kinds()},
     }
 
 

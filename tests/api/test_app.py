@@ -14,8 +14,9 @@ import orjson
 import pytest
 
 import app as mounted
+from chalicelib.api.dispatch import is_v1
 from chalicelib.api.routes import ROUTES
-from chalicelib.runtime.chalice_app import ControlPlane
+from chalicelib.runtime.chalice_app import METHODS, RESOURCES, ControlPlane
 from tests.api.rig import ADMIN, Rig, submit, task
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ def event(resource: str, body: bytes | None = None, *, method: str = "POST", **p
         "httpMethod": method,
         "headers": {"Authorization": f"Bearer {ADMIN}", "X-API-VERSION": "0.22.5", "Content-Type": "application/json"},
         "multiValueQueryStringParameters": None,
-        "pathParameters": params or None,
+        "pathParameters": {name.removesuffix("+"): value for name, value in params.items()} or None,
         "stageVariables": None,
         "requestContext": {"resourcePath": resource, "httpMethod": method},
         "body": None if body is None else base64.b64encode(body).decode(),
@@ -66,7 +67,15 @@ def event(resource: str, body: bytes | None = None, *, method: str = "POST", **p
 
 def test_every_route_is_mounted() -> None:
     mounts = {(method, path) for path, methods in mounted.app.routes.items() for method in methods}
-    assert mounts == {(route.method, route.path) for route in ROUTES}
+    resources = {(method, RESOURCES) for method in METHODS}
+    assert mounts == {(route.method, route.path) for route in ROUTES if not is_v1(route.path)} | resources
+    assert {route.method for route in ROUTES if is_v1(route.path)} <= {*METHODS}
+
+
+def test_the_paths_fit_into_a_rest_api() -> None:
+    """API Gateway makes a resource of each node of the tree of paths, and 300 at most."""
+    nodes = {tuple(path.split("/")[: end + 1]) for path in mounted.app.routes for end in range(path.count("/") + 1)}
+    assert len(nodes) <= 300
 
 
 def test_an_event_reaches_its_route_with_its_parameters(rig: Rig, call: Call) -> None:
@@ -167,12 +176,26 @@ def test_importing_the_app_brings_no_sdk() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_a_resource_is_served_like_any_route(call: Call) -> None:
-    runs = "/api/v1/projects/{project_name}/runs"
-    body = orjson.dumps({"type": "task", "name": "hello", "commands": ["echo hello"]})
-    status, run = call(event(runs, body, project_name="main"))
+def test_a_resource_is_served_by_its_own_path(rig: Rig, call: Call) -> None:
+    def ask(method: str, path: str, sent: Any = None) -> tuple[int, Any]:
+        return call(event(RESOURCES, None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path}))
+
+    runs = "projects/main/runs"
+    status, run = ask("POST", runs, {"type": "task", "name": "hello", "commands": ["echo hello"]})
     assert (status, run["url"]) == (201, "/api/v1/projects/main/runs/hello")
-    status, problem = call(event(f"{runs}/{{run_name}}", method="DELETE", project_name="main", run_name="hello"))
-    assert (status, problem["code"]) == (409, "refused")
-    status, problem = call(event(runs, method="PUT", project_name="main"))
-    assert (status, problem["code"]) == (405, "wrong-method")
+    assert ask("GET", f"{runs}/hello/")[1]["id"] == run["id"]
+    for method, path, expected in (
+        ("DELETE", f"{runs}/hello", (409, "refused")),
+        ("PUT", runs, (405, "wrong-method")),
+        ("GET", "nothing", (404, "no-such-path")),
+        ("GET", f"{runs}/none", (404, "not-found")),
+    ):
+        status, problem = ask(method, path)
+        assert (status, problem["code"]) == expected
+
+
+def test_a_resource_that_isnt_there_opens_no_plane() -> None:
+    def plane() -> Any:
+        raise AssertionError("nothing needs it")
+
+    assert caller(ControlPlane(plane))(event(RESOURCES, method="GET", **{"proxy+": "nothing"}))[0] == 404

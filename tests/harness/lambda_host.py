@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from chalicelib.api.dispatch import match
+from chalicelib.api.dispatch import is_v1, match
+from chalicelib.api.v1 import PREFIX
+from chalicelib.runtime.chalice_app import RESOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 6 * 1024 * 1024  # bytes of an event, and of a response
@@ -138,6 +140,8 @@ def api_event(
     found = match(path)
     resource = path if found is None else found.template
     params = {} if found is None else found.params
+    if is_v1(path):
+        resource, params = RESOURCES, {"proxy": path.removeprefix(PREFIX)}
     return proxy_event(method, path, query, headers, body, resource=resource, params=params, binary=binary)
 
 

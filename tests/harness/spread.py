@@ -24,6 +24,7 @@ TOGETHER = {
     "tests/scenarios/test_scenarios_real.py": "emulator",
     "tests/functions/test_erase_real.py": "emulator",
     "tests/functions/test_uploads_real.py": "emulator",
+    "tests/api/v1/test_resources_real.py": "emulator",
     "tests/e2e/hosts/test_hosts_real.py": "hosts",
     "tests/e2e/hosts/test_odd_hosts_real.py": "hosts",
     "tests/e2e/onprem/test_attach_real.py": "hosts",

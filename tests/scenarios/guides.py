@@ -27,13 +27,14 @@ from tests.world.embedded import EmbeddedSite
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
 AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
+API = ROOT / "docs" / "guides" / "api.md"  # speaks HTTP: `tests/api/v1/test_resources_real.py` plays it
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
 CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.py`
     page
     for page in (ROOT / "docs" / "guides").glob("*.md")
     if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
 }
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS} - AWS - CLOUDS)
+PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS, API} - AWS - CLOUDS)
 SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
 PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be

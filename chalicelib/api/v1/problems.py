@@ -74,6 +74,12 @@ KINDS: Mapping[type[DstackError], Kind] = {
 }
 
 
+def kinds() -> list[Kind]:
+    """All of them, by code."""
+    found = {kind.code: kind for kind in (*KINDS.values(), NO_PATH, WRONG_METHOD)}
+    return [kind for _, kind in sorted(found.items())]
+
+
 @dataclass(frozen=True)
 class Failure:
     status: int
