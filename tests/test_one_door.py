@@ -150,6 +150,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/usecases/agents/credentials.py",  # presence
         "chalicelib/usecases/agents/stream_orders.py",  # streams that gateways want
         "chalicelib/usecases/runs/rule_actions.py",  # that a rule is done with an event, where nothing had to change
+        "chalicelib/usecases/keyed_requests.py",  # that a request is done, where nothing had to change
         "chalicelib/usecases/runs/automations.py",  # configurations that rules apply
         "chalicelib/usecases/services/certificates.py",  # a dropped one goes, for a new one
         "chalicelib/usecases/operator/backends.py",  # the settings of backends
