@@ -1,4 +1,5 @@
-"""A backend with a mistake in one of its lines: its package is imported anew, with that module changed.
+"""A backend with a mistake in one of its lines: its package is imported anew, with that module changed, or the table
+that it reads: `errors.toml` is that of `errors.py`.
 
 What people write in their configurations is read by the same models, so that module stays as it is.
 """
@@ -15,34 +16,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
+TABLE = ".toml"
 
 
 @dataclass(frozen=True)
 class Mistake:
     package: str  # chalicelib.backends.…
-    file: str
+    file: str  # a module's name, or a table's
     old: str
     new: str
     check: str  # the function that notices it
 
     @property
     def module(self) -> str:
-        return f"{self.package}.{self.file}"
+        return f"{self.package}.{self.file.removesuffix(TABLE)}"
 
-    @property
-    def source(self) -> str:
-        text = (ROOT / f"{self.module.replace('.', '/')}.py").read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            raise ValueError(
-                f"{self.file} has this {text.count(self.old)} times, and should have it once: {self.old!r}"
-            )
-        return text.replace(self.old, self.new)
+    def source(self, folder: Path) -> str:
+        """Of the module. A changed table is written to the folder."""
+        place = ROOT / self.module.replace(".", "/")
+        module = place.with_suffix(".py").read_text(encoding="utf-8")
+        if not self.file.endswith(TABLE):
+            return _replaced(self.file, module, self.old, self.new)
+        changed = folder / self.file
+        text = place.with_suffix(TABLE).read_text(encoding="utf-8")
+        changed.write_text(_replaced(self.file, text, self.old, self.new), encoding="utf-8")
+        return _replaced(self.module, module, f'"{place.parent.name}/{self.file}"', repr(str(changed)))
 
     def __str__(self) -> str:
         return f"{self.file}: {self.old.strip().splitlines()[0][:60]}"
+
+
+def _replaced(file: str, text: str, old: str, new: str) -> str:
+    if text.count(old) != 1:
+        raise ValueError(f"{file} has this {text.count(old)} times, and should have it once: {old!r}")
+    return text.replace(old, new)
 
 
 def mistakes(package: str, table: Path) -> list[Mistake]:
@@ -51,8 +62,8 @@ def mistakes(package: str, table: Path) -> list[Mistake]:
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, mistake: Mistake) -> None:
-        self._name, self._code = mistake.module, compile(mistake.source, mistake.file, "exec")
+    def __init__(self, mistake: Mistake, folder: Path) -> None:
+        self._name, self._code = mistake.module, compile(mistake.source(folder), mistake.file, "exec")
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -72,7 +83,8 @@ def made(mistake: Mistake) -> Iterator[Callable[[str], ModuleType]]:
         return {name: each for name, each in sys.modules.items() if name.startswith(inside) and name != kept}
 
     usual = anew()
-    finder = _Changed(mistake)
+    folder = TemporaryDirectory()
+    finder = _Changed(mistake, Path(folder.name))
     package = sys.modules[mistake.package]
 
     def forget() -> None:
@@ -87,6 +99,7 @@ def made(mistake: Mistake) -> Iterator[Callable[[str], ModuleType]]:
         yield lambda name: importlib.import_module(inside + name)
     finally:
         sys.meta_path.remove(finder)
+        folder.cleanup()
         forget()
         sys.modules.update(usual)
         for name, each in usual.items():

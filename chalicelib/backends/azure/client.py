@@ -16,7 +16,7 @@ from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCred
 from chalicelib.backends.azure.errors import TABLE, failure_of
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
-from chalicelib.backends.azure.places import GROUP, TYPES, Body, Ids
+from chalicelib.backends.azure.places import GROUP, TYPES, VERSIONS, Body, Ids
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
@@ -28,18 +28,6 @@ PRICES = "https://prices.azure.com"
 DEADLINE = 60.0  # seconds
 LATEST: Micros = FACTS.create_timeout // 2 - round(DEADLINE * SECOND)  # in a step, for a call that buys something
 READS, WRITES = (25.0, 250), (10.0, 200)  # a second in the long run, and at once
-# By a part of the path; the first that is in it.
-VERSIONS: Mapping[str, str] = {
-    "microsoft.authorization/": "2022-04-01",
-    "microsoft.managedidentity/": "2024-11-30",
-    "microsoft.network/": "2026-03-01",
-    "microsoft.compute/disks": "2026-03-02",
-    "microsoft.compute/skus": "2021-07-01",
-    "microsoft.compute/": "2026-04-01",
-    "resourcegroups": "2025-04-01",
-    "/providers/": "2025-04-01",
-    "": "2022-12-01",  # subscriptions, tenants and locations
-}
 
 
 def check_time(begun: Micros, now: Micros) -> None:
@@ -119,12 +107,11 @@ class AzureClient:
 
     def in_group(self, kind: str) -> Iterator[Body]:
         """All of a kind in the resource group; none if there is no such group."""
-        provider, of_type = TYPES[kind]
         try:
-            yield from self.listed(f"{self.ids.in_group()}/providers/{provider}/{of_type}")
+            yield from self.listed(self.ids.all_of(kind))
         except Gone as error:
             if error.provider_code != "ResourceGroupNotFound":
-                raise Transient(f"Azure doesn't list {of_type}: {error.message}") from error
+                raise Transient(f"Azure doesn't list {TYPES[kind]}: {error.message}") from error
 
     def listed(self, path: str, query: Mapping[str, str] | None = None, region: str = "") -> Iterator[Body]:
         def page(link: str) -> tuple[Sequence[Body], str]:

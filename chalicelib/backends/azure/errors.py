@@ -11,73 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from chalicelib.backends.kit.errors import STATUSES, ErrorTable, ProviderFailure
+from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure
 from chalicelib.backends.kit.rest import failure_by_status
-from chalicelib.errors import (
-    AlreadyThere,
-    BackendError,
-    InsufficientCapacity,
-    InUse,
-    InvalidCredentials,
-    MissingPermission,
-    NotYet,
-    QuotaExceeded,
-    Throttled,
-    Transient,
-    Unfit,
-)
+from chalicelib.errors import BackendError, InsufficientCapacity, MissingPermission, QuotaExceeded, Transient, Unfit
 
 QUOTA = "QuotaExceeded"
-_CODES: tuple[tuple[type[BackendError], str], ...] = (
-    (
-        InsufficientCapacity,
-        """SkuNotAvailable AllocationFailed ZonalAllocationFailed OverconstrainedAllocationRequest
-        OverconstrainedZonalAllocationRequest SpotPriceGreaterThanProvidedMaxPrice""",
-    ),
-    (
-        QuotaExceeded,
-        f"""{QUOTA} PublicIPCountLimitReached PublicIPAddressCountLimitReached ResourceCountExceedsLimit
-        NetworkInterfaceCountLimitReached ResourceQuotaExceeded""",
-    ),
-    (
-        InvalidCredentials,
-        """InvalidAuthenticationToken ExpiredAuthenticationToken InvalidAuthenticationTokenTenant
-        AuthenticationFailed InvalidAuthenticationInfo""",
-    ),
-    (
-        MissingPermission,
-        """AuthorizationFailed LinkedAuthorizationFailed RequestDisallowedByPolicy ScopeLocked
-        MissingSubscriptionRegistration ReadOnlyDisabledSubscription SubscriptionNotFound DisallowedProvider""",
-    ),
-    (Throttled, "TooManyRequests SubscriptionRequestsThrottled"),
-    (
-        InUse,
-        """NicInUse PublicIPAddressCannotBeDeleted InUseSubnetCannotBeDeleted
-        InUseNetworkSecurityGroupCannotBeDeleted AttachDiskWhileBeingDetached DiskInUse
-        CannotDeleteResourceInUse""",
-    ),
-    (
-        NotYet,
-        """NicReservedForAnotherVm ReferencedResourceNotProvisioned ResourceGroupBeingDeleted
-        AnotherOperationInProgress""",
-    ),
-    (
-        Transient,
-        """RetryableErrorDueToAnotherOperation RetryableError ServerTimeout InternalServerError
-        InternalExecutionError InternalOperationError""",
-    ),
-    (AlreadyThere, "PreconditionFailed PropertyChangeNotAllowed"),
-    (
-        Unfit,
-        """InvalidParameter BadRequest InvalidRequestContent InvalidRequestFormat InvalidResourceReference
-        ImageNotFound PlatformImageNotFound SubnetNotFound AzureSpotFeatureNotEnabledForSubscription
-        AzureSpotIsNotSupportedForThisVMSize AzureSpotVMNotSupportedInAvailabilitySet
-        EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines MaxPriceValueInvalid VMPriorityCannotBeApplied
-        VMSizeIsNotPermittedToEnableAcceleratedNetworking MarketplacePurchaseEligibilityFailed
-        ResourcePurchaseValidationFailed LocationNotAvailableForResourceType InvalidTag""",
-    ),
-)
-TABLE = ErrorTable("Azure", _CODES, statuses={**STATUSES, 409: Transient, 412: AlreadyThere})
+TABLE = ErrorTable.read("Azure", "azure/errors.toml")
 
 _OF_QUOTA = re.compile(r"LowPriorityCores|Cores quota|exceeding approved|Submit a request for Quota increase")
 _NUMBERS = re.compile(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body
+from chalicelib.backends.kit.tables import table
 
-ACTIONS = (
-    *(f"Microsoft.Compute/virtualMachines/{each}" for each in ("read", "write", "delete")),
-    "Microsoft.Compute/virtualMachines/attachDetachDataDisks/action",
-    *(f"Microsoft.Compute/availabilitySets/{each}" for each in ("read", "write", "delete")),
-    *(f"Microsoft.Compute/proximityPlacementGroups/{each}" for each in ("read", "write", "delete")),
-    *(f"Microsoft.Compute/disks/{each}" for each in ("read", "write", "delete")),
-    *(f"Microsoft.Network/networkInterfaces/{each}" for each in ("read", "write", "delete", "join/action")),
-    *(f"Microsoft.Network/publicIPAddresses/{each}" for each in ("read", "write", "delete", "join/action")),
-    *(f"Microsoft.Network/networkSecurityGroups/{each}" for each in ("read", "write", "join/action")),
-)
 JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
-OWN_NETWORK = (*(f"Microsoft.Network/virtualNetworks/{each}" for each in ("read", "write")), JOIN)
 IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 OWN_GROUP = "Microsoft.Resources/subscriptions/resourceGroups/write"
+
+
+def _listed(part: str) -> tuple[str, ...]:
+    actions: Mapping[str, Sequence[str]] = table("azure/permissions.toml")[part]
+    return tuple(f"{of}/{each}" for of, some in actions.items() for each in some)
+
+
+ACTIONS, OWN_NETWORK = _listed("machines"), (*_listed("network"), JOIN)
 
 
 def needed(config: AzureBackendConfig) -> Sequence[str]:

@@ -12,42 +12,18 @@ from typing import Any
 
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.kit.owners import LabelRule
+from chalicelib.backends.kit.tables import table
 from chalicelib.domain.owner import LONGEST
 
 Body = Mapping[str, Any]
 
-# Where accounts usually have machines; a configuration may name others.
-REGIONS = (
-    "eastus",
-    "eastus2",
-    "southcentralus",
-    "westus2",
-    "westus3",
-    "canadacentral",
-    "northeurope",
-    "westeurope",
-    "swedencentral",
-    "uksouth",
-    "francecentral",
-    "germanywestcentral",
-    "japaneast",
-    "australiaeast",
-)
+_TABLE = table("azure/places.toml")
+REGIONS = tuple[str, ...](_TABLE["regions"])  # the usual ones; a configuration may name others
+VERSIONS: Mapping[str, str] = _TABLE["versions"]
+TYPES: Mapping[str, str] = _TABLE["types"]
 GROUP = "dstack"  # the resource group, unless one is given
 
 VM, NIC, ADDRESS, DISK, VOLUME = "vm", "nic", "address", "disk", "volume"  # kinds of handles
-TYPES: Mapping[str, tuple[str, str]] = {
-    VM: ("Microsoft.Compute", "virtualMachines"),
-    NIC: ("Microsoft.Network", "networkInterfaces"),
-    ADDRESS: ("Microsoft.Network", "publicIPAddresses"),
-    DISK: ("Microsoft.Compute", "disks"),
-    VOLUME: ("Microsoft.Compute", "disks"),
-    "proximity": ("Microsoft.Compute", "proximityPlacementGroups"),
-    "availability": ("Microsoft.Compute", "availabilitySets"),
-    "network": ("Microsoft.Network", "virtualNetworks"),
-    "security": ("Microsoft.Network", "networkSecurityGroups"),
-    "identity": ("Microsoft.ManagedIdentity", "userAssignedIdentities"),
-}
 # Upper and lower case are one key to Azure.
 TAGS = LabelRule(key=r"[^<>&\\%?/]{1,512}", value=r"(?s).{0,256}", most=50)
 
@@ -55,7 +31,7 @@ TAGS = LabelRule(key=r"[^<>&\\%?/]{1,512}", value=r"(?s).{0,256}", most=50)
 def regions_of(config: AzureBackendConfig) -> tuple[str, ...]:
     """Those named, or those that networks are given for, or the usual ones."""
     given = config.regions or (*sorted({**(config.vpc_ids or {}), **(config.subnet_ids or {})}),)
-    return tuple(map(region_named, given)) or REGIONS
+    return tuple(map(region_named, given or REGIONS))
 
 
 def region_named(name: str) -> str:
@@ -77,8 +53,10 @@ class Ids:
         self.subscription, self.group = subscription, group
 
     def of(self, kind: str, name: str, group: str = "") -> str:
-        provider, of_type = TYPES[kind]
-        return f"{self.in_group(group)}/providers/{provider}/{of_type}/{name}"
+        return f"{self.all_of(kind, group)}/{name}"
+
+    def all_of(self, kind: str, group: str = "") -> str:
+        return f"{self.in_group(group)}/providers/{TYPES[kind]}"
 
     def in_group(self, group: str = "") -> str:
         return f"/subscriptions/{self.subscription}/resourceGroups/{group or self.group}"

@@ -11,21 +11,12 @@ from dataclasses import dataclass
 
 from chalicelib.backends.azure.places import Body, region_named
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.tables import table
 from chalicelib.domain.offers import Gpu
 
-_CARDS: tuple[tuple[re.Pattern[str], str, int], ...] = tuple(
-    (re.compile(pattern), name, gib * 1024)
-    for pattern, name, gib in (
-        (r"Standard_NC\d+as_T4_v3", "T4", 16),
-        (r"Standard_NC\d+ads_A100_v4", "A100", 80),
-        (r"Standard_NC\d+adi?s_H100_v5", "H100 NVL", 94),
-        (r"Standard_ND96asr_v4", "A100", 40),
-        (r"Standard_ND96amsr_A100_v4", "A100", 80),
-        (r"Standard_ND96isr_H100_v5", "H100", 80),
-        (r"Standard_ND96isr_H200_v5", "H200", 141),
-    )
-)
-_WITHOUT_GPU = re.compile(r"Standard_(B\d+m?s|[DE]\d+s_v5|F\d+s_v2|HB120rs_v3|HB176rs_v4|HX176rs)")
+_TABLE = table("azure/sizes.toml")
+_CARDS = [(re.compile(pattern), str(name), int(gib) * 1024) for pattern, (name, gib) in _TABLE["cards"].items()]
+_WITHOUT_GPU = re.compile(_TABLE["without"])
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,10 @@ from typing import Any
 
 from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure
 from chalicelib.backends.kit.rest import failure_by_status
-from chalicelib.errors import AlreadyThere, InsufficientCapacity, InUse, QuotaExceeded
 
 _WRAPPED = " desc = "  # what a service of theirs said comes after it
 
-TABLE = ErrorTable(
-    "Crusoe",
-    ((InsufficientCapacity, "out_of_stock"),),
-    (
-        (InsufficientCapacity, r"out.of.stock|(insufficient|not enough|no (available )?)capacity"),
-        (QuotaExceeded, r"\bquota\b"),
-        (AlreadyThere, r"\balready (exists|in use|taken)|must be unique"),
-        (InUse, r"\bbusy\b|\b(is|still) (attached|in use)\b"),
-    ),
-)
+TABLE = ErrorTable.read("Crusoe", "crusoe/errors.toml")
 
 
 def failure_of(status: int, data: Any) -> ProviderFailure | None:

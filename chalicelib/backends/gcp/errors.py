@@ -1,8 +1,8 @@
 """Translates Google's error codes into our errors. The text names the method that failed, as in Google's documents.
 
-A call fails at once, or it is accepted and its operation fails later. The codes of both are in one table: an answer has
-`quotaExceeded` where an operation has `QUOTA_EXCEEDED`. The same HTTP status has opposite meanings: 503 of a call is an
-unknown outcome, and of an operation it is a lack of capacity. So an operation's status is never looked at.
+A call fails at once, or it is accepted and its operation fails later. The codes of both are in one table, where
+an answer has them in small letters and an operation in capitals. The same HTTP status has opposite meanings: 503 of a
+call is an unknown outcome, and of an operation it is a lack of capacity. So an operation's status is never looked at.
 """
 
 from __future__ import annotations
@@ -11,64 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chalicelib.backends.kit.errors import STATUSES, ErrorTable, Kind, ProviderFailure, cleaned
+from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.errors import (
-    AlreadyThere,
-    BackendError,
-    Gone,
-    InsufficientCapacity,
-    InUse,
-    InvalidCredentials,
-    MissingPermission,
-    NotYet,
-    QuotaExceeded,
-    Throttled,
-    Transient,
-    Unfit,
-)
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Throttled, Transient, Unfit
 
 Body = Mapping[str, Any]
 
-_CODES: tuple[tuple[Kind, str], ...] = (
-    (
-        InsufficientCapacity,
-        """ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS REGION_RESOURCE_POOL_EXHAUSTED
-        RESOURCE_POOL_EXHAUSTED GPU_STOCKOUT STOCKOUT insufficientCapacity resource_availability""",
-    ),
-    (QuotaExceeded, "QUOTA_EXCEEDED quotaExceeded LIMIT_EXCEEDED limitExceeded"),
-    (
-        Throttled,
-        """rateLimitExceeded userRateLimitExceeded RATE_LIMIT_EXCEEDED RESOURCE_OPERATION_RATE_EXCEEDED
-        resourceOperationRateExceeded""",
-    ),
-    (InvalidCredentials, "authError UNAUTHENTICATED invalidCredentials ACCESS_TOKEN_EXPIRED"),
-    (
-        MissingPermission,
-        """forbidden IAM_PERMISSION_DENIED PERMISSIONS_ERROR PERMISSION_DENIED accessNotConfigured SERVICE_DISABLED
-        BILLING_DISABLED CONSUMER_INVALID""",
-    ),
-    (Gone, "notFound RESOURCE_NOT_FOUND"),
-    (AlreadyThere, "alreadyExists duplicate RESOURCE_ALREADY_EXISTS"),
-    (
-        InUse,
-        "resourceInUseByAnotherResource RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
-    ),
-    (NotYet, "resourceNotReady RESOURCE_NOT_READY"),
-    (
-        Unfit,
-        """invalid required badRequest INVALID_FIELD_VALUE INVALID_USAGE invalidParameter UNSUPPORTED_OPERATION
-        unsupportedOperation""",
-    ),
-    (Transient, "internalError INTERNAL_ERROR backendError"),
-)
-_TEXTS: tuple[tuple[Kind, str], ...] = (
-    (InsufficientCapacity, r"failed to start due to preemption|does not have enough resources available"),
-    (QuotaExceeded, r"quota '\S+' exceeded"),
-    (InUse, r"is already being used by"),
-    (MissingPermission, r"protected against deletion|policy update access denied"),
-)
-TABLE = ErrorTable("Google", _CODES, _TEXTS, {**STATUSES, 412: Unfit})
+TABLE = ErrorTable.read("Google", "gcp/errors.toml")
 _SECONDARY = frozenset({"VM_MIN_COUNT_NOT_REACHED"})  # beside the code that says why
 
 # Of a launch: another zone may have what this one refused, or lacks.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chalicelib.backends.kit.tables import table
 from chalicelib.domain.offers import Interconnect
 from chalicelib.errors import Unfit
 
@@ -24,22 +25,7 @@ RDMA_TYPES: Mapping[str, int] = {  # cards for RDMA, beside one further gVNIC
     "a4x-highgpu-4g": 4,
 }
 
-# What Google's own blueprints for these machines set.
-ROCE = Interconnect(
-    name="RoCE",
-    env={
-        "NCCL_CROSS_NIC": "0",
-        "NCCL_IB_ADAPTIVE_ROUTING": "1",
-        "NCCL_IB_FIFO_TC": "84",
-        "NCCL_IB_GID_INDEX": "3",
-        "NCCL_IB_QPS_PER_CONNECTION": "4",
-        "NCCL_IB_TC": "52",
-        "NCCL_NET_GDR_LEVEL": "PIX",
-        "NCCL_NVLS_CHUNKSIZE": "524288",
-        "NCCL_P2P_NET_CHUNKSIZE": "131072",
-    },
-    devices=("/dev/infiniband",),
-)
+ROCE = Interconnect(**table("gcp/roce.toml"))
 
 
 @dataclass(frozen=True)

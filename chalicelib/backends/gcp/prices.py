@@ -16,6 +16,7 @@ from typing import Any
 from chalicelib.backends.gcp.client import COMPUTE, GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.price_file import OfflinePrices, Priced
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.errors import MissingPermission
@@ -24,33 +25,11 @@ ADDRESS: Mapping[bool, float] = {False: 0.005, True: 0.0025}  # dollars an hour,
 HOURS = 730  # of a month, as Google bills disks
 SSD_GIB = 375  # of a local disk
 SHARED: Mapping[str, float] = {"e2-micro": 0.25, "e2-small": 0.5, "e2-medium": 1.0}  # cores that are billed of two
-_FAMILIES: Mapping[str, str] = {
-    "n1": "N1 Predefined",
-    "n2d": "N2D AMD",
-    "a3-megagpu": "A3Plus",
-    "a3-ultragpu": "A3Ultra",
-}
-_CARDS: Mapping[str, tuple[str, ...]] = {
-    "nvidia-a100-80gb": ("Nvidia Tesla A100 80GB GPU",),
-    "nvidia-b200": ("A4 Nvidia B200 (1 gpu slice)",),  # with its share of the machine
-    "nvidia-gb200": ("A4X Nvidia GB200 (1 gpu slice)",),
-    "nvidia-h100-80gb": ("Nvidia H100 80GB GPU",),
-    "nvidia-h100-mega-80gb": ("Nvidia H100 80GB Plus GPU", "Nvidia H100 80GB Mega GPU", "Nvidia H100 Mega 80GB GPU"),
-    "nvidia-h200-141gb": ("H200 141GB GPU", "Nvidia H200 141GB GPU"),
-    "nvidia-l4": ("Nvidia L4 GPU",),
-    "nvidia-rtx-pro-6000": ("RTX 6000 96GB", "RTX 6000 96GB GPU", "Nvidia RTX PRO 6000 96GB GPU"),
-    "nvidia-tesla-a100": ("Nvidia Tesla A100 GPU",),
-    "nvidia-tesla-t4": ("Nvidia Tesla T4 GPU",),
-    "tpu-v2": ("Tpu-v2",),  # all chips of a host
-    "tpu-v3": ("Tpu-v3",),
-    "tpu-v2-pod": ("Tpu-v2 Pod",),  # of a host as well, in a slice of several
-    "tpu-v3-pod": ("Tpu-v3 Pod",),
-    "tpu-v5e": ("TpuV5e",),  # a chip with its share of the host, and so the others
-    "tpu-v5p": ("TpuV5p",),
-    "tpu-v6e": ("TpuV6e",),
-}
+_LISTED = table("gcp/prices.toml")
+_FAMILIES: Mapping[str, str] = _LISTED["families"]
+_CARDS: Mapping[str, Sequence[str]] = _LISTED["cards"]
 _SLICES = frozenset({"nvidia-b200", "nvidia-gb200", *(name for name in _CARDS if name.startswith("tpu-"))})
-DISKS: Mapping[str, str] = {"pd-balanced": "Balanced PD Capacity", "hyperdisk-balanced": "Hyperdisk Balanced Capacity"}
+DISKS: Mapping[str, str] = _LISTED["disks"]
 _SSD = "SSD backed Local Storage"
 _MARKETS = {"OnDemand": False, "Preemptible": True}
 _PART = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)?(?: running)?(?: in .+)?")
@@ -153,7 +132,7 @@ def family_of(type_name: str) -> str:
     return _FAMILIES.get(kind) or _FAMILIES.get(first) or first.upper()
 
 
-def _bill(machine: MachineParts) -> Iterator[tuple[tuple[str, ...], float]]:
+def _bill(machine: MachineParts) -> Iterator[tuple[Sequence[str], float]]:
     """The names of each part, and how much there is of it."""
     if machine.accelerator:
         yield _CARDS.get(machine.accelerator, (machine.accelerator,)), machine.cards
@@ -176,23 +155,10 @@ def _price(sku: Body, *, of_disk: bool) -> float | None:
     return found if found > 0 else None
 
 
-OFFERED = (
-    "a2",
-    "a3",
-    "a3-megagpu",
-    "a3-ultragpu",
-    "c3",
-    "e2",
-    "g2",
-    "g4",
-    "n1",
-    "n2",
-    "n2d",
-)  # families, as in types' names
 _DISK_NAMES = frozenset({_SSD, *DISKS.values()})
 _NAMES = frozenset(
     {
-        *(f"{family_of(f'{family}-x')} Instance {part}" for family in OFFERED for part in ("Core", "Ram")),
+        *(f"{family_of(f'{family}-x')} Instance {part}" for family in _LISTED["offered"] for part in ("Core", "Ram")),
         *(name for names in _CARDS.values() for name in names),
         *_DISK_NAMES,
     }

@@ -8,28 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from chalicelib.backends.kit.tables import table
 from chalicelib.domain.offers import Availability
 
 Limits = Mapping[str, float]  # by metric
 
-_CARDS: Mapping[str, str] = {
-    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-    "nvidia-l4": "NVIDIA_L4_GPUS",
-    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
-}
-_SPOT_CARDS: Mapping[str, str] = {
-    **{name: f"PREEMPTIBLE_{metric}" for name, metric in _CARDS.items()},
-    "nvidia-h100-80gb": "PREEMPTIBLE_NVIDIA_H100_GPUS",
-}
-_CPUS: Mapping[str, str] = {
-    "a2": "A2_CPUS",
-    "c3": "C3_CPUS",
-    "e2": "CPUS",
-    "n1": "CPUS",
-    "n2": "N2_CPUS",
-    "n2d": "N2D_CPUS",
-}
+_OF: Mapping[str, Mapping[str, str]] = table("gcp/quotas.toml")
 
 
 def availability(
@@ -48,9 +32,9 @@ def _needed(
 ) -> Iterator[tuple[str, int]]:
     family = type_name.partition("-")[0]
     if accelerator:
-        metric = (_SPOT_CARDS if spot else _CARDS).get(accelerator)
+        metric = _OF["spot cards" if spot else "cards"].get(accelerator)
         if metric:
             yield metric, cards
-    if family in _CPUS:
+    if usual := _OF["cpus"].get(family):
         of_spot = spot and region.get("PREEMPTIBLE_CPUS", 0) > 0  # without one of its own, spot has the usual one
-        yield "PREEMPTIBLE_CPUS" if of_spot else _CPUS[family], cpus
+        yield "PREEMPTIBLE_CPUS" if of_spot else usual, cpus

@@ -15,6 +15,7 @@ from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.errors import STATUSES, ErrorTable, Kind, ProviderFailure
 from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.rpc_codes import code_of
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.errors import (
     AlreadyThere,
@@ -60,21 +61,6 @@ REQUESTED: Mapping[str | int, Kind] = {
     "RESOURCE_EXHAUSTED": InsufficientCapacity,
     "FAILED_PRECONDITION": InsufficientCapacity,
     "NOT_FOUND": Unfit,
-}
-_NUMBERS: Mapping[int, str] = {  # of google.rpc.Code, as operations have them
-    1: "CANCELLED",
-    2: "UNKNOWN",
-    3: "INVALID_ARGUMENT",
-    4: "DEADLINE_EXCEEDED",
-    5: "NOT_FOUND",
-    6: "ALREADY_EXISTS",
-    7: "PERMISSION_DENIED",
-    8: "RESOURCE_EXHAUSTED",
-    9: "FAILED_PRECONDITION",
-    10: "ABORTED",
-    13: "INTERNAL",
-    14: "UNAVAILABLE",
-    16: "UNAUTHENTICATED",
 }
 
 
@@ -141,7 +127,7 @@ class TpuClient:
 
 def failure(error: Body, status: int = 0) -> ProviderFailure:
     """Of an answer, an operation, or a slice that has failed."""
-    text, code = str(error.get("message", "")), error.get("status") or _NUMBERS.get(error.get("code", 0), "")
+    text, code = str(error.get("message", "")), error.get("status") or code_of(error.get("code", 0))
     for detail in error.get("details", ()):
         if str(detail.get("@type", "")).endswith("google.rpc.QuotaFailure"):
             code = _QUOTA

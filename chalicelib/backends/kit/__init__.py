@@ -4,6 +4,8 @@
 `delegation.py`  calls that a backend's class passes on to its parts.
 `paging.py`      listings in pages.
 `errors.py`      what a provider's failures mean: a table by code, text and status; texts without secrets.
+`tables.py`      a provider's tables as data files.
+`rpc_codes.py`   Google's codes of remote procedure calls, by number.
 `limits.py`      a token bucket for all calls of an account.
 `regions.py`     calls to every region at once.
 `zones.py`       tries one zone after another, with a token for each.

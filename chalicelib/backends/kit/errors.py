@@ -15,9 +15,12 @@ from urllib.parse import quote
 
 import orjson
 
+from chalicelib import errors as ours
+from chalicelib.backends.kit.tables import table
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
+    Bug,
     Gone,
     InvalidCredentials,
     MissingPermission,
@@ -72,6 +75,18 @@ class ErrorTable:
         self._codes = {code: kind for kind, listed in codes for code in listed.split()}
         self._texts = [(re.compile(pattern, re.IGNORECASE), kind) for kind, pattern in texts]
 
+    @classmethod
+    def read(cls, provider: str, name: str) -> ErrorTable:
+        """From a file, by the names of our errors: their `codes`, in words, and `texts`, a pattern for each; and which
+        of them a status is, where that isn't the usual one."""
+        found = table(name)
+        return cls(
+            provider,
+            [(_kind(kind), codes) for kind, codes in found.get("codes", {}).items()],
+            [(_kind(kind), pattern) for kind, pattern in found.get("texts", {}).items()],
+            {**STATUSES, **{int(status): _kind(kind) for status, kind in found.get("statuses", {}).items()}},
+        )
+
     def kind(self, failure: ProviderFailure, meanings: Mapping[str | int, Kind] | None = None) -> Kind:
         """`meanings`: codes and statuses with another meaning for this call."""
         meanings = meanings or {}
@@ -102,6 +117,13 @@ class ErrorTable:
             error = kind(message)
         error.provider_code = failure.code
         return error
+
+
+def _kind(name: str) -> Kind:
+    found: object = getattr(ours, name, None)
+    if not (isinstance(found, type) and issubclass(found, BackendError)):
+        raise Bug(f"{name} is none of the errors that calls to providers end with")
+    return found
 
 
 def cleaned(text: str, secrets: Iterable[str] = ()) -> str:

@@ -11,38 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure
-from chalicelib.errors import (
-    AlreadyThere,
-    BackendError,
-    Gone,
-    InsufficientCapacity,
-    InUse,
-    InvalidCredentials,
-    MissingPermission,
-    NotYet,
-    QuotaExceeded,
-    Throttled,
-    Transient,
-    Unfit,
-)
+from chalicelib.backends.kit.rpc_codes import code_of
+from chalicelib.errors import BackendError, InsufficientCapacity, Transient, Unfit
 
-TABLE = ErrorTable(
-    "Nebius",
-    (
-        (InsufficientCapacity, "not_enough_resources"),
-        (QuotaExceeded, "quota_failure"),
-        (Throttled, "too_many_requests RESOURCE_EXHAUSTED"),
-        (InvalidCredentials, "UNAUTHENTICATED"),
-        (MissingPermission, "permission_denied PERMISSION_DENIED"),
-        (Gone, "resource_not_found NOT_FOUND"),
-        (AlreadyThere, "resource_already_exists ALREADY_EXISTS"),
-        (NotYet, "operation_conflict operation_aborted ABORTED"),
-        (InUse, "bad_resource_state resource_conflict FAILED_PRECONDITION"),
-        (Unfit, "bad_request out_of_range INVALID_ARGUMENT OUT_OF_RANGE UNIMPLEMENTED"),
-        (Transient, "internal_error UNAVAILABLE DEADLINE_EXCEEDED INTERNAL UNKNOWN CANCELLED DATA_LOSS"),
-    ),
-    statuses={},
-)
+TABLE = ErrorTable.read("Nebius", "nebius/errors.toml")
 NOT_READY = ("bad_resource_state", "resource_conflict", "FAILED_PRECONDITION")
 # Of a creation: what it names isn't there, or isn't in a state for it; and without a detail, capacity is exhausted.
 OF_CREATION: Mapping[str | int, Kind] = {
@@ -54,10 +26,6 @@ OF_MANY: Mapping[str | int, Kind] = {"resource_not_found": Transient, "NOT_FOUND
 SERVICE_ERROR = "nebius.common.v1.ServiceError"
 _COMMON = frozenset({"@type", "service", "code", "retry_type"})  # fields beside the one that says what it is about
 _QUOTA = re.compile(r"quota limit exceeded", re.IGNORECASE)
-# Of google.rpc.Code, by their numbers, as an operation's status has them.
-_CODES = """OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED
-RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS
-UNAUTHENTICATED"""
 
 
 def translated(
@@ -87,10 +55,9 @@ def of_status(
     meanings: Mapping[str | int, Kind] | None = OF_CREATION,
 ) -> BackendError | None:
     """Why an operation failed, or one part of a call; None if it hasn't."""
-    number = int(status.get("code", 0))
-    if not number:
+    code = code_of(int(status.get("code", 0)))
+    if not code:
         return None
-    code = dict(enumerate(_CODES.split())).get(number, str(number))
     return translated(code, str(status.get("message", "")), service_errors(status), action, region, meanings=meanings)
 
 
