@@ -46,6 +46,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "server": ("server", "Start the control plane on this machine."),
     "service": ("service", "Manage access to services."),
     "stop": ("stop", "Stop runs."),
+    "token": ("token", "Manage access tokens: for programs, with less than your rights, until they expire."),
     "user": ("user", "Manage the users of a server, and your own public keys."),
     "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }

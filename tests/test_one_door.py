@@ -119,6 +119,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     tenants = {
         f"chalicelib/usecases/{part}.py"
         for part in (
+            "people/access_tokens",
             "people/users",
             "people/projects",
             "people/rights_revision",

@@ -5,17 +5,23 @@ to. The targets of recent names are cached as hints, with which the second read 
 the hash of their token, and the project's record its name and whether it exists. If these don't match, the names are
 read again. So nothing that grants access is cached: revoking a token, deactivating a user or removing a member takes
 effect at once.
+
+An access token contains the id of its user, so it needs no more reads than a user's own token: its record is read
+together with the user's. If its claims aren't enough for the route, nothing is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from chalicelib.api.route import Access
-from chalicelib.domain import keys
+from chalicelib.api.route import Access, Route
+from chalicelib.domain import access_tokens, keys
+from chalicelib.domain.access_tokens import AccessToken, TokenClaims
 from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
+from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound, Unauthenticated
 from chalicelib.store import nouns
@@ -39,6 +45,26 @@ class Caller:
     user: User | None = None
     project: Project | None = None
     role: ProjectRole | None = None
+    token: AccessToken | None = None  # unless it is the user's own, or a sign-on's
+
+
+class DoorPorts(Protocol):
+    """What authorisation needs. `name_hints`: recent targets of the names of tokens and projects."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def permissions(self) -> Permissions: ...
+
+    @property
+    def name_hints(self) -> Lru[str]: ...
+
+    @property
+    def install_key(self) -> bytes: ...
 
 
 def bearer(headers: Mapping[str, str]) -> str:
@@ -47,33 +73,31 @@ def bearer(headers: Mapping[str, str]) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def authorise(
-    store: Store,
-    access: Access,
-    headers: Mapping[str, str],
-    project_name: str | None,
-    permissions: Permissions,
-    clock: Clock,
-    name_hints: Lru[str],
-) -> Caller:
+def authorise(plane: DoorPorts, route: Route, headers: Mapping[str, str], project_name: str | None) -> Caller:
     """The caller of a route, or Forbidden. A project that the caller may not see gets the same answer as one that
-    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound. `name_hints`: recent
-    targets of the names of tokens and projects."""
-    token = bearer(headers)
+    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound."""
+    access, token = route.access, bearer(headers)
     if access is not Access.public and not token:
         raise Unauthenticated(_UNKNOWN_CALLER)
     if access in (Access.public, Access.agent):
         return Caller()
     hashed = hash_token(token)
-    names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
-    user_record, *where = _by_hints(store, name_hints, names) or _by_names(store, name_hints, names)
-    user = _user(store, user_record, hashed, clock)
+    entry: AccessToken | None = None
+    if access_tokens.FORM.fullmatch(token):
+        claims = _enough_claims(plane, token, route, project_name)
+        user, entry, where = _by_access_token(plane, claims, hashed, project_name)
+    else:
+        names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
+        user_record, *where = _by_hints(plane.store, plane.name_hints, names) or _by_names(
+            plane.store, plane.name_hints, names
+        )
+        user = _user(plane.store, user_record, hashed, plane.clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
-        return Caller(user)
-    caller = _within(user, where, project_name)
-    if not _enough(caller, access, permissions):
+        return Caller(user, token=entry)
+    caller = _within(user, where, project_name, entry)
+    if not _enough(caller, access, plane.permissions):
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return caller
 
@@ -104,9 +128,7 @@ def _by_hints(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[
         return []
     if len(names) == 1:
         return found
-    project = None if found[1] is None else nouns.read(Project, found[1])
-    same = project is not None and not project.deleted and keys.project_name(project.name) == names[1]
-    return found if same else []
+    return found if _is_project(found[1], names[1]) else []
 
 
 def _by_names(store: Store, name_hints: Lru[str], names: Sequence[Key]) -> list[Record | None]:
@@ -128,6 +150,55 @@ def _in_project(user_id: str, project_id: str | None = None) -> list[Key]:
     return [] if project_id is None else [keys.project(project_id), keys.member(project_id, user_id)]
 
 
+def _enough_claims(plane: DoorPorts, token: str, route: Route, project_name: str | None) -> TokenClaims:
+    """The claims of an access token. Raises Forbidden, before anything is read, if they aren't enough for the route."""
+    claims = access_tokens.claims_of(keyed(plane.install_key, access_tokens.SIGNING), token)
+    if claims is None:
+        raise Unauthenticated(_BAD_TOKEN)
+    if ended := access_tokens.ended(claims, plane.clock.now()):
+        raise Unauthenticated(ended)
+    if refused := access_tokens.refusal(claims, route.verb, project_name, narrowed=route.narrowed):
+        raise Forbidden(refused)
+    return claims
+
+
+def _by_access_token(
+    plane: DoorPorts, claims: TokenClaims, hashed: str, project_name: str | None
+) -> tuple[User, AccessToken, Sequence[Record | None]]:
+    """The token's user, the token, and the records of the project and the membership. Raises Forbidden."""
+    entry_record, user_record, *where = _token_records(plane, claims.user_id, hashed, project_name)
+    entry = None if entry_record is None else nouns.read(AccessToken, entry_record)
+    user = None if user_record is None else nouns.read(User, user_record)
+    if entry is None or user is None or entry.user_id != user.id:
+        raise Unauthenticated("This access token was revoked")
+    if not user.active:
+        raise Forbidden(f"The user {user.name} is deactivated")
+    return user, entry, where
+
+
+def _token_records(plane: DoorPorts, user_id: str, hashed: str, project_name: str | None) -> list[Record | None]:
+    """The records of the token, the user, the project and the membership: with one read if the project has a hint."""
+    own, store = [keys.access_token(hashed), keys.user(user_id)], plane.store
+    if project_name is None:
+        return store.get_many(own)
+    name = keys.project_name(project_name)
+    hint = plane.name_hints.peek(name)
+    if hint is not None:
+        found = store.get_many([*own, *_in_project(user_id, hint)])
+        if _is_project(found[2], name):
+            return found
+    *found, target = store.get_many([*own, name])
+    if target is None:
+        return found
+    plane.name_hints.put(name, nouns.pointed(target))
+    return [*found, *store.get_many(_in_project(user_id, nouns.pointed(target)))]
+
+
+def _is_project(record: Record | None, name: Key) -> bool:
+    project = None if record is None else nouns.read(Project, record)
+    return project is not None and not project.deleted and keys.project_name(project.name) == name
+
+
 def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> User:
     user = None if record is None else nouns.read(User, record)
     if user is None or not rights_revision.good(store, user, hashed, clock.now()):
@@ -137,13 +208,16 @@ def _user(store: Store, record: Record | None, hashed: str, clock: Clock) -> Use
     return user
 
 
-def _within(user: User, records: Sequence[Record | None], name: str) -> Caller:
-    """The user in a project. `records`: the project's and the membership's; None for a name that doesn't exist."""
+def _within(user: User, records: Sequence[Record | None], name: str, entry: AccessToken | None) -> Caller:
+    """The user in a project. `records`: the project's and the membership's; None for a name that doesn't exist.
+    `entry`: the access token, if it is one."""
     project = nouns.read(Project, records[0]) if records and records[0] is not None else None
+    if project is not None and entry is not None and not entry.includes(project.id):
+        raise Forbidden(f"This access token is for an earlier project {name[:80]}, which was deleted")
     if project is not None and not project.deleted:
         role = None if records[1] is None else nouns.read(Member, records[1]).role
         if role is not None or project.is_public or user.role is GlobalRole.admin:
-            return Caller(user, project, role)
+            return Caller(user, project, role, entry)
     if user.role is GlobalRole.admin:
         raise ProjectNotFound(f"There is no project {name[:80]}")
     raise Forbidden(f"There is no project {name[:80]}, or you aren't a member of it")

@@ -132,7 +132,15 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
     try:
         caller = _admit(plane, route, params, request)
         call = Call(
-            plane, params, request.query, request.headers, request.body, caller.user, caller.project, caller.role
+            plane,
+            params,
+            request.query,
+            request.headers,
+            request.body,
+            caller.user,
+            caller.project,
+            caller.role,
+            caller.token,
         )
         with plane.backends.held():
             value = _handle(route, call)
@@ -146,7 +154,7 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
     _check(plane, route, params, request)
     name = params.get("project_name")
-    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock, plane.name_hints)
+    return authorise(plane, route, request.headers, name)
 
 
 def _handle(route: Route, call: Call) -> Any:

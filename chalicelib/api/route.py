@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from chalicelib.domain.access_tokens import AccessToken, Verb
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.usecases.context import Plane
 
@@ -51,6 +52,7 @@ class Call:
     user: User | None = None  # None for public and agent routes
     project: Project | None = None  # set if the path has {project_name}
     role: ProjectRole | None = None  # the user's role there; None for a global admin who isn't a member
+    token: AccessToken | None = None  # with which the user calls, unless it is their own token or a sign-on's
 
     @property
     def actor(self) -> User:
@@ -160,6 +162,8 @@ class Route:
     path: str  # Chalice syntax: /api/project/{project_name}/runs/get
     access: Access
     handler: Handler
+    verb: Verb | None = None  # what an access token needs; None: none is enough
+    narrowed: bool = False  # without a project in its path, and yet for tokens for some projects, whose only it shows
 
 
 def of_agents(route: Route) -> bool:

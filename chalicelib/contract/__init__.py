@@ -46,6 +46,8 @@ from chalicelib.contract.documents import (
     SecretList as SecretList,
     ServerCostDocument as ServerCostDocument,
     ServerInfoDocument as ServerInfoDocument,
+    TokenCreate as TokenCreate,
+    TokenList as TokenList,
     UserCreate as UserCreate,
     UserKeys as UserKeys,
     UserList as UserList,
@@ -203,7 +205,9 @@ from chalicelib.contract.specs import (
     VolumeMount as VolumeMount,
 )
 from chalicelib.contract.users import (
+    AccessToken as AccessToken,
     Authorization as Authorization,
+    CreatedAccessToken as CreatedAccessToken,
     DeviceCode as DeviceCode,
     NextRedirect as NextRedirect,
     PublicKey as PublicKey,

@@ -23,7 +23,7 @@ from chalicelib.contract.projects import Export, Import, Member, Quota, Secret
 from chalicelib.contract.runs import Run
 from chalicelib.contract.server import ServerCost, ServerUsage
 from chalicelib.contract.specs import RequiredResources
-from chalicelib.contract.users import PublicKey, User
+from chalicelib.contract.users import AccessToken, PublicKey, User
 from chalicelib.contract.volumes import Volume
 
 
@@ -233,6 +233,21 @@ class ServerCostDocument(ServerCost):
     shape: Literal[1]
 
 
+class TokenCreate(TypedDict):
+    """The new access token, with its text, which is shown this once."""
+
+    shape: Literal[1]
+    access_token: AccessToken
+    token: str
+
+
+class TokenList(TypedDict):
+    """Your valid access tokens, newest first."""
+
+    shape: Literal[1]
+    access_tokens: list[AccessToken]
+
+
 class UserCreate(TypedDict):
     """The new user, with the token that is shown this once."""
 
@@ -312,6 +327,8 @@ PRINTED: Mapping[str, Any] = MappingProxyType(
         "secret list": SecretList,
         "server info": ServerInfoDocument,
         "server info --cost": ServerCostDocument,
+        "token create": TokenCreate,
+        "token list": TokenList,
         "user create": UserCreate,
         "user keys": UserKeys,
         "user list": UserList,

@@ -50,6 +50,23 @@ class PublicKey(TypedDict):
     """As OpenSSH writes it."""
 
 
+class AccessToken(TypedDict):
+    """A program's token, with which it may do less than its user."""
+
+    id: Id
+    name: str
+    created_at: Date
+    expires_at: Date
+    verbs: list[str]
+    projects: list[str]
+    """Empty: all of the user's."""
+
+
+class CreatedAccessToken(AccessToken):
+    token: str
+    """Shown only this once."""
+
+
 class SignOnProvider(TypedDict):
     name: str
     enabled: bool

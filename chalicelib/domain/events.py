@@ -38,6 +38,8 @@ class EventType(StrEnum):
     paused = "paused"  # a fleet can't grow now, or a rollout doesn't go on: `detail`
     stuck = "stuck"  # processing a unit failed with `reason`; it is retried
     token_replaced = "token_replaced"  # noqa: S105 - no token
+    token_created = "token_created"  # noqa: S105 - likewise: an access token of a user: `detail`
+    token_revoked = "token_revoked"  # noqa: S105
     keys_replaced = "keys_replaced"
     members_changed = "members_changed"
     orphaned = "orphaned"  # a resource with our tag that belongs to no noun was first seen
@@ -204,6 +206,8 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.paused: lambda event: event.detail,
     EventType.stuck: lambda event: f"processing failed and will be retried ({event.reason}: {event.detail})",
     EventType.token_replaced: lambda event: _joined("token replaced", event.detail),
+    EventType.token_created: lambda event: _joined("access token created", event.detail),
+    EventType.token_revoked: lambda event: _joined("access token revoked", event.detail),
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
     EventType.signed_on: lambda event: f"signed on with {event.detail}",

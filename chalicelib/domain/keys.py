@@ -23,6 +23,7 @@
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
 | SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
+| AccessToken | token/<hash>   | access                  |                                    |                        |
 | KeyedRequest | user/<id>     | request/<hash of key>   |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
@@ -77,6 +78,7 @@ UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
+ACCESS_TOKENS = "access-token/"  # begins the names of a user's, in the user's partition
 TUNNELS = "tunnels"  # hosts whose agents' calls are carried over SSH
 
 
@@ -253,6 +255,15 @@ def token(token_hash: str) -> Key:
 
 def sign_on(token_hash: str) -> Key:
     return Key(f"token/{token_hash}", "sign-on")
+
+
+def access_token(token_hash: str) -> Key:
+    return Key(f"token/{token_hash}", "access")
+
+
+def access_token_name(user_id: str, name: str) -> Key:
+    """Pointer to the hash of a user's access token."""
+    return Key(f"user/{user_id}", f"{ACCESS_TOKENS}{name}")
 
 
 def identity(subject_hash: str) -> Key:

@@ -107,13 +107,23 @@ def update(
 def token(ctx: typer.Context, name: NameArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
     """Replace a user's token: the old one is refused from now on, and what was opened with it is cut off.
 
-    Everybody may replace their own, admins everybody's. No --json: it prints the token.
+    Everybody may replace their own, admins everybody's. The user's access tokens stay as they are. No --json: it prints
+    the token.
     """
     session = open_session(ctx, project)
     if not yes and not session.terminal.confirm(f"Replace the token of {name}? The present one stops working at once."):
         session.terminal.print("Nothing was changed.")
         return
+    others = session.client.post("/api/users/access_tokens/list", {"username": name})
     _print_token(session, session.client.post("/api/users/refresh_token", {"username": name}))
+    if others:
+        session.terminal.warn(
+            f"Still valid: {access_tokens(others)}. Revoke one: dstack token revoke NAME --user {name}"
+        )
+
+
+def access_tokens(found: list[Any]) -> str:
+    return f"the access token {found[0]['name']}" if len(found) == 1 else f"{len(found)} access tokens"
 
 
 def _print_token(session: Session, found: Any) -> None:

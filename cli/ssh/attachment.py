@@ -208,7 +208,10 @@ class JobAttachment:
             return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
         user = self.session.client.post("/api/users/get_my_user")
         if not user.get("ssh_private_key"):
-            raise Refused("The server didn't send your SSH key.", hint="Name one with --ssh-identity.")
+            raise Refused(
+                "The server didn't send your SSH key.",
+                hint="Name one with --ssh-identity. Who calls with an access token gets none.",
+            )
         private, public = private_key(user["ssh_private_key"]), public_key(user["ssh_public_key"])
         known = public_key(run["run_spec"].get("ssh_key_pub") or public)
         if known.split()[:2] != public.split()[:2]:

@@ -1,9 +1,9 @@
-"""The tables of users, their keys, and the members of a project."""
+"""The tables of users, their keys and tokens, and the members of a project."""
 
 from __future__ import annotations
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age
+from cli.tables.cells import Json, age, local_time
 
 
 def users_table(users: list[Json], now: float) -> Table:
@@ -19,6 +19,15 @@ def keys_table(keys: list[Json], now: float) -> Table:
     table = Table(("NAME", "TYPE", "FINGERPRINT", "ADDED"), below=("FINGERPRINT",))
     for key in keys:
         table.add(Cell(key["name"], "bold"), key["type"], key["fingerprint"], age(key["added_at"], now))
+    return table
+
+
+def tokens_table(tokens: list[Json], now: float) -> Table:
+    table = Table(("NAME", "VERBS", "PROJECTS", "CREATED", "EXPIRES"), below=("PROJECTS",))
+    for token in tokens:
+        projects = ", ".join(token["projects"]) or "all"
+        created, ends = age(token["created_at"], now), local_time(token["expires_at"])
+        table.add(Cell(token["name"], "bold"), ", ".join(token["verbs"]), projects, created, ends)
     return table
 
 

@@ -4,12 +4,13 @@ revoked rights end with the next call."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from chalicelib.api.auth import Caller, authorise
-from chalicelib.api.route import Access
+from chalicelib.api.route import Access, Route
 from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Forbidden
@@ -39,9 +40,9 @@ class Door:
         self.plane, self.store, self.name_hints = rig.world.plane, Counting(rig.world.plane.store), Lru[str](10)
 
     def admits(self, token: str, project: str | None = "main", access: Access = Access.member) -> Caller:
-        store: Any = self.store
-        headers = {"authorization": f"Bearer {token}"}
-        return authorise(store, access, headers, project, self.plane.permissions, self.plane.clock, self.name_hints)
+        plane: Any = replace(self.plane, store=self.store, name_hints=self.name_hints)
+        route = Route("POST", "/api/x", access, lambda call: None)
+        return authorise(plane, route, {"authorization": f"Bearer {token}"}, project)
 
 
 def test_whoever_called_before_is_known_with_one_read(rig: Rig) -> None:

@@ -51,6 +51,7 @@ FACES = {  # command line: what it is called
     "secret get deploy_key": "secret-get",
     "server info": "server-info",
     "server info --cost": "server-info-cost",
+    "token": "token",
     "user": "user",
     "user keys": "user-keys",
     "volume": "volume",
@@ -63,7 +64,7 @@ NO_TABLE = {  # lines, a log, a script
     "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
-    "secret delete", "secret set", "server", "service token", "stop",
+    "secret delete", "secret set", "server", "service token", "stop", "token create", "token revoke",
     "volume delete", "gateway delete", "gateway update",
 }  # fmt: skip
 
@@ -250,6 +251,6 @@ def test_every_command_has_a_face_or_prints_no_table() -> None:
     unbuilt = {"preset"}
     faces = {name for name in commands if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
     grouped = {
-        f"{noun} list" for noun in ("automation", "backend", "event", "export", "import", "secret", "user")
+        f"{noun} list" for noun in ("automation", "backend", "event", "export", "import", "secret", "token", "user")
     }  # as the group prints it
     assert commands - faces - NO_TABLE - grouped == unbuilt

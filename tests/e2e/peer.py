@@ -57,9 +57,9 @@ class Peer:
     def json(self, *args: str) -> Any:
         return json.loads(self.run(*args).text)
 
-    def python(self, script: Path, *args: str) -> Any:
-        """A script in the client's own Python; its last line of output as JSON."""
-        command = [str(VENV / "bin" / "python"), str(script), self.server.url, self.server.token, *args]
+    def python(self, script: Path, *args: str, token: str = "") -> Any:
+        """A script in the client's own Python; its last line of output as JSON. `token`: in place of the admin's."""
+        command = [str(VENV / "bin" / "python"), str(script), self.server.url, token or self.server.token, *args]
         done = subprocess.run(
             command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
         )
@@ -67,11 +67,11 @@ class Peer:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def joined(server: Server, home: Path) -> Peer:
-    """A client whose project is the server's `main`."""
+def joined(server: Server, home: Path, token: str = "") -> Peer:
+    """A client whose project is the server's `main`. `token`: in place of the admin's."""
     if not (VENV / "bin" / "dstack").exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     home.mkdir()
     peer = Peer(server, home)
-    peer.run("project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y")
+    peer.run("project", "add", "--name", "main", "--url", server.url, "--token", token or server.token, "-y")
     return peer

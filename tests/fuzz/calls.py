@@ -305,6 +305,14 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
         "run_name": rng.choice(("seen", "nothing", "", None)),
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
     },
+    "/api/users/access_tokens/create": lambda shapes, rng: {
+        "name": rng.choice(("seen", "another", "a/b", "")),
+        "verbs": rng.choice((["read"], ["run", "run"], ["server"], ["fly"], [])),
+        "projects": rng.choice(([], ["red"], ["blue", "blue"], [""], None)),
+        "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
+    },
+    "/api/users/access_tokens/list": lambda shapes, rng: {"username": rng.choice(("redadmin", "nobody", "", None))},
+    "/api/users/access_tokens/revoke": lambda shapes, rng: {"name": "seen", "username": rng.choice(("redadmin", None))},
     "fleets/list_joins": lambda shapes, rng: {"name": rng.choice(("seen", "another", None))},
     "fleets/revoke_join": lambda shapes, rng: {"name": "seen", "id": rng.choice(("x", "0" * 36, None))},
 }

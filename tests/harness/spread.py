@@ -60,6 +60,7 @@ TOGETHER = {
     "tests/e2e/test_genuine_volume_runs_real.py": "engine",
     "tests/cli/test_peer_real.py": "genuine",
     "tests/e2e/clouds/test_genuine_real.py": "genuine",
+    "tests/e2e/test_genuine_access_tokens.py": "genuine",
     "tests/e2e/test_genuine_api.py": "genuine",
     "tests/e2e/test_genuine_cli.py": "genuine",
     "tests/e2e/test_genuine_exports.py": "genuine",

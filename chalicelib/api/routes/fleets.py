@@ -111,7 +111,7 @@ def list_project(call: Call, body: ProjectListBody) -> list[contract.Fleet]:
 def list_fleets(call: Call, body: ListFleetsBody) -> list[contract.Fleet]:
     """Fleets of the projects that the caller is in, newest first."""
     names = None if body.project_name is None else (body.project_name,)
-    return _page(call, body, projects_seen(call.plane.store, call.actor, names), limit=body.limit)
+    return _page(call, body, projects_seen(call.plane.store, call.actor, names, call.token), limit=body.limit)
 
 
 def _page(

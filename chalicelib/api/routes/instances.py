@@ -63,5 +63,5 @@ def list_instances(call: Call, body: ListInstancesBody) -> list[contract.Instanc
         prev_id=body.prev_id,
         imported=body.include_imported,
     )
-    rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names), wanted)
+    rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names, call.token), wanted)
     return [instance_json(instance, project_name) for project_name, instance in rows]

@@ -113,7 +113,7 @@ def list_runs(call: Call, body: ListRunsBody) -> list[contract.Run]:
     """Runs of the projects that the caller is in, newest first. The next page begins after `prev_submitted_at` and
     `prev_run_id`. Values of environment variables are in the caller's own runs only."""
     names = None if body.project_name is None else (body.project_name,)
-    projects = projects_seen(call.plane.store, call.actor, names)
+    projects = projects_seen(call.plane.store, call.actor, names, call.token)
     wanted = runs.RunFilter(
         only_active=body.only_active,
         limit=body.limit,

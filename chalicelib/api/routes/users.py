@@ -43,9 +43,10 @@ def list_users(call: Call, body: PageBody) -> list[contract.User] | contract.Use
 
 
 def get_my_user(call: Call) -> contract.UserWithCreds:
-    """The caller, with the token of the call."""
+    """The caller, with the token of the call. An access token gets no private key, which opens more than the token."""
     user = call.actor
-    return user_with_creds_json(user, call.plane.permissions, bearer(call.headers), users.private_key(call.plane, user))
+    key = users.private_key(call.plane, user) if call.token is None else None
+    return user_with_creds_json(user, call.plane.permissions, bearer(call.headers), key)
 
 
 @takes(GetUserBody)

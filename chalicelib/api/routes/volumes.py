@@ -61,7 +61,7 @@ def list_project(call: Call) -> list[contract.Volume]:
 @takes(ListVolumesBody)
 def list_volumes(call: Call, body: ListVolumesBody) -> list[contract.Volume]:
     names = None if body.project_name is None else (body.project_name,)
-    seen = projects_seen(call.plane.store, call.actor, names)
+    seen = projects_seen(call.plane.store, call.actor, names, call.token)
     wanted = volumes.VolumeFilter(
         limit=body.limit,
         only_active=body.only_active,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from chalicelib.domain import keys
+from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Admins, GlobalRole, User
 from chalicelib.errors import Refused
@@ -59,6 +60,19 @@ def signed_on(store: Store, user: User, token_hash: str, now: Micros) -> SignOn 
 
 def good(store: Store, user: User, token_hash: str, now: Micros) -> bool:
     return user.token_hash == token_hash or signed_on(store, user, token_hash, now) is not None
+
+
+def access_token(store: Store, user: User, token_hash: str, now: Micros) -> AccessToken | None:
+    """The user's access token of this hash, if it is still valid."""
+    entry = nouns.find(store, AccessToken, keys.access_token(token_hash))
+    return entry if entry is not None and entry.user_id == user.id and now < entry.expires_at else None
+
+
+def access_tokens_of(store: Store, user: User) -> list[AccessToken]:
+    """All of a user's, expired ones included as long as they are stored."""
+    hashes = [nouns.pointed(record) for record in every(store, keys.user(user.id).pk, keys.ACCESS_TOKENS)]
+    found = nouns.find_many(store, AccessToken, [keys.access_token(hashed) for hashed in hashes])
+    return [entry for entry in found if entry is not None]
 
 
 # --- global admins ----------------------------------------------------------------------------------------------------

@@ -225,6 +225,8 @@ def _delete(plane: AccountPorts, actor: User, user: User) -> None:
     rights_revision.commit(plane, [*deletions, Delete(keys.user_name(user.name)), *beside])
     _sign_off(plane, user)
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
+    for entry in rights_revision.access_tokens_of(plane.store, user):
+        found += [nouns.key_of(entry), keys.access_token_name(user.id, entry.name)]
     for start in range(0, len(found), MAX_CHANGES):
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
 

@@ -21,6 +21,7 @@ from cli.connection.config import ProjectEntry, config_path, save_projects
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
+from tests.cli.people import ANN, BOB, KEYS, MEMBERS, TOKENS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, gateway, instance, log_page, offer, run, volume
 from tests.cli.test_help import LEAVES, ROOT
 
@@ -180,18 +181,6 @@ QUOTA = {
     "users": [{"username": "alice", "limits": FEW, "used": {"gpus": 4, "jobs": 1, "money": 2.0}}],
 }
 
-ANN = {"id": "1", "username": "ann", "created_at": "2026-11-21T04:00:00Z", "global_role": "user", "email": None} | {
-    "active": True,
-    "ssh_public_key": "ssh-ed25519 AAAA\n",
-}
-BOB = {**ANN, "username": "bob", "global_role": "admin", "active": False, "email": "robert.from.the.lab@example.com"}
-MEMBERS = [{"user": ANN, "project_role": "manager"}, {"user": BOB, "project_role": "user"}]
-KEYS = [
-    {"id": "4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b70", "added_at": "2026-11-21T04:00:00Z", "name": "ann@laptop"}
-    | {"type": "ssh-ed25519", "fingerprint": "SHA256:Eh1Ip0zc9iKXVZTtZTPbp7RYQidTo7BViPXgyerDp0k"},
-    {"id": "5fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b71", "added_at": "2026-11-20T04:00:00Z", "name": "yubikey"}
-    | {"type": "sk-ssh-ed25519@openssh.com", "fingerprint": "SHA256:qgZgdWVvznfvvAhNUkp0g3XjdSY0h7QO4mShyW1Y/vc"},
-]
 ENTERED = {**ME, "creds": {"token": "signed-on"}}
 
 
@@ -275,6 +264,9 @@ ANSWERS: dict[str, Any] = {
     ),
     "/api/users/refresh_token": {**ANN, "creds": {"token": "fresh-token"}},
     "/api/users/delete": None,
+    "/api/users/access_tokens/list": TOKENS,
+    "/api/users/access_tokens/create": {**TOKENS[0], "token": "dstack_text"},
+    "/api/users/access_tokens/revoke": None,
     "/api/users/public_keys/list": KEYS,
     "/api/users/public_keys/add": KEYS[0],
     "/api/users/public_keys/delete": None,
@@ -318,6 +310,8 @@ LINES = {
     "project create": "project create fresh",
     "project add-member": "project add-member ann",
     "project remove-member": "project remove-member ann",
+    "token create": "token create ci",
+    "token revoke": "token revoke ci",
     "user create": "user create ann",
     "user update": "user update ann",
     "user token": "user token ann",
@@ -352,6 +346,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("user update", "active"): Line("user update ann", plane={"/api/users/get_user": {**ANN, "active": False}}),
     ("user delete", "project"): Line("user delete ann -y"),
     ("user token", "project"): Line("user token ann -y"),
+    ("token revoke", "project"): Line("token revoke ci -y"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
     ("login", "provider"): Line("login --device"),
@@ -390,6 +385,9 @@ VALUES = {  # by parameter where one value doesn't fit all
     "instances": "0",
     "url": "http://127.0.0.1:1",
     "expires_in": "2h",
+    "verbs": "run",
+    "projects": "main",
+    "expires": "7d",
     "last": "1",
     "tail": "0",
     "replica": "1",

@@ -55,7 +55,7 @@ class LogQueryParameters(PageQuery):
 @asks(RunQuery)
 def list_all(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1RunPage]:
     """Runs of the projects that the caller is in, newest first."""
-    return _list(call, "/api/v1/runs", projects_seen(call.plane.store, call.actor, None), query)
+    return _list(call, "/api/v1/runs", projects_seen(call.plane.store, call.actor, None, call.token), query)
 
 
 @asks(RunQuery)

@@ -32,7 +32,7 @@ class VolumeQuery(PageQuery):
 def list_all(call: Call, query: VolumeQuery) -> Annotated[Answer, contract.V1VolumePage]:
     """Volumes of the projects that the caller is in, newest first. Deleted ones are listed for a while, too, unless
     `active` is set."""
-    return _list(call, "/api/v1/volumes", projects_seen(call.plane.store, call.actor, None), query)
+    return _list(call, "/api/v1/volumes", projects_seen(call.plane.store, call.actor, None, call.token), query)
 
 
 @asks(VolumeQuery)

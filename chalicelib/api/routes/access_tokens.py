@@ -1,0 +1,54 @@
+"""Access tokens over HTTP. The text of a token is in the answer that creates it, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.route import Call, takes
+from chalicelib.api.wire.access_tokens import access_token_json
+from chalicelib.domain.access_tokens import USUAL, Verb
+from chalicelib.domain.instants import SECOND
+from chalicelib.usecases.people import access_tokens
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+class CreateAccessTokenBody(RequestBody):
+    name: Name
+    verbs: list[Verb] = Field(min_length=1, max_length=len(Verb))
+    projects: list[Name] = Field(default=[], max_length=100)
+    expires_in: Annotated[int, Field(ge=0, le=10**9)] = USUAL // SECOND
+
+
+class ListAccessTokensBody(RequestBody):
+    username: Name | None = None
+
+
+class RevokeAccessTokenBody(RequestBody):
+    name: Name
+    username: Name | None = None
+
+
+@takes(CreateAccessTokenBody)
+def create(call: Call, body: CreateAccessTokenBody) -> contract.CreatedAccessToken:
+    """Creates a token for a program, with which it may do less than the caller. `read` is part of every token. Its text
+    is shown only in this answer."""
+    wanted = access_tokens.TokenRequest(body.name, body.verbs, body.projects, body.expires_in)
+    entry, text = access_tokens.create(call.plane, call.actor, wanted)
+    return {**access_token_json(entry), "token": text}
+
+
+@takes(ListAccessTokensBody)
+def list_tokens(call: Call, body: ListAccessTokensBody) -> list[contract.AccessToken]:
+    """The caller's valid tokens, newest first; for a global admin, another user's."""
+    return [access_token_json(entry) for entry in access_tokens.list_tokens(call.plane, call.actor, body.username)]
+
+
+@takes(RevokeAccessTokenBody)
+def revoke(call: Call, body: RevokeAccessTokenBody) -> None:
+    """Ends a token at once, and what is open under it."""
+    access_tokens.revoke(call.plane, call.actor, body.name, body.username)

@@ -1,0 +1,154 @@
+"""A user's access tokens: making one, which shows its text this once, listing them, and revoking one.
+
+Revoking deletes the record, so the next call with the token is refused, and ends what is open under it. A new token of
+the user's own doesn't touch their access tokens: they are other credentials, in other programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chalicelib.domain import keys
+from chalicelib.domain.access_tokens import (
+    LEAST,
+    MOST,
+    MOST_PROJECTS,
+    MOST_TOKENS,
+    NAME,
+    SIGNING,
+    AccessToken,
+    ScopedProject,
+    TokenClaims,
+    Verb,
+    text_of,
+    with_read,
+)
+from chalicelib.domain.events import EVERYWHERE, EventType
+from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.domain.tenants import GlobalRole, User, hash_token
+from chalicelib.engine.bootstrap_tokens import keyed
+from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
+from chalicelib.store import nouns
+from chalicelib.store.port import Change, Delete, Put, Record
+from chalicelib.usecases.audit_events import audit_event, user_target
+from chalicelib.usecases.people import rights_revision
+from chalicelib.usecases.people.users import own_or_admin
+from chalicelib.usecases.people.visible_projects import projects_seen
+from chalicelib.usecases.ports import AccountPorts, CredentialPorts
+
+
+class TokenPorts(AccountPorts, CredentialPorts, Protocol):
+    """The ports for making a token."""
+
+
+@dataclass(frozen=True)
+class TokenRequest:
+    name: str
+    verbs: Sequence[Verb]
+    projects: Sequence[str] = ()  # names; empty: all of the user's
+    seconds: int = 0  # how long it is valid
+
+
+def create(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str]:
+    """A new token and its text, of which only the hash is stored."""
+    _check(user, wanted)
+    entry, text, changes = make(plane, user, wanted)
+    plane.store.commit([*changes, _event(plane, EventType.token_created, entry, user, user)])
+    return entry, text
+
+
+def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str, list[Change]]:
+    """A new token, its text, and the changes that make it valid."""
+    projects, now = _projects(plane, user, wanted.projects), plane.clock.now()
+    expires_at = now // SECOND * SECOND + wanted.seconds * SECOND
+    verbs = with_read(wanted.verbs)
+    claims = TokenClaims(user.id, expires_at, frozenset(verbs), frozenset(project.name for project in projects))
+    text = text_of(keyed(plane.install_key, SIGNING), claims, plane.random_token())
+    entry = AccessToken(
+        id=plane.random_id(),
+        user_id=user.id,
+        name=wanted.name,
+        token_hash=hash_token(text),
+        created_at=now,
+        expires_at=expires_at,
+        verbs=verbs,
+        projects=projects,
+    )
+    return entry, text, [nouns.put(entry), _claimed(plane, user, entry, now)]
+
+
+def list_tokens(plane: AccountPorts, actor: User, username: str | None = None) -> list[AccessToken]:
+    """The valid tokens of the caller or, for a global admin, of another user; newest first."""
+    user = actor if username is None else own_or_admin(plane, actor, username)
+    now = plane.clock.now()
+    valid = [entry for entry in rights_revision.access_tokens_of(plane.store, user) if now < entry.expires_at]
+    return sorted(valid, key=lambda entry: (entry.created_at, entry.id), reverse=True)
+
+
+def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = None) -> None:
+    """Revoke a token of the caller or, as a global admin, of another user."""
+    user = actor if username is None else own_or_admin(plane, actor, username)
+    place = keys.access_token_name(user.id, name)
+    found = nouns.find_target(plane.store, place)
+    entry = None if found is None else nouns.find(plane.store, AccessToken, keys.access_token(found[0]))
+    if found is None or entry is None:
+        raise NotFound(f"{user.name} has no access token {name[:60]!r}.", hint="See them with `dstack token list`.")
+    event = _event(plane, EventType.token_revoked, entry, user, actor)
+    plane.store.commit([Delete(nouns.key_of(entry), entry.version), Delete(place, found[1]), event])
+    plane.rights()
+
+
+# --- making one -------------------------------------------------------------------------------------------------------
+
+
+def _check(user: User, wanted: TokenRequest) -> None:
+    found = []
+    if not NAME.fullmatch(wanted.name):
+        found.append(Problem("a name has 1 to 60 letters, digits, - and _", path="name"))
+    if not LEAST <= wanted.seconds * SECOND <= MOST:
+        found.append(Problem("a token is valid for a minute to a year", path="expires_in", hint="for example 30d"))
+    if len(set(wanted.projects)) > MOST_PROJECTS:
+        found.append(Problem(f"a token is for at most {MOST_PROJECTS} projects, or for all of yours", path="projects"))
+    if Verb.server in wanted.verbs and user.role is not GlobalRole.admin:
+        found.append(Problem("`server` is for global admins, and you aren't one", path="verbs"))
+    elif Verb.server in wanted.verbs and wanted.projects:
+        found.append(Problem("`server` is about no project, and this token is only for some", path="verbs"))
+    if found:
+        raise Invalid(found)
+
+
+def _projects(plane: AccountPorts, user: User, names: Sequence[str]) -> tuple[ScopedProject, ...]:
+    if not names:
+        return ()
+    found = {project.name: project.id for project in projects_seen(plane.store, user, tuple(names))}
+    for name in names:
+        if name not in found:
+            raise Invalid([Problem(f"there is no project {name[:80]}, or you aren't a member of it", path="projects")])
+    return tuple(ScopedProject(id=found[name], name=name) for name in dict.fromkeys(names))
+
+
+def _claimed(plane: AccountPorts, user: User, entry: AccessToken, now: Micros) -> Put:
+    """The claim of the token's name. That of an expired token is free, whether or not its record is still there."""
+    valid = [each for each in rights_revision.access_tokens_of(plane.store, user) if now < each.expires_at]
+    if any(each.name == entry.name for each in valid):
+        raise AlreadyExists(
+            f"You have an access token {entry.name!r} already.",
+            hint=f"Choose another name, or revoke that one: dstack token revoke {entry.name}",
+        )
+    if len(valid) >= MOST_TOKENS:
+        raise Refused(f"You have {MOST_TOKENS} access tokens, as many as one user may.", hint="Revoke one first.")
+    key = keys.access_token_name(user.id, entry.name)
+    taken = nouns.find_target(plane.store, key)
+    pointer = nouns.pointer(key, entry.token_hash, version=0 if taken is None else taken[1])
+    record = pointer.record
+    expiring = Record(record.key, record.version, record.body, expires_at=entry.expires_at // SECOND)
+    return Put(expiring, expect=pointer.expect)
+
+
+def _event(plane: AccountPorts, type: EventType, entry: AccessToken, user: User, actor: User) -> Change:
+    projects = ", ".join(project.name for project in entry.projects) or "all projects"
+    detail = f"{entry.name} ({', '.join(entry.verbs)}; {projects}; until {iso(entry.expires_at)})"
+    at, target = plane.clock.now(), user_target(user)
+    return nouns.put(audit_event(type, at, target, project_id=EVERYWHERE, seed=entry.id, actor=actor, detail=detail))

@@ -1,0 +1,44 @@
+"""The genuine command line and Python API with an access token: they work as far as it goes, and say where it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.peer import Peer, joined
+from tests.e2e.test_genuine_cli import LONG, TASK, finished, write
+from tests.harness.server import Server, until
+
+
+def made(server: Server, name: str, *verbs: str) -> str:
+    body = {"name": name, "verbs": verbs, "projects": ["main"], "expires_in": 3600}
+    answer: dict[str, Any] = server.call("/api/users/access_tokens/create", body)
+    return str(answer["token"])
+
+
+def test_a_token_for_runs_of_a_project_submits_lists_and_stops_them(server: Server, tmp_path: Path) -> None:
+    peer = joined(server, tmp_path / "home", made(server, "ci", "run"))
+    assert [row[0] for row in peer.run("project", "list").rows()[1:]] == ["main"]
+    peer.run("apply", "-y", "-d", "-f", write(peer, "task.dstack.yml", TASK + "files: [./task.dstack.yml]\n"))
+    assert finished(server, "hello") == "done"
+    assert peer.run("logs", "hello").text.replace("\r", "").splitlines() == ["hello from hello", "and an error"]
+    peer.run("apply", "-y", "-d", "-f", write(peer, "long.dstack.yml", LONG))
+    until("it to run", lambda: server.call("/api/project/main/runs/get", {"run_name": "long"})["status"] == "running")
+    assert "Stopped" in peer.run("stop", "-y", "long").text
+    assert finished(server, "long") == "terminated"
+    assert {row[0] for row in peer.run("ps", "-a").rows()} >= {"hello", "long"}
+    assert "local" in peer.run("fleet").text and peer.json("offer", "--json", "--max-offers", "3")
+    assert "is denied" in peer.run("secret", "set", "token", "s3cret", expect=1).text
+
+
+def test_a_revoked_token_is_refused(server: Server, tmp_path: Path) -> None:
+    peer = joined(server, tmp_path / "home", made(server, "short", "read"))
+    peer.run("ps")
+    server.call("/api/users/access_tokens/revoke", {"name": "short"})
+    assert "is denied" in peer.run("ps", expect=1).text
+
+
+def test_the_python_api_runs_a_task_with_one(peer: Peer, server: Server) -> None:
+    token = made(server, "program", "run", "project")
+    seen = peer.python(Path(__file__).parent / "api_journey.py", token=token)
+    assert seen["status"] == "running" and seen["ended"] == "terminated" and seen["got"] == "byapi"
