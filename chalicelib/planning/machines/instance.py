@@ -242,6 +242,7 @@ class InstancePass:
         return None if self.presence is None or self._ends_with_fleet else self.presence.facts
 
     def _join(self, facts: HostFacts) -> None:
+        """`act_until` stays: the purchase may not have recorded all that it has created."""
         misplaced = misplaced_host(self.instance, self.fleet, self.snapshot.fleet.spec, facts)
         if misplaced:
             self._end(InstanceEnd(InstanceReason.error, misplaced))
@@ -258,7 +259,6 @@ class InstancePass:
             note=note,
             started_at=self.now,
             idle_since=self.now,
-            act_until=None,
             deadline=None,
             **changes,
         )

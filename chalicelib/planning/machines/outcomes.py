@@ -58,7 +58,10 @@ class _InstanceOutcome(InstancePass):
     # --- bought, or not ----------------------------------------------------------------------------------------------
 
     def bought(self) -> None:
+        if self.instance.status == InstanceStatus.terminated:
+            return
         if self.instance.status != InstanceStatus.pending:
+            self._update(act_until=None)  # everything is recorded, so its end needn't wait for this purchase
             return
         self.accept()
         self.draft.wake(*(f"instance/{each}" for each in others(self.instance)))
@@ -205,16 +208,18 @@ class _InstanceOutcome(InstancePass):
         return not seen.hostname
 
     def _hidden(self) -> bool:
-        """Could the machine exist although the provider doesn't show it yet? Once its agent has reported, the call that
-        created it explains nothing more."""
+        """Could the machine exist although the provider doesn't show it yet?"""
         return self._is_recent() or not self.instance.handles
 
     def _is_recent(self) -> bool:
-        """Was it created so recently that an answer without it proves nothing?"""
-        shown_by = purchases.act_until(self.instance.created_at, self.facts)
-        if self.instance.started_at is not None:
-            shown_by = min(shown_by, self.instance.started_at + self.facts.visibility_lag)
-        return self.now < shown_by
+        """Was it created so recently that an answer without it proves nothing? Once its agent has reported, only the
+        provider's lag can hide it, or a purchase that hasn't recorded it yet."""
+        instance = self.instance
+        if instance.started_at is None:
+            shown_by = purchases.act_until(instance.created_at, self.facts)
+        else:
+            shown_by = instance.started_at + self.facts.visibility_lag
+        return self.now < max(shown_by, instance.act_until or 0)
 
     def _interrupt(self, seen: Seen) -> None:
         soonest = self.now + NOTICE

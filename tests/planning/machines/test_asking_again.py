@@ -13,7 +13,7 @@ from tests.world import nouns as b
 
 
 def test_what_is_still_going_is_asked_for_soon_and_then_ever_more_rarely() -> None:
-    world = World("terminating", due_at=b.NOW, created_at=b.NOW - HOUR)
+    world = World("terminating", due_at=b.NOW, created_at=b.NOW - HOUR, started_at=b.NOW - HOUR)
     assert [pause_after_asking(world) for _ in range(7)] == [5, 5, 5, 5, 80, 160, 300]
 
 
@@ -32,7 +32,7 @@ def test_what_may_be_gone_but_is_too_new_to_prove_it_is_asked_for_as_soon_as_bef
 
 
 def test_requests_for_which_it_was_too_soon_do_not_count() -> None:
-    world = World("terminating", due_at=b.NOW, created_at=b.NOW - HOUR)
+    world = World("terminating", due_at=b.NOW, created_at=b.NOW - HOUR, started_at=b.NOW - HOUR)
     for _ in range(10):
         world.decide()
         world.not_done("Throttled", "wait your turn")
