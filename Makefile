@@ -18,7 +18,7 @@ IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 # Tests that compare the code with a list of its parts: a new route, field, key, status or command goes to its list, too.
 LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_openapi contract/test_types backends/test_plants cli/test_faces \
   cli/screen/test_shapes domain/test_bounds harness/test_spread \
-  planning/test_all_decisions planning/test_field_proofs planning/runs/test_field_support runtime/test_roots test_imports test_lengths test_mentions test_names test_one_door test_printable test_retention \
+  planning/test_all_decisions planning/test_field_proofs planning/runs/test_field_support runtime/test_roots sdk/test_generated test_imports test_lengths test_mentions test_names test_one_door test_printable test_retention \
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
@@ -179,7 +179,7 @@ picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, 
 	@$(BIN)/python -m docs.terminal
 
 lock: ## resolve and pin the dependencies again (needs uv)
-	uv pip compile $(LOCK) pyproject.toml --extra server --group build -o requirements.lock
+	uv pip compile $(LOCK) pyproject.toml --extra server --extra sdk --group build -o requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --extra all --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 

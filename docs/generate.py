@@ -8,6 +8,7 @@ from chalicelib.configuration import reference
 from cli.reference import reference as commands
 from docs import containers_table, cost_page, draw_states, json_page, metrics_page
 from docs.openapi.document import DOCUMENT, text
+from docs.sdk import python
 from tests.wire import differences
 
 FOLDER = Path(__file__).parent
@@ -21,6 +22,7 @@ def main() -> None:
     cost_page.write()
     containers_table.write()
     DOCUMENT.write_text(text(), encoding="utf-8")
+    python.write()  # of the document
     metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")
     (FOLDER / "states.md").write_text(draw_states.page(), encoding="utf-8")
 

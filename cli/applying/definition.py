@@ -32,13 +32,14 @@ def load_definition(
     arguments: Sequence[str] = (),
     profile: str | None = None,
     no_profile: bool = False,
+    text: bytes | None = None,
 ) -> LoadedConfiguration:
-    """The configuration of `file` with the flags applied, in wire form."""
+    """The configuration of `file`, or of a `text` instead, with the flags applied, in wire form."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.parse import parse_bytes, parse_rest, type_and_name
     from chalicelib.configuration.resolution import resolved
 
-    path, shown, raw = _read(terminal, file)
+    path, shown, raw = _read(terminal, file) if text is None else (None, "", text)
     folder = path.parent if path else terminal.cwd
     places = Places(Written(shown, raw), flags=flags)
     try:

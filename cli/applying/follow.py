@@ -1,8 +1,4 @@
-"""Following a run: its log, its stages in a line, and its exit code.
-
-The server is polled often at first and after every change, because changes follow each other closely and a short job
-should be seen while it runs. Otherwise a run is polled once a second.
-"""
+"""Following a run: its log, its stages in a line, and its exit code."""
 
 from __future__ import annotations
 
@@ -13,15 +9,13 @@ from typing import Any
 from chalicelib.errors import NotFound
 from chalicelib.printable import printable
 from cli.applying.job_log import JobLog
+from cli.connection.polling import PollPauses
 from cli.connection.session import Session
 from cli.screen.render import paint
 from cli.ssh.attachment import JobAttachment
 from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, failed_job, newest, run_status
 
-SOON_SECONDS = 0.2  # between polls of a run that has just changed
-SOON_POLLS = 50  # the number of these polls
-POLL_SECONDS = 1.0
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 
 
@@ -44,20 +38,6 @@ def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any]
         wanted = f"job {job}" if replica is None else f"replica {replica}, job {job}"
         raise NotFound(f"This run has no {wanted}.", hint="`dstack ps -v` lists its replicas and jobs.")
     return None
-
-
-class PollPauses:
-    """The pauses between polls."""
-
-    def __init__(self) -> None:
-        self._seen: object = None
-        self._polls = 0
-
-    def after(self, seen: object) -> float:
-        """The seconds until the next poll: short for a while after `seen` changed, then long."""
-        self._polls = self._polls + 1 if seen == self._seen else 0
-        self._seen = seen
-        return SOON_SECONDS if self._polls < SOON_POLLS else POLL_SECONDS
 
 
 class Stages:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.errors import NotFound, Refused
-from cli.applying.follow import POLL_SECONDS, Stages, ending, exit_code, follow
+from cli.applying.follow import Stages, ending, exit_code, follow
 from cli.applying.job_log import JobLog
+from cli.connection.polling import POLL_SECONDS
 from cli.connection.session import Session
 from cli.repositories.repos import Brought, RepoFlags, bring
 from cli.screen.places import Places

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chalicelib.errors import Invalid, Refused
-from cli.screen.terminal import Terminal
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,9 @@ def set_default_project(path: Path, name: str, url: str, token: str) -> None:
     save_projects(path, with_project(load_projects(path), ProjectEntry(name, url.rstrip("/"), token, default=True)))
 
 
-def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
+def resolve_endpoint(env: Mapping[str, str], home: Path, project: str | None) -> Endpoint:
     """The server, token and project: URL and token of the environment together, else those of the file's entry. A token
     in the environment replaces the entry's; a URL there without a token is used only if no entry is found."""
-    env = terminal.env
     url, token = env.get("DSTACK_SERVER_URL", "").rstrip("/"), env.get("DSTACK_TOKEN", "")
     wanted = project or env.get("DSTACK_PROJECT") or None
     if url and token:
@@ -100,7 +99,7 @@ def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
                 hint="Add --project NAME or set DSTACK_PROJECT.",
             )
         return Endpoint(url, token, wanted)
-    path = config_path(terminal.home)
+    path = config_path(home)
     projects = load_projects(path)
     entry = next((p for p in projects if p.name == wanted), None) if wanted else default_of(projects)
     if entry:

@@ -86,7 +86,7 @@ class Session:
 
 def open_session(ctx: typer.Context, project: str | None) -> Session:
     found = terminal(ctx)
-    target = resolve_endpoint(found, project)
+    target = resolve_endpoint(found.env, found.home, project)
     return Session(found, Client(target.url, target.token, target.project, sleep=found.sleep, via=found.via))
 
 

@@ -29,6 +29,7 @@ from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 PACKAGE = "dstack_serverless"
 CLIENT = {"orjson", "pydantic", "pyyaml", "rich", "typer", "tzdata"}
 SERVER = {*NEEDED, "uvloop"}
+SDK = {"httpx"}
 SDKS = {
     "aws": {"boto3"},
     "gcp": {"google-cloud-compute"},
@@ -56,8 +57,8 @@ def wheel() -> Path:
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a fresh environment, with the wheel, and what it brings as a server."""
-    return install(wheel, tmp_path_factory.mktemp("fresh"), "server")
+    """The programs of a fresh environment, with the wheel, and what it brings as a server and for programs."""
+    return install(wheel, tmp_path_factory.mktemp("fresh"), "server", "sdk")
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +89,13 @@ def tour() -> list[str]:
 
 
 def imports(source: str) -> Iterator[tuple[str, str]]:
-    """`from A import B` as (A, B), and `import A` as (A, ""), wherever it stands; not those from the same package."""
+    """`from A import B` as (A, B), `import A` and `from A import *` as (A, ""), wherever it stands; not those from the
+    same package."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield from ((str(node.module), alias.name) for alias in node.names)
+            yield from ((str(node.module), alias.name.removeprefix("*")) for alias in node.names)
 
 
 def test_it_holds_one_package_and_nothing_else(wheel: Path) -> None:
@@ -182,8 +184,8 @@ def test_each_extra_brings_what_it_is_for(wheel: Path) -> None:
     assert named() == CLIENT and named("server") == CLIENT | SERVER
     for extra, packages in SDKS.items():
         assert named(extra) == CLIENT | SERVER | packages
-    assert named("all") == (CLIENT | SERVER).union(*SDKS.values())
-    assert set(metadata(wheel).get_all("Provides-Extra") or ()) == {"server", "all", *SDKS}
+    assert named("sdk") == CLIENT | SDK and named("all") == (CLIENT | SERVER | SDK).union(*SDKS.values())
+    assert set(metadata(wheel).get_all("Provides-Extra") or ()) == {"server", "sdk", "all", *SDKS}
 
 
 def test_a_client_is_small(wheel: Path) -> None:
@@ -301,6 +303,12 @@ def test_it_prints_the_schema_that_the_reference_tells_of(client: Path, tmp_path
     (module,) = re.findall(r"`python -m (\S+) profiles`", page)
     command = [client / "python", "-P", "-m", module, "profiles"]
     assert json.loads(subprocess.check_output(command, cwd=tmp_path))["$schema"]
+
+
+def test_a_client_says_what_programs_need(client: Path, tmp_path: Path) -> None:
+    command = [client / "python", "-P", "-c", f"from {PACKAGE} import DstackError; from {PACKAGE} import Client"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "ImportError: Programs need httpx" in done.stderr and "with its extra `sdk`" in done.stderr
 
 
 def test_a_client_says_what_a_server_needs(client: Path, tmp_path: Path) -> None:

@@ -29,12 +29,13 @@ AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
 API = ROOT / "docs" / "guides" / "api.md"  # speaks HTTP: `tests/api/v1/test_resources_real.py` plays it
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
+SDKS = {ROOT / "docs" / "guides" / f"{name}-sdk.md" for name in ("python", "typescript")}  # `tests/e2e/sdk` runs them
 CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.py`
     page
     for page in (ROOT / "docs" / "guides").glob("*.md")
     if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
 }
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS, API} - AWS - CLOUDS)
+PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS, API} - AWS - CLOUDS - SDKS)
 SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
 PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be

@@ -1,0 +1,1 @@
+"""The functions of the SDKs that are generated from the OpenAPI document."""

@@ -1,0 +1,238 @@
+"""`Client` and `AsyncClient`: the same nouns and methods, on one transport.
+
+The server, the token and the project are those that are given, else those of `DSTACK_SERVER_URL`, `DSTACK_TOKEN` and
+`DSTACK_PROJECT`, else those that the command line uses (`~/.dstack/config.yml`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+import httpx
+
+from chalicelib.errors import DstackError
+from dstack_serverless.sdk.core import API_VERSION, Core, encoded
+from dstack_serverless.sdk.flow import Exchange, Flow, Item, Lost, NotSent, Pause, Reply, Request, Together, Work
+from dstack_serverless.sdk.resource import Async, Mode, Sync
+from dstack_serverless.sdk.runs import Runs
+from dstack_serverless.sdk.settings import endpoint_of
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 10.0  # seconds
+ANSWER_TIMEOUT = 60.0
+RETRIES = 4
+POOL = 100  # connections at a time
+
+
+class _Nouns(Generic[Mode]):
+    """What both clients have."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        project: str | None = None,
+        *,
+        timeout: float = ANSWER_TIMEOUT,
+        retries: int = RETRIES,
+        transport: Any = None,
+        env: Mapping[str, str] | None = None,
+        home: Path | None = None,
+    ) -> None:
+        """`timeout`: seconds that an answer may take. `retries`: how often a request is sent again that may be.
+        `transport`: another one of httpx."""
+        env, home = os.environ if env is None else env, home or Path.home()
+        found = endpoint_of(url, token, project, env, home)
+        self.core = Core(found.url, found.token, found.project, retries, env, home)
+        self._settings: dict[str, Any] = {
+            "base_url": found.url,
+            "headers": {"Authorization": f"Bearer {found.token}", "X-API-VERSION": API_VERSION},
+            "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
+            "limits": httpx.Limits(max_connections=POOL, max_keepalive_connections=POOL),
+            "transport": transport,
+            "verify": found.url.startswith("https"),  # without it, reading certificates would take a while for nothing
+        }
+        self.runs: Runs[Mode] = Runs(self)
+
+    def run_flow(self, flow: Flow[Any]) -> Any:
+        raise NotImplementedError
+
+    def iterate(self, flow: Flow[None]) -> Any:
+        raise NotImplementedError
+
+
+class Client(_Nouns[Sync]):
+    """Calls a control plane and waits for its answers. Threads may share one."""
+
+    sleep: Callable[[float], None] = staticmethod(time.sleep)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._http = httpx.Client(**self._settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, request: Request[T]) -> T:
+        """The answer to a call that a function of `dstack_serverless.api` describes."""
+        answer: T = self.run_flow(self.core.ask(request))
+        return answer
+
+    def run_flow(self, flow: Flow[Any]) -> Any:
+        send, value = flow.send, None
+        while True:
+            try:
+                step = send(value)
+            except StopIteration as end:
+                return end.value
+            send, value = self._done(flow, step)
+
+    def iterate(self, flow: Flow[None]) -> Iterator[Any]:
+        send, value = flow.send, None
+        while True:
+            try:
+                step = send(value)
+            except StopIteration:
+                return
+            if isinstance(step, Item):
+                yield step.value
+                send, value = flow.send, None
+            else:
+                send, value = self._done(flow, step)
+
+    def _done(self, flow: Flow[Any], step: Any) -> tuple[Callable[[Any], Any], Any]:
+        """How the flow goes on after a step, and with what."""
+        try:
+            return flow.send, self._do(step)
+        except Exception as error:  # noqa: BLE001 - the flow decides what it means
+            return flow.throw, error
+
+    def _do(self, step: Any) -> Any:
+        if isinstance(step, Exchange):
+            try:
+                return _reply(self._http.request(**_arguments(step.request)))
+            except httpx.TransportError as error:
+                raise _translation(error) from error
+        if isinstance(step, Pause):
+            return self.sleep(step.seconds)
+        if isinstance(step, Together):
+            with ThreadPoolExecutor(max(min(step.at_once, len(step.flows)), 1)) as threads:
+                return list(threads.map(self._result, step.flows))
+        assert isinstance(step, Work), step
+        return step.do()
+
+    def _result(self, flow: Flow[Any]) -> Any:
+        try:
+            return self.run_flow(flow)
+        except DstackError as error:
+            return error
+
+
+class AsyncClient(_Nouns[Async]):
+    """Calls a control plane from asyncio."""
+
+    sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._http = httpx.AsyncClient(**self._settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def send(self, request: Request[T]) -> T:
+        """The answer to a call that a function of `dstack_serverless.api` describes."""
+        answer: T = await self.run_flow(self.core.ask(request))
+        return answer
+
+    async def run_flow(self, flow: Flow[Any]) -> Any:
+        send, value = flow.send, None
+        while True:
+            try:
+                step = send(value)
+            except StopIteration as end:
+                return end.value
+            send, value = await self._done(flow, step)
+
+    async def iterate(self, flow: Flow[None]) -> AsyncIterator[Any]:
+        send, value = flow.send, None
+        while True:
+            try:
+                step = send(value)
+            except StopIteration:
+                return
+            if isinstance(step, Item):
+                yield step.value
+                send, value = flow.send, None
+            else:
+                send, value = await self._done(flow, step)
+
+    async def _done(self, flow: Flow[Any], step: Any) -> tuple[Callable[[Any], Any], Any]:
+        try:
+            return flow.send, await self._do(step)
+        except Exception as error:  # noqa: BLE001 - as above
+            return flow.throw, error
+
+    async def _do(self, step: Any) -> Any:
+        if isinstance(step, Exchange):
+            try:
+                return _reply(await self._http.request(**_arguments(step.request)))
+            except httpx.TransportError as error:
+                raise _translation(error) from error
+        if isinstance(step, Pause):
+            return await self.sleep(step.seconds)
+        if isinstance(step, Together):
+            turns = asyncio.Semaphore(step.at_once)
+            return await asyncio.gather(*(self._result(flow, turns) for flow in step.flows))
+        assert isinstance(step, Work), step
+        return await asyncio.to_thread(step.do)
+
+    async def _result(self, flow: Flow[Any], turns: asyncio.Semaphore) -> Any:
+        async with turns:
+            try:
+                return await self.run_flow(flow)
+            except DstackError as error:
+                return error
+
+
+UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+
+
+def _arguments(request: Request[Any]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"method": request.method, "url": request.path, "headers": {**request.headers}}
+    if request.query:
+        arguments["params"] = {name: value for name, value in request.query.items() if value is not None}
+    if request.file is not None:
+        arguments["files"] = {"file": (request.file_name, request.file)}
+    elif (body := encoded(request)) is not None:
+        arguments["content"] = body
+        arguments["headers"]["Content-Type"] = "application/json"
+    return arguments
+
+
+def _reply(response: httpx.Response) -> Reply:
+    return Reply(response.status_code, response.headers, response.content)
+
+
+def _translation(error: httpx.TransportError) -> NotSent | Lost:
+    why = "it took too long" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
+    return NotSent(why) if isinstance(error, UNSENT) else Lost(why)

@@ -1,0 +1,57 @@
+"""Which server, token and project a client has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.connection.config import ProjectEntry, config_path, save_projects
+from dstack_serverless import Refused
+from dstack_serverless.sdk.settings import endpoint_of
+
+ENV = {"DSTACK_SERVER_URL": "http://env/", "DSTACK_TOKEN": "of-env", "DSTACK_PROJECT": "env"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    entries = [ProjectEntry("a", "http://file", "of-a", default=True), ProjectEntry("b", "http://other", "of-b")]
+    save_projects(config_path(tmp_path), entries)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "found"),
+    [
+        (("http://x", "t", "p"), ENV, ("http://x", "t", "p")),
+        ((None, None, None), ENV, ("http://env", "of-env", "env")),
+        ((None, "t", "p"), ENV, ("http://env", "t", "p")),
+        (("http://x", "t", None), {}, ("http://x", "t", "")),
+        ((None, None, None), {}, ("http://file", "of-a", "a")),
+        ((None, None, "b"), {}, ("http://other", "of-b", "b")),
+        ((None, "t", None), {}, ("http://file", "t", "a")),
+        (("http://other", None, None), {}, ("http://other", "of-b", "b")),
+        (("server:3000", "t", "p"), {}, ("http://server:3000", "t", "p")),
+    ],
+)
+def test_what_is_given_then_the_environment_then_the_file(
+    given: tuple[str | None, ...], env: dict[str, str], found: tuple[str, str, str], home: Path
+) -> None:
+    url, token, project = given
+    at = endpoint_of(url, token, project, env, home)
+    assert (at.url, at.token, at.project) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("http://unknown", None, None), "No token for http://unknown is known"),
+        (("http://other", None, "a"), "No token for http://other is known"),
+        ((None, None, "c"), "There is no project c"),
+        (("http://x:port", "t", "p"), "is not a server's address"),
+        (("http://x", "a\nb", "p"), "The token contains"),
+    ],
+)
+def test_what_is_missing_or_malformed_is_refused(given: tuple[str | None, ...], why: str, home: Path) -> None:
+    with pytest.raises(Refused, match=why):
+        endpoint_of(*given[:2], given[2], {}, home)
