@@ -1,4 +1,4 @@
-"""`dstack_serverless/api`: a function for each operation of the OpenAPI document, a module for each of its tags.
+"""`dstack_serverless/api`: a function for each operation of the OpenAPI document, in modules like those of the routes.
 
 A function only describes a call, so both clients send what it returns. The types of answers are those of the contract;
 those of nested parts of bodies are written beside the functions.
@@ -10,12 +10,15 @@ import re
 import textwrap
 import typing
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from chalicelib import contract
+from chalicelib.api import routes
+from chalicelib.api.routes import BUILT, ByName
 from docs.openapi.document import DOCUMENT
 
 FOLDER = Path(__file__).parents[2] / "dstack_serverless" / "api"
@@ -95,19 +98,27 @@ def modules() -> dict[str, str]:
     """The text of each file, by its name."""
     found: Schema = orjson.loads(DOCUMENT.read_bytes())
     types = Types(found["components"]["schemas"])
-    by_tag: dict[str, list[str]] = {}
-    about = {tag["name"]: tag["description"] for tag in found["tags"]}
+    by_module: dict[str, list[str]] = {}
     for path, methods in found["paths"].items():
         for method, operation in methods.items():
             if operation["operationId"] not in LEFT_OUT:
-                by_tag.setdefault(operation["tags"][0], []).append(_function(path, method, operation, types))
-    files = {f"{tag.replace('-', '_')}.py": _module(about[tag], functions) for tag, functions in by_tag.items()}
+                module, name = place_of(operation["operationId"])
+                by_module.setdefault(module, []).append(_function(name, path, method, operation, types))
+    files = {f"{module.replace('.', '_')}.py": _module(module, functions) for module, functions in by_module.items()}
     files[f"{BODIES}.py"] = _bodies(types)
     files["__init__.py"] = INDEX
     return files
 
 
-def _module(about: str, functions: list[str]) -> str:
+def place_of(operation: str) -> tuple[str, str]:
+    """The module of the routes with an operation's handler, and the name of that."""
+    names = (route.handler.name for route in BUILT if isinstance(route.handler, ByName))
+    module, _, name = next(name for name in names if name.replace(".", "_") == operation).rpartition(".")
+    return module, name
+
+
+def _module(module: str, functions: list[str]) -> str:
+    about, _, _ = (import_module(f"{routes.__name__}.{module}").__doc__ or "").partition("\n\n")
     text = "\n\n\n".join(functions)
     own = ["    from chalicelib import contract"] if "contract." in text else []
     own += [f"    from dstack_serverless.api import {BODIES}"] if f"{BODIES}." in text else []
@@ -124,9 +135,7 @@ def _used(names: tuple[str, ...], text: str) -> list[str]:
     return [name for name in names if re.search(rf"\b{name}\b", text)]
 
 
-def _function(path: str, method: str, operation: Schema, types: Types) -> str:
-    tag = operation["tags"][0].replace("-", "_")
-    name = operation["operationId"].removeprefix(f"{tag}_")
+def _function(name: str, path: str, method: str, operation: Schema, types: Types) -> str:
     parameters, content = [*_parameters(operation, types)], operation.get("requestBody", {}).get("content", {})
     uploads = "multipart/form-data" in content
     answer = _answer(operation, types)

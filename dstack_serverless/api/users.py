@@ -39,7 +39,7 @@ def list_users(
 
 
 def get_my_user() -> Request[contract.UserWithCreds]:
-    """The caller, with the token of the call.
+    """The caller, with the token of the call. An access token gets no private key, which opens more than the token.
 
     For any active user.
     """

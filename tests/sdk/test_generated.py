@@ -11,7 +11,7 @@ import pytest
 
 import dstack_serverless
 from docs.openapi.document import DOCUMENT
-from docs.sdk.python import FOLDER, LEFT_OUT, modules
+from docs.sdk.python import FOLDER, LEFT_OUT, modules, place_of
 
 
 def test_they_are_up_to_date() -> None:
@@ -25,9 +25,9 @@ def test_each_operation_has_one() -> None:
     assert len(operations) > 90
     for operation in operations:
         if operation["operationId"] not in LEFT_OUT:
-            module = operation["tags"][0].replace("-", "_")
-            name = operation["operationId"].removeprefix(f"{module}_")
-            assert callable(getattr(import_module(f"{dstack_serverless.__name__}.api.{module}"), name))
+            module, name = place_of(operation["operationId"])
+            found = import_module(f"{dstack_serverless.__name__}.api.{module.replace('.', '_')}")
+            assert callable(getattr(found, name))
 
 
 def test_whatever_the_package_exports_exists() -> None:

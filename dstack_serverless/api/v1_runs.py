@@ -1,0 +1,173 @@
+"""Runs.
+
+Generated: `make docs`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dstack_serverless.sdk.flow import UNSET, Request, given, segment
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+def list_all(
+    *,
+    limit: int = UNSET,
+    cursor: str | None = UNSET,
+    status: str = UNSET,
+    active: bool = UNSET,
+    user: str | None = UNSET,
+) -> Request[contract.V1RunPage]:
+    """Runs of the projects that the caller is in, newest first.
+
+    For any active user.
+    """
+    return Request(
+        "GET",
+        "/api/v1/runs",
+        query=given(
+            limit=limit,
+            cursor=cursor,
+            status=status,
+            active=active,
+            user=user,
+        ),
+        safe=True,
+    )
+
+
+def list_project(
+    project_name: str,
+    *,
+    limit: int = UNSET,
+    cursor: str | None = UNSET,
+    status: str = UNSET,
+    active: bool = UNSET,
+    user: str | None = UNSET,
+) -> Request[contract.V1RunPage]:
+    """Runs of the project, newest first.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs",
+        query=given(
+            limit=limit,
+            cursor=cursor,
+            status=status,
+            active=active,
+            user=user,
+        ),
+        safe=True,
+    )
+
+
+def submit(
+    project_name: str,
+    *,
+    body: dict[str, Any],
+    dry_run: bool = UNSET,
+) -> Request[contract.V1RunPlan | contract.V1Run]:
+    """Submits a run. The body is its configuration; one without a `name` gets one. With `dry_run` the answer is its
+    plan, with status 200.
+
+    For members of the project.
+    """
+    return Request(
+        "POST",
+        f"/api/v1/projects/{segment(project_name)}/runs",
+        query=given(
+            dry_run=dry_run,
+        ),
+        body=body,
+    )
+
+
+def get(
+    project_name: str,
+    run_name: str,
+) -> Request[contract.V1Run]:
+    """The latest run of this name. Values of environment variables are in the caller's own runs only.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}",
+        safe=True,
+    )
+
+
+def delete(
+    project_name: str,
+    run_name: str,
+    *,
+    dry_run: bool = UNSET,
+) -> Request[contract.V1Change | None]:
+    """Deletes a run that has ended.
+
+    For members of the project.
+    """
+    return Request(
+        "DELETE",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}",
+        query=given(
+            dry_run=dry_run,
+        ),
+    )
+
+
+def stop(
+    project_name: str,
+    run_name: str,
+    *,
+    dry_run: bool = UNSET,
+    abort: bool = UNSET,
+) -> Request[contract.V1Change | contract.V1Run]:
+    """Stops the run: its jobs get time to end. `abort` ends them at once. A run that has ended stays as it is. The run
+    ends after the answer, which shows it as it is then.
+
+    For members of the project.
+    """
+    return Request(
+        "POST",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/stop",
+        query=given(
+            dry_run=dry_run,
+            abort=abort,
+        ),
+    )
+
+
+def read_logs(
+    project_name: str,
+    run_name: str,
+    *,
+    limit: int = UNSET,
+    cursor: str | None = UNSET,
+    job: str | None = UNSET,
+    since: str | None = UNSET,
+    until: str | None = UNSET,
+    newest_first: bool = UNSET,
+) -> Request[contract.V1LogPage]:
+    """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/logs",
+        query=given(
+            limit=limit,
+            cursor=cursor,
+            job=job,
+            since=since,
+            until=until,
+            newest_first=newest_first,
+        ),
+        safe=True,
+    )
