@@ -173,7 +173,7 @@ def _by_access_token(
         raise Unauthenticated("This access token was revoked")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
-    return user, entry, where
+    return user.with_(by_token=entry.name), entry, where
 
 
 def _token_records(plane: DoorPorts, user_id: str, hashed: str, project_name: str | None) -> list[Record | None]:

@@ -7,7 +7,7 @@ these, and the tests hold every answer to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -63,6 +63,14 @@ class Call:
     def tenant(self) -> Project:
         assert self.project is not None, "a route without a project asked for one"
         return self.project
+
+    def may(self, verb: Verb) -> bool:
+        """Does the caller's access token, if it is one, have this verb?"""
+        return self.token is None or verb in self.token.verbs
+
+    def narrowed(self, projects: Iterable[Project]) -> list[Project]:
+        """Those of them that the caller's access token, if it is one, is for."""
+        return [project for project in projects if self.token is None or self.token.includes(project.id)]
 
     def parse(self, model: type[M]) -> M:
         """The JSON body as `model`; an absent body is `{}`. Raises Invalid with every problem, by field."""

@@ -31,6 +31,8 @@ class Event(TypedDict):
     actor_user_id: Id | None
     """Null: the control plane itself."""
     actor_user: str | None
+    actor_token: str | None
+    """The name of the access token with which they did it."""
     is_actor_user_deleted: bool | None
     targets: list[EventTarget]
 
@@ -75,5 +77,7 @@ class StateChange(TypedDict):
     """The whole as a sentence, in words that may change."""
     actor: Named | None
     """Null: the control plane itself."""
+    actor_token: str | None
+    """The name of the access token with which they did it."""
     run_id: str | None
     fleet_id: str | None

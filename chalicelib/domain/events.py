@@ -110,6 +110,7 @@ class Event(Noun):
     trade: Trade | None = None
     actor_id: str | None = None  # None: the control plane itself
     actor_name: str | None = None
+    actor_token: str | None = None  # the name of their access token, if they used one
     targets: tuple[Target, ...]
     run_id: str | None = None  # the run it happened within, if any
     fleet_id: str | None = None

@@ -55,6 +55,7 @@ class StateChange(Value):
     fields: tuple[str, ...] = Field(default=(), description="The fields that were changed.")
     message: str = Field(description="The whole as a sentence, in words that may change.")
     actor: Named | None = Field(default=None, description="The user who did it. Null: the control plane itself.")
+    actor_token: str | None = Field(default=None, description="The name of the access token with which they did it.")
     run_id: str | None = Field(default=None, description="The run that it happened within, if any.")
     fleet_id: str | None = Field(default=None, description="The fleet that it happened within, if any.")
 
@@ -79,6 +80,7 @@ def of(event: Event, project: str | None) -> StateChange:
         fields=event.fields,
         message=event.message[:LONGEST],
         actor=Named.unvalidated(id=event.actor_id, name=event.actor_name or "") if event.actor_id else None,
+        actor_token=event.actor_token,
         run_id=event.run_id,
         fleet_id=event.fleet_id,
     )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from pydantic import Field
+
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
@@ -71,6 +73,7 @@ class User(Noun):
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
     identities: tuple[str, ...] = ()  # hashes of the accounts with which this user signs on
     public_keys: tuple[PublicKey, ...] = ()  # their own, oldest first
+    by_token: str = Field(default="", exclude=True)  # as a caller: the name of their access token, for the history
 
     def place(self) -> keys.Place:
         return keys.Place(keys.user(self.id))

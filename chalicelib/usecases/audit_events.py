@@ -28,6 +28,7 @@ def audit_event(
         type=type,
         actor_id=actor.id if actor else None,
         actor_name=actor.name if actor else None,
+        actor_token=(actor.by_token or None) if actor else None,
         targets=targets,
         **data,
     )

@@ -11,9 +11,10 @@ INDENT = "  "  # of continued lines
 
 def event_line(event: Json, width: int | None = None, colour: bool = False) -> str:
     targets = ", ".join(f"{target['type']} {target['name']}" for target in event.get("targets") or ())
-    actor = f"[{event['actor_user']}]" if event.get("actor_user") else ""
+    actor, token = event.get("actor_user"), event.get("actor_token")
+    by = f"[{actor} by token {token}]" if token else f"[{actor}]" if actor else ""
     time = f"[{local_time(event['recorded_at'])}]"
-    text = printable(f"{time}{actor}[{targets}] {event['message']}")
+    text = printable(f"{time}{by}[{targets}] {event['message']}")
     if width:
         text = f"\n{INDENT}".join(wrap(text, width - len(INDENT)))
     return paint(time, "dim", colour) + text[len(time) :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from chalicelib.api.auth import Caller, authorise
@@ -22,6 +23,7 @@ from tests.api.test_name_hints import Counting
 from tests.api.v1.rest import Client
 
 SUBMIT = {"plan": {"run_spec": task("one"), "current_resource": None}, "force": False}
+HOSTS = {"type": "fleet", "name": "hosts", "env": {"KEY": "hush-hush"}, "nodes": 0}
 CREATE, LIST, REVOKE = (f"/api/users/access_tokens/{act}" for act in ("create", "list", "revoke"))
 
 
@@ -216,6 +218,60 @@ def test_resources_are_narrowed_too_and_tell_a_bad_token_from_one_that_is_too_li
     assert replace(api, project="other").refused("GET", "/api/v1/projects/other/runs")[0] == 403
     rig.ok(REVOKE, {"name": "ci"})
     assert api.refused("GET", "/api/v1/runs")[0] == 401
+
+
+def test_events_and_users_are_narrowed_to_the_projects_of_a_token(rig: Rig) -> None:
+    other = rig.another_project("other")
+    rig.user("ann", ProjectRole.user)
+    rig.user("bob", ProjectRole.user, other)
+    for project in ("main", "other"):
+        rig.ok(f"/api/project/{project}/runs/apply", SUBMIT)
+    text = made(rig, projects=["main"])
+
+    def where(token: str, **wanted: Any) -> set[str | None]:
+        found = rig.ok("/api/events/list", wanted, token=token)
+        return {event["targets"][0]["project_name"] for event in found}
+
+    assert where(ADMIN) == {"main", "other", None} and where(text) == {"main"}
+    run = rig.ok("/api/project/other/runs/get", {"run_name": "one"})
+    assert where(ADMIN, within_runs=[run["id"]]) == {"other"}
+    for wanted in ({"within_runs": [run["id"]]}, {"target_runs": [run["id"]]}, {"within_projects": [other.id]}):
+        assert where(text, **wanted) == set()
+    assert {user["username"] for user in rig.ok("/api/users/list", {}, token=text)} == {"admin", "ann"}
+    assert {user["username"] for user in rig.ok("/api/users/list", {})} == {"admin", "ann", "bob"}
+
+
+def test_what_was_done_with_a_token_says_so(rig: Rig) -> None:
+    text = made(rig, "run", projects=["main"])
+    rig.ok("P/runs/apply", SUBMIT, token=text)
+    rig.ok("P/runs/stop", {"runs_names": ["one"], "abort": False})
+    said = {event["message"]: event for event in rig.ok("/api/events/list", {"include_target_types": ["run"]})}
+    submitted, stopped = said["submitted"], next(said[each] for each in said if "terminating" in each)
+    assert (submitted["actor_user"], submitted["actor_token"]) == ("admin", "ci")
+    assert (stopped["actor_user"], stopped["actor_token"]) == ("admin", None)
+    changes = rig.ok("P/events/changes", {"prev_recorded_at": "2020-01-01T00:00:00Z"}, token=text)
+    assert {(one["actor"]["name"], one["actor_token"]) for one in changes if one["message"] == "submitted"} == {
+        ("admin", "ci")
+    }
+
+
+def test_values_of_environment_variables_are_for_tokens_that_could_set_them(rig: Rig) -> None:
+    secretive = task("one") | {}
+    secretive["configuration"] = {**secretive["configuration"], "env": {"KEY": "hush-hush"}}
+    rig.ok("P/runs/apply", {"plan": {"run_spec": secretive, "current_resource": None}, "force": False})
+    rig.ok("P/fleets/apply", {"plan": {"spec": {"configuration": HOSTS}}, "force": False})
+    reads, runs, buys = made(rig), made(rig, "run", name="runs"), made(rig, "fleets", name="buys")
+    calls: tuple[tuple[str, Any], ...] = (("P/runs/get", {"run_name": "one"}), ("/api/runs/list", {}))
+
+    def shown(path: str, body: Any, token: str) -> bool:
+        return b"hush-hush" in orjson.dumps(rig.ok(path, body, token=token))
+
+    for path, body in calls:
+        assert [shown(path, body, token) for token in (ADMIN, reads, runs, buys)] == [True, False, True, False], path
+    page = [Client.of(rig, token=token).call("GET", "/api/v1/projects/main/runs/one") for token in (ADMIN, reads)]
+    assert [b"hush-hush" in reply.body for reply in page] == [True, False]
+    fleet = ("P/fleets/get", {"name": "hosts"})
+    assert [shown(*fleet, token) for token in (ADMIN, reads, runs, buys)] == [True, False, False, True]
 
 
 def test_a_later_project_of_the_same_name_is_another_one(rig: Rig) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.events import Event
 from chalicelib.domain.keys import EVENTS
 from chalicelib.domain.tenants import ProjectRole
@@ -50,11 +51,22 @@ class Watched(SqliteStore):
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     folder = Path(tmp_path_factory.mktemp("attribution"))
     made = Town.at(folder)
+    for name in (f"{PRIVATE}admin", "root"):
+        with_token(made, name)
     watched = Watched(folder / "plane.db", now=made.rig.world.clock.seconds)
     made.rig.world.plane = replace(made.rig.world.plane, store=watched)
     yield made
     watched.close()
     made.close()
+
+
+def with_token(town: Town, name: str) -> None:
+    """A caller more, who calls in the name of this one with an access token that may whatever one may."""
+    whose = next(caller for caller in town.callers if caller.name == name)
+    verbs = [verb for verb in Verb if verb is not Verb.server or name == "root"]
+    body = {"name": "ci", "verbs": verbs}
+    answer: dict[str, str] = town.rig.ok("/api/users/access_tokens/create", body, token=whose.token or "")
+    town.callers.append(replace(whose, name=f"{name}'s token", token=answer["token"]))
 
 
 def written(town: Town, route: Route, name: str) -> tuple[Sequence[Change], list[Event]]:
@@ -75,6 +87,17 @@ def test_what_is_written_is_told_with_who_did_it(town: Town, route: Route, name:
         assert events, changes
     who = {"root": "admin"}.get(name, name)
     assert {event.actor_name for event in events} <= {who}, [event.message for event in events]
+
+
+@each("route", [route for route in WRITING if route.verb], ids=lambda route: f"{route.method} {route.path}")
+@each("name", [f"{PRIVATE}admin", "root"])
+def test_what_is_written_with_an_access_token_is_told_with_its_name(town: Town, route: Route, name: str) -> None:
+    _, own = written(town, route, name)
+    _, events = written(town, route, f"{name}'s token")
+    assert len(events) == len(own)
+    who = {"root": "admin"}.get(name, name)
+    assert {(event.actor_name, event.actor_token) for event in events} <= {(who, "ci")}
+    assert all(event.actor_token is None for event in own)
 
 
 def test_nothing_is_excused_that_tells(town: Town) -> None:

@@ -310,6 +310,7 @@ def test_an_event_is_a_line() -> None:
         "message": "submitted",
     }
     assert event_line(event).endswith("][admin][run train, job train-0-0] submitted")
+    assert "][admin by token ci][run train, " in event_line({**event, "actor_token": "ci"})
 
 
 @pytest.mark.parametrize(

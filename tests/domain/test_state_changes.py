@@ -43,11 +43,15 @@ def test_a_document_says_what_happened_to_what_why_and_by_whom() -> None:
         "fields": [],
         "message": "running → failed: job failed",
         "actor": None,
+        "actor_token": None,
         "run_id": "r",
         "fleet_id": None,
     }
-    done = of(ENDED.with_(actor_id="u", actor_name="ann", type=EventType.changed, fields=("nodes",)), "main")
-    assert done.actor is not None and done.actor.name == "ann" and done.fields == ("nodes",)
+    done = of(
+        ENDED.with_(actor_id="u", actor_name="ann", actor_token="ci", type=EventType.changed, fields=("nodes",)), "main"
+    )
+    assert done.actor is not None and (done.actor.name, done.actor_token) == ("ann", "ci")
+    assert done.fields == ("nodes",)
 
 
 @pytest.mark.parametrize("type", EventType)

@@ -28,6 +28,7 @@ def test_a_token_for_runs_of_a_project_submits_lists_and_stops_them(server: Serv
     assert finished(server, "long") == "terminated"
     assert {row[0] for row in peer.run("ps", "-a").rows()} >= {"hello", "long"}
     assert "local" in peer.run("fleet").text and peer.json("offer", "--json", "--max-offers", "3")
+    assert "hello" in peer.run("event", "--target-run", "hello").text
     assert "is denied" in peer.run("secret", "set", "token", "s3cret", expect=1).text
 
 

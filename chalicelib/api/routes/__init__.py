@@ -190,6 +190,8 @@ _NARROWED = frozenset(
         "projects.list_projects",
         "projects.list_only_no_fleets",
         "users.get_my_user",
+        "users.list_users",
+        "events.list_events",
         "files.get_archive_by_hash",
         "files.upload_archive",
         "v1.runs.list_all",

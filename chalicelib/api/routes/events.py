@@ -103,7 +103,9 @@ def list_events(call: Call, body: ListEventsBody) -> list[contract.Event]:
     """Events that the caller may see, newest first unless `ascending`."""
     # An admin sees everything; others see the history of their own projects, but not of those that are merely public.
     every = call.actor.role is GlobalRole.admin
-    projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}
-    found = events.list_events(call.plane.store, call.actor, projects, body.filter())
+    seen = call.narrowed(visible(call.plane.store, call.actor, not_joined=every))
+    projects = {project.id: project for project in seen}
+    everywhere = call.token is None or not call.token.projects
+    found = events.list_events(call.plane.store, call.actor, projects, body.filter(), everywhere=everywhere)
     deleted = events.deleted_actors(call.plane.store, found)
     return [event_json(event, projects, deleted) for event in found]

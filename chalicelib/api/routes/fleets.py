@@ -10,6 +10,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.fleets import fleet_json, fleet_plan_json
+from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.tenants import Project
 from chalicelib.usecases.machines import fleet_plans, fleets
 from chalicelib.usecases.people.visible_projects import projects_seen
@@ -91,11 +92,13 @@ def apply(call: Call, body: ApplyFleetBody) -> contract.Fleet:
 
 @takes(GetFleetBody)
 def get(call: Call, body: GetFleetBody) -> contract.Fleet:
-    """A fleet, by its name or its id. `project/name` is one that is imported."""
+    """A fleet, by its name or its id. `project/name` is one that is imported. An access token without the verb `fleets`
+    sees no values of environment variables."""
     if body.id is None and body.name is not None and "/" in body.name:
         owner, row = fleets.get_imported(call.plane, call.tenant, body.name)
         return fleet_json(row, owner, env=False)
-    return fleet_json(fleets.get(call.plane, call.tenant, name=body.name, fleet_id=body.id), call.tenant.name)
+    row = fleets.get(call.plane, call.tenant, name=body.name, fleet_id=body.id)
+    return fleet_json(row, call.tenant.name, env=call.may(Verb.fleets))
 
 
 @takes(ProjectListBody)

@@ -78,7 +78,7 @@ def get(call: Call) -> contract.Project:
 @takes(ListProjectsBody)
 def list_projects(call: Call, body: ListProjectsBody) -> list[contract.Project] | contract.ProjectPage:
     whose = call.actor if body.username is None else own_or_admin(call.plane, call.actor, body.username)
-    rows = _narrowed(call, projects.visible(call.plane.store, whose, not_joined=body.include_not_joined))
+    rows = call.narrowed(projects.visible(call.plane.store, whose, not_joined=body.include_not_joined))
     key = lambda project: (project.created_at, project.id, project.name)  # noqa: E731
     page, total = page_of(body, rows, key)
     listed = _listed(call, page)
@@ -86,12 +86,7 @@ def list_projects(call: Call, body: ListProjectsBody) -> list[contract.Project] 
 
 
 def list_only_no_fleets(call: Call) -> list[contract.Project]:
-    return _listed(call, _narrowed(call, projects.without_fleets(call.plane, call.actor)))
-
-
-def _narrowed(call: Call, found: Sequence[Project]) -> list[Project]:
-    """Those that the caller's access token is for."""
-    return [project for project in found if call.token is None or call.token.includes(project.id)]
+    return _listed(call, call.narrowed(projects.without_fleets(call.plane, call.actor)))
 
 
 def _listed(call: Call, found: Sequence[Project]) -> list[contract.Project]:

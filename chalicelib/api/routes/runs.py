@@ -10,6 +10,7 @@ from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.runs import MOST_OFFERS, run_json, run_plan_json
 from chalicelib.domain import pages
+from chalicelib.domain.access_tokens import Verb
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
 from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
@@ -103,9 +104,9 @@ def apply(call: Call, body: ApplyRunBody) -> contract.Run:
 
 @takes(GetRunBody)
 def get(call: Call, body: GetRunBody) -> contract.Run:
-    """A run, by its name or its id."""
+    """A run, by its name or its id. An access token without the verb `run` sees no values of environment variables."""
     row = runs.get(call.plane, call.tenant, name=body.run_name, run_id=body.id)
-    return run_json(row, call.tenant.name, call.plane.clock.now())
+    return run_json(row, call.tenant.name, call.plane.clock.now(), env=call.may(Verb.run))
 
 
 @takes(ListRunsBody)
@@ -127,7 +128,7 @@ def list_runs(call: Call, body: ListRunsBody) -> list[contract.Run]:
     now, jobs, limit = call.plane.clock.now(), body.include_jobs, body.job_submissions_limit
 
     def shown(row: RunRow) -> contract.Run:
-        own = row.run.user_id == call.actor.id
+        own = row.run.user_id == call.actor.id and call.may(Verb.run)
         return run_json(row, named[row.run.project_id], now, jobs=jobs, submissions=limit, env=own)
 
     return [shown(row) for row in runs.list_rows(call.plane, projects, wanted)]

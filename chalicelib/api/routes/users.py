@@ -35,7 +35,8 @@ class DeleteUsersBody(RequestBody):
 
 @takes(PageBody)
 def list_users(call: Call, body: PageBody) -> list[contract.User] | contract.UserPage:
-    rows = users.list_users(call.plane, call.actor)
+    own = None if call.token is None or not call.token.projects else [each.id for each in call.token.projects]
+    rows = users.list_users(call.plane, call.actor, own)
     key = lambda user: (user.created_at, user.id, user.name)  # noqa: E731
     page, total = page_of(body, rows, key)
     listed = [user_json(user, call.plane.permissions) for user in page]

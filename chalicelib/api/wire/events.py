@@ -39,6 +39,7 @@ def event_json(event: Event, projects: Mapping[str, Project], deleted: Set[str])
         "recorded_at": iso(event.at),
         "actor_user_id": event.actor_id,
         "actor_user": event.actor_name,
+        "actor_token": event.actor_token,
         "is_actor_user_deleted": None if event.actor_id is None else event.actor_id in deleted,
         "targets": [
             {

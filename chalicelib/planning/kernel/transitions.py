@@ -19,6 +19,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.tenants import User
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
@@ -57,14 +58,22 @@ def _within(nouns: Sequence[Noun], fields: Sequence[str]) -> str | None:
 class Draft:
     """Collects the saves, events, effects and wakes of one step."""
 
-    def __init__(self, now: Micros, actor: tuple[str, str] | None = None) -> None:
-        """`actor`: the id and name of the user who requested this; None if the control plane decided."""
+    def __init__(self, now: Micros, actor: tuple[str, str] | None = None, token: str = "") -> None:
+        """`actor`: the id and name of the user who requested this; None if the control plane decided. `token`: the name
+        of the access token with which they did."""
         self.now, self.actor = now, actor
         self._actor: dict[str, Any] = {} if actor is None else {"actor_id": actor[0], "actor_name": actor[1]}
+        if token:
+            self._actor["actor_token"] = token
         self._saves: dict[tuple[type, str], Noun] = {}
         self._events: list[Event] = []
         self._effects: list[Effect] = []
         self._wake: dict[str, None] = {}
+
+    @classmethod
+    def of(cls, user: User, now: Micros) -> Draft:
+        """What this user requested."""
+        return cls(now, (user.id, user.name), user.by_token)
 
     def save(self, noun: Noun) -> None:
         self._saves[type(noun), getattr(noun, "id", "")] = noun  # a body has no id; a step has at most one

@@ -195,7 +195,7 @@ def _create(
         due_at=now,
     )
     body = stored_body(plane, fleet, raw)
-    draft = Draft(now, (user.id, user.name))
+    draft = Draft.of(user, now)
     draft.save(fleet)
     draft.save(body)
     draft.record(EventType.created, fleet)
@@ -224,7 +224,7 @@ def _update(plane: OfferPorts, user: User, current: FleetRow, spec: FleetSpec, r
         due_at=now,
     )
     body = stored_body(plane, fleet, raw)
-    change = Draft(now, (user.id, user.name))
+    change = Draft.of(user, now)
     change.save(fleet)
     change.save(body)
     fields = tuple(name.removeprefix("configuration.") for name in sorted(changed))

@@ -157,7 +157,7 @@ def _delete(plane: ChangePorts, user: User, fleet: Fleet | None) -> None:
             return
         now = plane.clock.now()
         try:
-            plane.committer.take(NounsSnapshot(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (fleet,)), delete_fleet(fleet, Draft.of(user, now)))
         except Conflict:
             fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
             continue
@@ -209,7 +209,7 @@ def _change(
         if instance is None:
             return
         now = plane.clock.now()
-        plan = change(instance, Draft(now, (user.id, user.name)))
+        plan = change(instance, Draft.of(user, now))
         if plan.empty:
             return
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])

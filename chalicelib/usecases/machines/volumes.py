@@ -211,7 +211,7 @@ def _create(
         deadline=now + TO_CREATE,
         due_at=now,
     )
-    draft = Draft(now, (user.id, user.name))
+    draft = Draft.of(user, now)
     draft.save(volume)
     draft.record(EventType.created, volume)
     draft.wake(volume.unit)
@@ -251,7 +251,7 @@ def _delete(plane: ChangePorts, user: User, project: Project, name: str) -> None
         _refuse_if_attached(volume)
         now = plane.clock.now()
         try:
-            plane.committer.take(NounsSnapshot(now, (volume,)), delete_volume(volume, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (volume,)), delete_volume(volume, Draft.of(user, now)))
         except Conflict:
             continue
         return

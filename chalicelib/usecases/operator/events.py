@@ -49,9 +49,11 @@ class EventFilter:
     ascending: bool = False
 
 
-def list_events(store: Store, actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> list[Event]:
-    """A page of events. `projects`: those that the caller may see, by id."""
-    sources = _sources(actor, projects, wanted)
+def list_events(
+    store: Store, actor: User, projects: Mapping[str, Project], wanted: EventFilter, *, everywhere: bool = True
+) -> list[Event]:
+    """A page of events. `projects`: those that the caller may see, by id; `everywhere`: also those of no project."""
+    sources = _sources(projects, wanted)
     size = max(FEWEST, PAGE // max(1, len(sources)))  # all streams are begun, however few events a page takes of each
     streams = [_stream(store, index, partition, wanted, size) for index, partition in sources]
     merged = heapq.merge(*streams, key=itemgetter(0), reverse=not wanted.ascending)
@@ -59,7 +61,7 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     for number, (_, event) in enumerate(merged):
         if number >= (SCANNED if found else MOST):
             break
-        if event is not None and _fits(event, actor, projects, wanted):
+        if event is not None and _seen(event, actor, projects, everywhere) and _fits(event, wanted):
             found[event.id] = event
             if len(found) == wanted.limit:
                 break
@@ -81,7 +83,7 @@ def deleted_actors(store: Store, events: Sequence[Event]) -> Ids:
     return frozenset(user_id for user_id, record in zip(ids, found, strict=True) if record is None)
 
 
-def _sources(actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> list[tuple[Index, str]]:
+def _sources(projects: Mapping[str, Project], wanted: EventFilter) -> list[tuple[Index, str]]:
     """The narrowest streams that contain every requested event."""
     runs, fleets = wanted.within_runs, wanted.within_fleets
     if runs is None and fleets is None and wanted.targets is not None:
@@ -143,14 +145,19 @@ def _records(
             return
 
 
-def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: EventFilter) -> bool:
-    targets = {(target.type, target.id) for target in event.targets}
-    if event.project_id == EVERYWHERE:
-        own = event.actor_id == actor.id or ("user", actor.id) in targets
-        if actor.role is not GlobalRole.admin and not own:
-            return False
-    elif event.project_id not in projects:
-        return False
+def _seen(event: Event, actor: User, projects: Mapping[str, Project], everywhere: bool) -> bool:
+    if event.project_id != EVERYWHERE:
+        return event.project_id in projects
+    own = event.actor_id == actor.id or ("user", actor.id) in _targets(event)
+    return everywhere and (own or actor.role is GlobalRole.admin)
+
+
+def _targets(event: Event) -> set[tuple[str, str]]:
+    return {(target.type, target.id) for target in event.targets}
+
+
+def _fits(event: Event, wanted: EventFilter) -> bool:
+    targets = _targets(event)
     return (
         (wanted.targets is None or not wanted.targets.isdisjoint(targets))
         and (wanted.within_projects is None or event.project_id in wanted.within_projects)

@@ -6,7 +6,7 @@ same commit, so the old one stops working at once. The private SSH key is sealed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
@@ -89,18 +89,26 @@ def sign_on(entry: SignOn) -> list[Change]:
 # --- read -------------------------------------------------------------------------------------------------------------
 
 
-def list_users(plane: RecordPorts, actor: User) -> list[User]:
-    """All users, for an admin; for others, themselves and members of their projects. Newest first."""
-    if actor.role is GlobalRole.admin:
+def list_users(plane: RecordPorts, actor: User, only: Collection[str] | None = None) -> list[User]:
+    """All users, for an admin; for others, themselves and members of their projects. Newest first. `only`: ids of
+    projects, whose members alone are listed beside the caller."""
+    if actor.role is GlobalRole.admin and only is None:
         ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
     else:
-        projects = [member.project_id for member in memberships(plane.store, actor)]
+        projects = _projects_of(plane.store, actor, only)
         shared = [every(plane.store, f"project/{project}", "member/") for project in projects]
         ids = [actor.id, *(nouns.read(Member, record).user_id for page in shared for record in page)]
     found = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in dict.fromkeys(ids)])
     return sorted(
         (user for user in found if user is not None), key=lambda user: (user.created_at, user.id), reverse=True
     )
+
+
+def _projects_of(store: Store, user: User, only: Collection[str] | None) -> list[str]:
+    if user.role is GlobalRole.admin and only is not None:
+        return list(only)
+    joined = [member.project_id for member in memberships(store, user)]
+    return [each for each in joined if only is None or each in only]
 
 
 def memberships(store: Store, user: User) -> list[Member]:

@@ -444,7 +444,7 @@ def _submit(
     now, body = run.submitted_at, _body(plane, run, draft)
     begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
     jobs = tuple(_job(run, spec) for spec in begun)
-    changes = Draft(now, (user.id, user.name))
+    changes = Draft.of(user, now)
     for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
         changes.save(noun)
     for noun in (run, *jobs):
@@ -552,7 +552,7 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
     body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
     moved = {job.id: job.with_(priority=priority) for job in waiting}
-    change = Draft(now, (user.id, user.name))
+    change = Draft.of(user, now)
     for noun in (run, body, *moved.values()):
         change.save(noun)
     change.record(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))

@@ -138,7 +138,7 @@ def _stop(plane: ChangePorts, user: User, run: Run | None, reason: RunReason) ->
             return
         now = plane.clock.now()
         try:
-            plane.committer.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft(now, (user.id, user.name))))
+            plane.committer.take(NounsSnapshot(now, (run,)), stop_run(run, reason, Draft.of(user, now)))
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue
@@ -174,7 +174,7 @@ def _delete(plane: ChangePorts, user: User, run: Run | None) -> None:
         own = pointer is not None and pointer[0] == run.id
         beside = [Delete(name, expect=pointer[1])] if pointer is not None and own else []
         try:
-            plane.committer.take(NounsSnapshot(now, (run,)), delete_run(run, Draft(now, (user.id, user.name))), beside)
+            plane.committer.take(NounsSnapshot(now, (run,)), delete_run(run, Draft.of(user, now)), beside)
         except Conflict:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue

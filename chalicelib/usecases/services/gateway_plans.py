@@ -273,7 +273,7 @@ def _create(
         due_at=now,
         **_fields(plane, project, gateway_id, configuration),
     )
-    draft = Draft(now, (user.id, user.name))
+    draft = Draft.of(user, now)
     draft.save(gateway)
     draft.record(EventType.created, gateway)
     draft.wake(gateway.unit)
@@ -299,7 +299,7 @@ def _update(
     fields = _fields(plane, project, current.id, configuration)
     message = "" if current.status is GatewayStatus.running else current.message  # the next pass writes a current one
     gateway = current.with_(**fields, message=message, last_processed_at=now, due_at=now)
-    change = Draft(now, (user.id, user.name))
+    change = Draft.of(user, now)
     change.save(gateway)
     change.record(EventType.changed, gateway, fields=tuple(sorted(changed)))
     change.wake(gateway.unit)

@@ -192,7 +192,7 @@ def _changed(
     """The gateway after the change, which is computed again after a conflict."""
     for _ in range(TRIES):
         gateway, now = get(plane, project, name), plane.clock.now()
-        plan, beside = change(gateway, Draft(now, (user.id, user.name)))
+        plan, beside = change(gateway, Draft.of(user, now))
         if plan.empty:
             return gateway
         try:

@@ -15,6 +15,7 @@ from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, act_once, headers_of
 from chalicelib.api.wire.v1.runs import log_page_json, plan_json, run_json, run_path, run_summary_json
 from chalicelib.domain import keys, pages
+from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
@@ -175,7 +176,7 @@ def _row(call: Call) -> RunRow:
 
 
 def _shown(call: Call, row: RunRow) -> contract.V1Run:
-    own = row.run.user_id == call.actor.id
+    own = row.run.user_id == call.actor.id and call.may(Verb.run)
     return run_json(row, call.tenant.name, call.plane.clock.now(), env=own)
 
 
