@@ -1,4 +1,5 @@
-"""The HTTP contract: the type of every answer, a file for each noun.
+"""The HTTP contract: the type of every answer, a file for each noun. What agents and gateways send and get is in
+`agent` and `agent_gateway`, which have names of their own and are imported by themselves.
 
 Answers are plain dicts, so these types cost nothing while a request is answered. `api/wire`, the routes and the command
 line import them for the type checker alone; the OpenAPI document, the pages and the tests load them. A type has a

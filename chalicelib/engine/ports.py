@@ -13,6 +13,7 @@ from chalicelib.domain.instants import SECOND, Micros
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.spi import Backend
+    from chalicelib.contract.agent import StreamOrder
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
@@ -121,10 +122,10 @@ class Streams(Protocol):
         """The id of a new stream for this user, which waits for the instance's agent to carry out the order. The stream
         is ended soon after `permitted` has become false. Raises Refused if there are too many."""
 
-    def orders(self, instance_id: str) -> list[dict[str, Any]]:
+    def orders(self, instance_id: str) -> list[StreamOrder]:
         """The streams that the instance's agent should dial now: each order with its `id` and `ticket`."""
 
-    def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
+    def pass_on(self, instance_id: str, order: StreamOrder) -> None:
         """Have the instance's agent dial another server, which issued the order's `id` and `ticket`. Sent once."""
 
     def claim(self, stream_id: str, ticket: str) -> None:

@@ -22,10 +22,13 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from chalicelib.agent.streams.websocket import LEAVING, Closed, Peer
 from chalicelib.errors import Forbidden, Refused
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import StreamOrder
 
 log = logging.getLogger(__name__)
 MOST = 4000
@@ -99,7 +102,7 @@ class StreamBroker:
         self._lock = threading.Lock()
         self._streams: dict[str, _Stream] = {}
         self._of_user: Counter[str] = Counter()
-        self._passed: dict[str, deque[tuple[float, Mapping[str, Any]]]] = {}  # orders of gateways, by instance
+        self._passed: dict[str, deque[tuple[float, StreamOrder]]] = {}  # orders of gateways, by instance
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -130,19 +133,19 @@ class StreamBroker:
             self._of_user[user] += 1
         return stream.id
 
-    def orders(self, instance_id: str) -> list[dict[str, Any]]:
+    def orders(self, instance_id: str) -> list[StreamOrder]:
         """The streams that this instance's agent should dial, for its next response."""
         now = self._clock()
         with self._lock:
-            found = [dict(order) for at, order in self._passed.pop(instance_id, ()) if now - at < TICKET_SECONDS]
+            found = [order for at, order in self._passed.pop(instance_id, ()) if now - at < TICKET_SECONDS]
             for each in self._streams.values():
                 due = not each.claimed and now - each.sent_at >= RESEND_AFTER and now - each.opened < TICKET_SECONDS
                 if due and each.instance_id == instance_id:
                     each.sent_at = now
-                    found.append({"id": each.id, "ticket": each.ticket, **each.order})
+                    found.append(cast("StreamOrder", {"id": each.id, "ticket": each.ticket, **each.order}))
         return found
 
-    def pass_on(self, instance_id: str, order: Mapping[str, Any]) -> None:
+    def pass_on(self, instance_id: str, order: StreamOrder) -> None:
         """Have this instance's agent dial a gateway. The order is sent once: a gateway repeats its request itself."""
         with self._lock:
             waiting = self._passed.setdefault(instance_id, deque(maxlen=MOST_PASSED))

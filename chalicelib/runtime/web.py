@@ -13,13 +13,13 @@ from types import FrameType
 
 import uvicorn
 
+from chalicelib.agent.kernel.limits import MESSAGE_BYTES
 from chalicelib.api import dispatch
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.connection_admission import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
-from chalicelib.usecases.agent_message import MAX_MESSAGE
 from chalicelib.usecases.agents.calls import has_news
 
 API_THREADS, AGENT_THREADS = 4, 2
@@ -40,7 +40,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         agents = Lane(
             ThreadPoolExecutor(AGENT_THREADS, thread_name_prefix="agents"),
             AGENT_THREADS,
-            body=MAX_MESSAGE,
+            body=MESSAGE_BYTES,
             memory=AGENT_MEMORY,
         )
         serve, refusal = partial(dispatch.respond, root.plane), partial(dispatch.refusal, root.plane)

@@ -8,7 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
+from chalicelib.agent.kernel.limits import (
+    GPUS_MOST,
+    MESSAGE_BYTES,
+    METRICS_MOST,
+    RECORDS_MOST,
+    TAKEN_BACK_MOST,
+    TASKS_MOST,
+    TROUBLE_TEXT,
+    TROUBLES_MOST,
+)
+from chalicelib.domain.bounds import Amount, Instant, Percent
 from chalicelib.domain.instances import HostFacts, HostGpu
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reports import AgentInput, GatewayReport, PrintableText, ShortText, TaskReport
@@ -16,16 +26,8 @@ from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
 PROTOCOL = 1
-# The agent observes the same limits (`agent/kernel/limits.py`; a test compares them), so its messages are accepted.
-MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON
-MAX_TASKS = 2 * MOST_BLOCKS  # tasks that have ended wait to be removed while others start
-MAX_RECORDS = 20_000
-MAX_POINTS = 300
-MAX_GPUS = 64
 LONGEST_BYTE = 13  # bytes of a chunk per byte of output: the byte itself, and at most a time and a length of its own
 MAX_CHUNK = 16 * 1024 * 1024  # bytes of one object: a megabyte of output with the times of its lines
-MAX_TAKEN_BACK = 3_600.0  # seconds until the cloud reclaims the machine
-MAX_TROUBLES, MAX_TROUBLE = 16, 200  # problems of a machine, and the characters of each
 
 
 class Unacceptable(Invalid):
@@ -37,7 +39,7 @@ class Unacceptable(Invalid):
 class LogBytes(AgentInput):
     task: ShortText
     offset: Amount
-    records: list[tuple[Instant, str]] = Field(max_length=MAX_RECORDS)
+    records: list[tuple[Instant, str]] = Field(max_length=RECORDS_MOST)
 
     def decoded(self) -> list[tuple[Micros, bytes]]:
         try:
@@ -77,12 +79,12 @@ class MetricPoint(AgentInput):
     cpu_usage_micro: Amount = 0
     memory_usage_bytes: Amount = 0
     memory_working_set_bytes: Amount = 0
-    gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
+    gpus: list[GpuLoad] = Field(default=[], max_length=GPUS_MOST)
 
 
 class TroubleReport(AgentInput):
     status: Literal["warning", "failure"]
-    message: Annotated[str, Field(min_length=1, max_length=MAX_TROUBLE), AfterValidator(printable)]
+    message: Annotated[str, Field(min_length=1, max_length=TROUBLE_TEXT), AfterValidator(printable)]
     age: Amount = 0  # seconds
 
 
@@ -94,13 +96,13 @@ class AgentMessage(AgentInput):
     at: Instant = 0  # when it was sent, by the clock of the agent's machine; 0: an older agent
     agent: PrintableText = ""
     facts: HostFacts | None = None
-    health: list[TroubleReport] | None = Field(default=None, max_length=MAX_TROUBLES)
-    tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
-    logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
+    health: list[TroubleReport] | None = Field(default=None, max_length=TROUBLES_MOST)
+    tasks: list[TaskReport] = Field(default=[], max_length=TASKS_MOST)
+    logs: list[LogBytes] = Field(default=[], max_length=TASKS_MOST)
     chunks: list[ChunkReport] = Field(default=[], max_length=1)
-    metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)
+    metrics: list[MetricPoint] = Field(default=[], max_length=METRICS_MOST)
     gateway: GatewayReport | None = None
-    taken_back_in: Annotated[float, Field(ge=0, le=MAX_TAKEN_BACK, allow_inf_nan=False)] | None = None  # seconds
+    taken_back_in: Annotated[float, Field(ge=0, le=TAKEN_BACK_MOST, allow_inf_nan=False)] | None = None  # seconds
     wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 0
 
     @field_validator("facts", mode="before")
@@ -123,9 +125,9 @@ def _known_gpu(gpu: Any) -> Any:
 
 def read_message(body: bytes | dict[str, Any]) -> AgentMessage:
     """The message. Raises Unacceptable with everything that is wrong with it."""
-    if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
+    if isinstance(body, bytes) and len(body) > MESSAGE_BYTES:
         raise Unacceptable(
-            f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."
+            f"The message has {len(body)} bytes; the limit is {MESSAGE_BYTES}.", hint="Send less log at a time."
         )
     try:
         message = (

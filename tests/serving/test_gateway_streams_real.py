@@ -20,7 +20,8 @@ import pytest
 from chalicelib.agent.gateway.nginx import pin_of
 from chalicelib.agent.gateway.relays import AT_FIRST, FRESH
 from chalicelib.agent.streams import websocket
-from chalicelib.agent.streams.streams import AgentStreams, Order, dial_websocket
+from chalicelib.agent.streams.streams import AgentStreams, dial_websocket
+from chalicelib.contract.agent import StreamOrder
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller
@@ -37,8 +38,8 @@ class Agent:
     def __init__(self, replica: Replica, plane: FakePlane, program: Program) -> None:
         self._plane, self.gateway = plane, program.secure
         self.messages: list[str] = []
-        self.orders: list[Order] = []
-        self.dialled: list[Order] = []
+        self.orders: list[StreamOrder] = []
+        self.dialled: list[StreamOrder] = []
         self.streams = AgentStreams(lambda: "http://127.0.0.1:1", self.messages.append)  # the server is no use here
         self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
         plane.ordered = self.take

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, cast
 
 import orjson
 
 from chalicelib.agent.program.commands import Abort, Carry, Command, End, Remove, SaveCredential, Start, Stop
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.contract import agent as contract
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agents.calls import has_news
@@ -59,15 +60,15 @@ class Work:
 class Carried:
     """A gateway's replica on a host. Its program outlives the agent."""
 
-    order: dict[str, Any]  # as the plane gives it
-    state: str = "starting"
+    order: contract.GatewayOrder
+    state: Literal["starting", "running"] = "starting"
     ending: bool = False
     busy: dict[str, Micros] = field(default_factory=dict)  # requests under way, by job: until when
-    configuration: dict[str, Any] = field(default_factory=dict)  # what it was last told to serve
+    configuration: Mapping[str, Any] = field(default_factory=dict)  # what it was last told to serve
     busy_since: Micros | None = None  # the plane has heard that it has requests
     reported_at: Micros = 0  # what it last reported
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> contract.GatewayReport:
         return {**self.order, "state": self.state, "message": ""}
 
 
@@ -82,7 +83,7 @@ class Hosts:
         self.hosts: dict[str, Host] = {}  # by machine, or by instance without one
         self._killed: set[str] = set()
         self._failed: dict[tuple[str, str], int] = {}
-        self.mounting: Callable[[Task, dict[str, Any]], None] = lambda task, disk: None  # may object
+        self.mounting: Callable[[Task, Mapping[str, Any]], None] = lambda task, disk: None  # may object
 
     def fails(self, run: tuple[str, str], work: Work) -> bool:
         self._failed[run] = self._failed.get(run, 0) + 1
@@ -137,7 +138,7 @@ class Host:
         self.session = AgentSession(
             self.instance_id, boot_id, self.credential, self._read_log, agent="sim", token=self.token, wait=20.0
         )
-        self.session.facts_changed(dict(self.facts))
+        self.session.facts_changed(cast("contract.HostFacts", dict(self.facts)))
         if self.troubles is not None:
             self.session.health_changed(self.troubles, self.world.seconds())
         for task in self.tasks.values():
@@ -246,7 +247,7 @@ class Host:
             session.failed(message, problem, self.world.seconds())
             self.pump()
 
-    def _answered(self, session: AgentSession, message: Message, answer: dict[str, Any]) -> None:
+    def _answered(self, session: AgentSession, message: Message, answer: contract.SyncReply) -> None:
         if session is not self.session or self.dead:
             return
         for command in session.answered(message, answer, self.world.seconds()):
@@ -318,7 +319,9 @@ class Host:
     def _measure(self, task: Task, work: Work) -> None:
         """How busy its GPU is, every so often."""
         if task.state == "running" and self.tasks.get(task.id) is task:
-            self.session.measured([{"task": task.id, "at": self.world.now(), "gpus": [{"util_percent": work.gpu}]}])
+            used = {"cpu_usage_micro": 0, "memory_usage_bytes": 0, "memory_working_set_bytes": 0}
+            point = {"task": task.id, "at": self.world.now(), "gpus": [{"util_percent": work.gpu}], **used}
+            self.session.measured([cast("contract.MetricPoint", point)])
             self._after(MEASURED, lambda: self._measure(task, work))
 
     def _write(self, task: Task, size: int) -> None:
@@ -353,7 +356,7 @@ class Host:
             report.update(mounted=list(task.disks))
             if task.connections is not None:
                 report.update(connections=task.connections, idle_since=task.idle_since)
-        self.session.task_changed(report)
+        self.session.task_changed(cast("contract.TaskReport", report))
 
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
         data = self.tasks[task_id].log[offset : offset + limit]
@@ -367,7 +370,7 @@ class Host:
         serves = self.carried is not None and self.carried.state == "running" and not self.dead
         return self.carried if serves else None
 
-    def _carry(self, order: dict[str, Any] | None) -> None:
+    def _carry(self, order: contract.GatewayOrder | None) -> None:
         carried = self.carried
         if order is None and carried is not None:
             carried.ending = True

@@ -12,6 +12,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FakeCloud, Launcher
 from chalicelib.backends.spi import facts_of
 from chalicelib.catalog.offers import StoredCatalog
+from chalicelib.contract.agent import SyncReply
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.retention import Retention
@@ -57,7 +58,7 @@ class Parts:
     families: Sequence[type[Family]] = FAMILIES
     reader: type[Reader] = Reader
     sweeper: type[Sweeper] = Sweeper
-    sync: Callable[..., dict[str, object]] = calls.sync
+    sync: Callable[..., SyncReply] = calls.sync
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import orjson
 
 from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend, Container, Owned
+from chalicelib.contract.agent import SyncReply
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
@@ -155,13 +156,13 @@ class _Trusting(Reader):
 _FOR_EVER = itertools.count(1_000_000)
 
 
-def _credulous(plane: Any, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
+def _credulous(plane: Any, instance_id: str, credential: str, body: bytes) -> SyncReply:
     message = orjson.loads(body)
     message.update(seq=next(_FOR_EVER), boot="always the same")
     return calls.sync(plane, instance_id, credential, orjson.dumps(message))
 
 
-def _hopeful(plane: Any, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
+def _hopeful(plane: Any, instance_id: str, credential: str, body: bytes) -> SyncReply:
     message = orjson.loads(body)
     message["tasks"] = [{**task, "log_end": 0} for task in message["tasks"]]
     return calls.sync(plane, instance_id, credential, orjson.dumps(message))
@@ -312,7 +313,7 @@ def _let_loose(snapshot: VolumeSnapshot) -> Plan:
     return plan if volume.attachments == snapshot.volume.attachments else Plan((*plan.steps, Step((volume,))))
 
 
-def _heedless(plane: Any, instance_id: str, credential: str, body: Any) -> dict[str, Any]:
+def _heedless(plane: Any, instance_id: str, credential: str, body: Any) -> SyncReply:
     """Doesn't read which disks a task still holds."""
     message = orjson.loads(body)
     for task in message["tasks"]:

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.agent.kernel.limits import METRICS_MOST
+from chalicelib.agent.kernel.limits import MESSAGE_BYTES, METRICS_MOST, TASKS_MOST
 from chalicelib.errors import Invalid
-from chalicelib.usecases.agent_message import MAX_MESSAGE, MAX_TASKS, AgentMessage, read_message
+from chalicelib.usecases.agent_message import AgentMessage, read_message
 
 HEAD = {"v": 1, "instance": "i", "boot": "b", "seq": 0}
 FACTS = {"cpus": 1, "memory_mib": 1, "disk_mib": 1, "arch": "x86"}
@@ -33,8 +33,8 @@ def test_the_shortest_message() -> None:
 @pytest.mark.parametrize(
     ("parts", "more"),
     [
-        ({"tasks": [TASK] * MAX_TASKS}, {"tasks": [TASK] * (MAX_TASKS + 1)}),
-        ({"logs": [LOG] * MAX_TASKS}, {"logs": [LOG] * (MAX_TASKS + 1)}),
+        ({"tasks": [TASK] * TASKS_MOST}, {"tasks": [TASK] * (TASKS_MOST + 1)}),
+        ({"logs": [LOG] * TASKS_MOST}, {"logs": [LOG] * (TASKS_MOST + 1)}),
         ({"metrics": [POINT] * METRICS_MOST}, {"metrics": [POINT] * (METRICS_MOST + 1)}),
         ({"logs": [{**LOG, "records": [[0, ""]] * 20_000}]}, {"logs": [{**LOG, "records": [[0, ""]] * 20_001}]}),
         ({"metrics": [{**POINT, "gpus": [{}] * 64}]}, {"metrics": [{**POINT, "gpus": [{}] * 65}]}),
@@ -59,9 +59,9 @@ def test_what_is_let_in_and_what_is_one_too_many(parts: dict[str, Any], more: di
 
 def test_a_message_may_be_so_long_and_no_longer() -> None:
     message = orjson.dumps(HEAD)
-    read_message(message.ljust(MAX_MESSAGE))
-    with pytest.raises(Invalid, match=f"has {MAX_MESSAGE + 1} bytes; the limit is {MAX_MESSAGE}"):
-        read_message(message.ljust(MAX_MESSAGE + 1))
+    read_message(message.ljust(MESSAGE_BYTES))
+    with pytest.raises(Invalid, match=f"has {MESSAGE_BYTES + 1} bytes; the limit is {MESSAGE_BYTES}"):
+        read_message(message.ljust(MESSAGE_BYTES + 1))
 
 
 def test_another_protocol_is_named() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -15,6 +15,7 @@ from chalicelib.agent.program.commands import Abort, Carry, Command, End, PutLog
 from chalicelib.agent.program.session import AgentSession, Message
 from chalicelib.agent.runtimes import steps
 from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.contract import agent as contract
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agents.calls import has_news
@@ -34,7 +35,7 @@ class Task:
 
     id: str
     host: str
-    spec: dict[str, Any]
+    spec: contract.Task
     state: str = "preparing"
     exit_status: int | None = None
     step: int = 0  # which of its commands it began last
@@ -90,7 +91,7 @@ class Network:
                 self._held.setdefault(host.instance_id, []).append(attempt)
                 return
             answered = True
-            self.time.after(TRIP, lambda: host.answered(session, message, answer))
+            self.time.after(TRIP, lambda: host.answered(session, message, cast("contract.SyncReply", answer)))
 
         attempt()
         if not answered:
@@ -145,7 +146,7 @@ class Hosts:
         host.boot()
         return host
 
-    def begin(self, task_id: str, spec: dict[str, Any], host: str) -> Task:
+    def begin(self, task_id: str, spec: contract.Task, host: str) -> Task:
         assert task_id not in self.tasks, f"job {task_id} began on {host}, after it had on {self.tasks[task_id].host}"
         self.tasks[task_id] = Task(task_id, host, spec)
         return self.tasks[task_id]
@@ -158,7 +159,7 @@ class Host:
         self.hosts, self.time, self.name, self.instance_id = hosts, hosts.time, name, instance_id
         self.token, self.facts, self.credential = token, facts, ""
         self.dead = False
-        self.carried: dict[str, Any] | None = None  # the gateway's replica here
+        self.carried: contract.GatewayOrder | None = None  # the gateway's replica here
         self.boots = 0
         self.tasks: dict[str, Task] = {}
         self.session: AgentSession
@@ -171,7 +172,7 @@ class Host:
         self.session = AgentSession(
             self.instance_id, boot_id, self.credential, self._read_log, agent="world", token=self.token, wait=20.0
         )
-        self.session.facts_changed(self.facts)
+        self.session.facts_changed(cast("contract.HostFacts", self.facts))
         for task in self.tasks.values():
             self._report(task)
             self.session.log_grew(task.id, len(task.output), self.time.seconds())
@@ -207,7 +208,7 @@ class Host:
             session.failed(message, problem, self.time.seconds())
             self.pump()
 
-    def answered(self, session: AgentSession, message: Message, answer: dict[str, Any]) -> None:
+    def answered(self, session: AgentSession, message: Message, answer: contract.SyncReply) -> None:
         if session is not self.session or self.dead:
             return
         for command in session.answered(message, answer, self.time.seconds()):
@@ -237,10 +238,10 @@ class Host:
         elif isinstance(command, End):
             self.tasks.clear()
 
-    def _carry(self, wanted: dict[str, Any] | None) -> None:
+    def _carry(self, wanted: contract.GatewayOrder | None) -> None:
         """nginx is installed in `INSTALLING` seconds, and gone at once."""
         self.carried = wanted
-        self.session.gateway_changed(wanted and {**wanted, "state": "installing", "message": ""})
+        self.session.gateway_changed(None if wanted is None else {**wanted, "state": "installing", "message": ""})
 
         def serves() -> None:
             if wanted is not None and self.carried is wanted:
@@ -286,7 +287,7 @@ class Host:
             report.update(exit_status=task.exit_status, reason=task.reason, message=message, log_end=len(task.output))
         if task.state == "running" and task.spec.get("service_port"):
             report.update(_served(task))
-        self.session.task_changed(report)
+        self.session.task_changed(cast("contract.TaskReport", report))
 
     def serves(self, task: Task, **changes: Any) -> None:
         """What its agent sees of a service's replica changes: `listens`, `passes`, `queue`."""

@@ -5,7 +5,10 @@ as everywhere in the protocol.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Set
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import TrafficBucket, TrafficReport
 
 SECOND = 1000000
 BUCKET = 10 * SECOND
@@ -18,7 +21,7 @@ class _OpenBucket:
     def __init__(self, at: int) -> None:
         self.at, self.requests, self.samples, self.busy = at, 0, 0, 0
 
-    def report(self) -> Dict[str, Any]:
+    def report(self) -> TrafficBucket:
         return {"at": self.at, "requests": self.requests, "busy": round(self.busy / max(1, self.samples), 3)}
 
 
@@ -69,7 +72,7 @@ class _Service:
     def is_due(self, now: int) -> bool:
         return self.urgent or (not self.quiet and now - self.reported_at >= REPORT_EVERY)
 
-    def report(self, run: str, now: int) -> Dict[str, Any]:
+    def report(self, run: str, now: int) -> TrafficReport:
         self.reported_at, self.urgent, self.quiet = now, False, not self.busy
         return {
             "run_id": run,
@@ -96,14 +99,14 @@ class Buckets:
                 service.sample(counts["runs"][run], now)
                 service.drain(draining.get(run, ()), counts["jobs"], now)
 
-    def reports(self, now: int) -> List[Dict[str, Any]]:
+    def reports(self, now: int) -> List[TrafficReport]:
         """The reports that are due."""
         return [each.report(run, now) for run, each in self._services.items() if each.is_due(now)]
 
-    def report(self, run: str, now: int) -> Dict[str, Any]:
+    def report(self, run: str, now: int) -> TrafficReport:
         return self._services[run].report(run, now)
 
-    def mark_unsent(self, reports: Iterable[Mapping[str, Any]]) -> None:
+    def mark_unsent(self, reports: Iterable[TrafficReport]) -> None:
         """Make these reports due again, because they didn't arrive."""
         for report in reports:
             if report["run_id"] in self._services:

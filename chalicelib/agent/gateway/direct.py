@@ -14,11 +14,13 @@ import selectors
 import socket
 import threading
 import time
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple, cast
+from typing import TYPE_CHECKING, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple, cast
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import GatewayConfiguration, GatewayService, ServedReplica
 
 PATIENCE = 1.0  # seconds for a connection, which takes a millisecond within a network
 RECHECK_REACHABLE, RECHECK_UNREACHABLE = 10.0, 60.0  # seconds until the next attempt
-Configuration = Mapping[str, Any]
 Place = Tuple[str, int]  # an address and a port
 
 
@@ -34,7 +36,7 @@ class DirectRoutes:
         self._attempts: Dict[str, Attempt] = {}  # by job: another job at the same place is tried again
         self._lock = threading.Lock()
 
-    def refresh(self, configuration: Configuration) -> bool:
+    def refresh(self, configuration: GatewayConfiguration) -> bool:
         """Try the replicas that are due. Returns whether the route to one of them has changed."""
         with self._lock:
             places = _places(configuration)
@@ -48,15 +50,15 @@ class DirectRoutes:
             before, self._attempts = self._attempts, current
             return _reachable_places(before) != _reachable_places(current)
 
-    def with_addresses(self, configuration: Configuration) -> Dict[str, Any]:
+    def with_addresses(self, configuration: GatewayConfiguration) -> GatewayConfiguration:
         """The configuration with an address for each replica that is reached directly."""
         places = _reachable_places(self._attempts)
 
-        def routed(replica: Mapping[str, Any]) -> Dict[str, Any]:
+        def routed(replica: ServedReplica) -> ServedReplica:
             place = places.get(replica["job_id"])
             return {**replica, "address": place[0]} if place and place == _place(replica) else {**replica}
 
-        services = [
+        services: List[GatewayService] = [
             {**service, "replicas": [routed(each) for each in service["replicas"]]}
             for service in configuration["services"]
         ]
@@ -86,17 +88,17 @@ def reachable_of(places: Collection[Place]) -> Set[Place]:
     return found
 
 
-def _places(configuration: Configuration) -> Dict[str, Place]:
-    replicas: List[Mapping[str, Any]] = [each for service in configuration["services"] for each in service["replicas"]]
+def _places(configuration: GatewayConfiguration) -> Dict[str, Place]:
+    replicas = [each for service in configuration["services"] for each in service["replicas"]]
     return {each["job_id"]: _place(each) for each in replicas if _is_candidate(each)}
 
 
-def _is_candidate(replica: Mapping[str, Any]) -> bool:
+def _is_candidate(replica: ServedReplica) -> bool:
     usable = replica.get("ready") and not replica.get("draining")
     return bool(usable and replica.get("nearby") and not replica["address"])
 
 
-def _place(replica: Mapping[str, Any]) -> Place:
+def _place(replica: ServedReplica) -> Place:
     return replica.get("nearby") or "", replica["port"]
 
 

@@ -1,30 +1,24 @@
 """The gateway's configuration → the entries of nginx's shared memory. Pure.
 
-The control plane sends the configuration, which is stored on disk as it is:
-
-    version       for the next poll
-    services      each with its `hosts`, run_id, project_id, auth, body, rate_limits, model, routed, replicas, and
-                  `https`: the port to which requests without TLS are redirected
-    model_hosts   hosts that serve every model of a project: {host: project_id}
-    certificates  {host: {certificate, key}}, both PEM
-    challenges    {token: answer} for certificates that are being issued
-
+The control plane sends the configuration (`GatewayConfiguration` of the contract), which is stored on disk as it is.
 An entry is a key and a text. Only the entries that differ are sent to nginx.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Set
 
 from .relays import ReplicaAddress, place
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import GatewayConfiguration, GatewayService, RateLimit, ServedReplica
+
 HOLD = 30  # seconds that a request may wait for a replica
-Configuration = Mapping[str, Any]
 ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # a router's paths besides /v1/…
 
 
-def entries(configuration: Configuration, relays: str) -> Dict[str, str]:
+def entries(configuration: GatewayConfiguration, relays: str) -> Dict[str, str]:
     """The entries by key. `relays`: the folder with the sockets of replicas that have no address."""
     found: Dict[str, Any] = {}
     for service in configuration.get("services", ()):
@@ -46,7 +40,7 @@ def difference(present: Iterable[str], known: Mapping[str, str], wanted: Mapping
     return changed
 
 
-def draining(configuration: Configuration) -> Dict[str, List[str]]:
+def draining(configuration: GatewayConfiguration) -> Dict[str, List[str]]:
     """The draining jobs of each run, which get no new requests."""
     found = {}
     for service in configuration.get("services", ()):
@@ -56,7 +50,7 @@ def draining(configuration: Configuration) -> Dict[str, List[str]]:
     return found
 
 
-def relayed(configuration: Configuration) -> Dict[str, ReplicaAddress]:
+def relayed(configuration: GatewayConfiguration) -> Dict[str, ReplicaAddress]:
     """The replicas that are reached over their agents' streams only, by job. A draining one stays until it is let
     go."""
     found = {}
@@ -69,20 +63,20 @@ def relayed(configuration: Configuration) -> Dict[str, ReplicaAddress]:
     return found
 
 
-def direct(configuration: Configuration) -> Set[str]:
+def direct(configuration: GatewayConfiguration) -> Set[str]:
     """The runs with a replica that nginx reaches directly."""
     return {
         service["run_id"] for service in configuration.get("services", ()) if any(map(_is_direct, service["replicas"]))
     }
 
 
-def _is_direct(replica: Mapping[str, Any]) -> bool:
+def _is_direct(replica: ServedReplica) -> bool:
     return bool(replica.get("ready") and not replica.get("draining") and replica.get("address"))
 
 
-def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
+def _service(service: GatewayService, relays: str) -> Dict[str, Any]:
     model = service.get("model")
-    found = {
+    found: Dict[str, Any] = {
         "run": service["run_id"],
         "project": service["project_id"],
         "auth": service["auth"],
@@ -104,25 +98,26 @@ def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
     return found
 
 
-def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
-    found = {"prefix": limit["prefix"], "rps": limit["rps"], "burst": limit["burst"]}
+def _limit(limit: RateLimit) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"prefix": limit["prefix"], "rps": limit["rps"], "burst": limit["burst"]}
     if limit["key"]["type"] == "header":
         found["header"] = limit["key"]["header"]
     return found
 
 
-def _replica(replica: Mapping[str, Any], relays: str) -> Dict[str, Any]:
+def _replica(replica: ServedReplica, relays: str) -> Dict[str, Any]:
     address = replica["address"] or "unix:" + place(relays, replica["job_id"])
     return {"job": replica["job_id"], "host": replica["instance_id"], "address": address, "port": replica["port"]}
 
 
-def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+def _models(project: str, services: Iterable[GatewayService]) -> Dict[str, Any]:
     models: Dict[str, Any] = {}
     owner = ""
     for service in services:
-        if service["project_id"] == project and service.get("model"):
+        model = service.get("model")
+        if service["project_id"] == project and model:
             created = service["since"] // 1000000
-            entry = models.setdefault(service["model"]["name"], {"hosts": [], "created": created})
+            entry = models.setdefault(model["name"], {"hosts": [], "created": created})
             entry["created"] = min(entry["created"], created)
             entry["hosts"].append(service["hosts"][0].lower())
             owner = service["project_name"]

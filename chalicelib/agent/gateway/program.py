@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Protocol, Union, cast
 
 from ..kernel.link import LinkError
 from ..kernel.tasks import read_text, write_atomic
@@ -21,24 +21,39 @@ from .buckets import Buckets
 from .control import Control, ControlError
 from .direct import DirectRoutes
 from .nginx import Nginx, NginxError
-from .relays import GatewayRelays, Order
+from .relays import GatewayRelays
 from .worker_requests import TokenVerdict, WorkerRequests
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import (
+        GatewayConfiguration,
+        GatewayStream,
+        NewConfiguration,
+        SameConfiguration,
+        TrafficReport,
+    )
 
 CHECK_EVERY = 1.0  # seconds
 RETRY_FIRST, RETRY_MOST = 1.0, 10.0  # seconds between polls of an unreachable control plane: at first, at most
 STORED = "word.json"  # the name that the programs of earlier agents gave it
-EMPTY: Dict[str, Any] = {"version": "", "services": []}
+EMPTY: "GatewayConfiguration" = {
+    "version": "",
+    "services": [],
+    "model_hosts": {},
+    "certificates": {},
+    "challenges": {},
+}
 UNREACHED = "no stream from the hosts of its services' replicas has come: can they call the gateway's address?"
 
 
 class Source(Protocol):
     """The control plane (`plane.PlaneClient`)."""
 
-    def configuration(self, since: str) -> Dict[str, Any]: ...
+    def configuration(self, since: str) -> "Union[NewConfiguration, SameConfiguration]": ...
 
-    def report(self, reports: List[Dict[str, Any]]) -> None: ...
+    def report(self, reports: List[TrafficReport]) -> None: ...
 
-    def streams(self, orders: List[Dict[str, Any]], pin: str) -> None: ...
+    def streams(self, orders: List[GatewayStream], pin: str) -> None: ...
 
     def rights(self, token: str, project: str, run: str) -> TokenVerdict: ...
 
@@ -57,7 +72,7 @@ class GatewayProgram:
         self._worker_requests = WorkerRequests(
             nginx.worker_socket, plane.rights, lambda run: self._report_now.set(), log, nginx.group
         )
-        self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
+        self._orders: "queue.SimpleQueue[List[GatewayStream]]" = queue.SimpleQueue()
         self._relays = GatewayRelays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
         self._direct = DirectRoutes()
@@ -114,7 +129,7 @@ class GatewayProgram:
             self._noted = ""
             self._write_state("running")
 
-    def _apply(self, configuration: Dict[str, Any], present: List[str]) -> None:
+    def _apply(self, configuration: GatewayConfiguration, present: List[str]) -> None:
         """Send nginx the entries that differ. `present`: the keys of those that it has."""
         routed = self._direct.with_addresses(configuration)
         wanted = entries.entries(routed, self._nginx.relays)
@@ -126,7 +141,7 @@ class GatewayProgram:
             self._control.set(changed)
         self._entries, self._configuration = wanted, configuration
 
-    def take(self, configuration: Dict[str, Any]) -> bool:
+    def take(self, configuration: GatewayConfiguration) -> bool:
         """Serve this configuration. False if it makes no sense, or nginx refuses it."""
         try:
             self._direct.refresh(configuration)
@@ -165,7 +180,7 @@ class GatewayProgram:
             began = self._clock()
             try:
                 configuration = self._plane.configuration(self._configuration.get("version", ""))
-                good = "services" not in configuration or self.take(configuration)
+                good = "services" not in configuration or self.take(cast("NewConfiguration", configuration))
                 pause = max(RETRY_FIRST, float(configuration.get("ask_in", 0))) if good else min(RETRY_MOST, 2 * pause)
             except LinkError as problem:
                 if problem.status == 410:
@@ -219,13 +234,13 @@ class GatewayProgram:
 
     # On disk ------------------------------------------------------------------------------------------------------
 
-    def _stored(self) -> Dict[str, Any]:
+    def _stored(self) -> GatewayConfiguration:
         text = read_text(self._path(STORED))
         if text is None:
             return EMPTY
         try:
-            configuration: Optional[Dict[str, Any]] = json.loads(text)
-            entries.entries(configuration or {}, "")
+            configuration: Optional[GatewayConfiguration] = json.loads(text)
+            entries.entries(configuration or EMPTY, "")
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             self._log(
                 "%s can't be read: %r; the control plane will send the configuration again"

@@ -21,13 +21,27 @@ import secrets
 import selectors
 import socket
 from collections import deque
-from typing import AbstractSet, Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    AbstractSet,
+    Callable,
+    Deque,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from ..streams import websocket
 from ..streams.stream_loop import SocketStream, StreamLoop, receive
 from ..streams.websocket import Peer
 
-Order = Dict[str, Any]  # for a stream; the control plane passes it on to an agent
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import GatewayStream
+
 AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
 BACKLOG = 1024
 PATIENCE = 10.0  # seconds that a request waits for a stream, and that a caller has for the head of its request
@@ -70,12 +84,12 @@ def listening(path: str, group: int) -> socket.socket:
 class RequestedStream:
     """A stream that was ordered, and when it was first and last."""
 
-    def __init__(self, order: Order, now: float) -> None:
+    def __init__(self, order: GatewayStream, now: float) -> None:
         self.order, self.begun, self.ordered_at = order, now, now
 
 
 class GatewayRelays:
-    def __init__(self, folder: str, order: Callable[[List[Order]], None], group: int = -1) -> None:
+    def __init__(self, folder: str, order: Callable[[List[GatewayStream]], None], group: int = -1) -> None:
         """`order` has the control plane pass orders on, and returns at once. `group`: that of nginx's workers."""
         self.folder, self.order, self.group = folder, order, group
         self.loop = StreamLoop()
@@ -389,12 +403,18 @@ class GatewayRelay:
 
     def _fill(self) -> None:
         """Order as many streams as are missing."""
-        orders = []
+        orders: List[GatewayStream] = []
         for _ in range(self._target + len(self._waiting) - len(self._spare) - len(self._dialling)):
-            order = {"id": secrets.token_hex(16), "ticket": secrets.token_urlsafe(32), "lazily": True}
-            order.update(instance=self.replica.instance, task=self.replica.job, target="port:%d" % self.replica.port)
-            self.relays.expected[str(order["id"])] = (str(order["ticket"]), self)
-            self._dialling[str(order["id"])] = RequestedStream(order, self._loop.clock())
+            order: GatewayStream = {
+                "id": secrets.token_hex(16),
+                "ticket": secrets.token_urlsafe(32),
+                "instance": self.replica.instance,
+                "task": self.replica.job,
+                "target": "port:%d" % self.replica.port,
+                "lazily": True,
+            }
+            self.relays.expected[order["id"]] = (order["ticket"], self)
+            self._dialling[order["id"]] = RequestedStream(order, self._loop.clock())
             orders.append(order)
         if orders:
             self.relays.order(orders)

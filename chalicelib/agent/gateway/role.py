@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, cast
 
 from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import hashlib
     import shutil
     import subprocess
+
+    from chalicelib.contract.agent import GatewayOrder, GatewayReport
 
     from .packages import Packages
 else:
@@ -40,11 +42,9 @@ ORDER = "gateway.json"  # in the agent's folder: the server's order
 STATE = "state.json"  # in the gateway's folder: the program's own report
 PARTS = ("id", "num", "http", "https")  # the fields of an order
 
-Body = Dict[str, Any]
-
 
 class Changed(Protocol):
-    def __call__(self, report: Optional[Body]) -> None: ...
+    def __call__(self, report: Optional[GatewayReport]) -> None: ...
 
 
 def folder_of(data: str) -> str:
@@ -89,8 +89,8 @@ class GatewayRole:
         self._data, self._program, self._changed, self._log = data, program, changed, log
         self._folder_option, self._packages = folder, packages
         self._clock = clock
-        self._order: Optional[Body] = read_json(os.path.join(data, ORDER))
-        self._reported: Optional[Body] = None
+        self._order = cast("Optional[GatewayOrder]", read_json(os.path.join(data, ORDER)))
+        self._reported: Optional[GatewayReport] = None
         self._lock = threading.Lock()  # around the order and the report
         self._wake, self._over = threading.Event(), threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -103,7 +103,7 @@ class GatewayRole:
 
     # On the agent's own thread ------------------------------------------------------------------------------------
 
-    def begin(self) -> Optional[Body]:
+    def begin(self) -> Optional[GatewayReport]:
         """Go on with the order that an earlier agent stored. Returns the report for the first message, in which a
         missing gateway would mean that it has been removed."""
         if self._order is not None:
@@ -112,9 +112,9 @@ class GatewayRole:
             self._work()
         return self._reported
 
-    def want(self, order: Optional[Body]) -> None:
+    def want(self, order: Optional[GatewayOrder]) -> None:
         """Take the server's order; None removes the gateway. A repeated order changes nothing."""
-        wanted = None if order is None else {name: order.get(name) for name in PARTS}
+        wanted = None if order is None else cast("GatewayOrder", {name: order.get(name) for name in PARTS})
         with self._lock:
             if wanted == self._order:
                 return
@@ -163,7 +163,7 @@ class GatewayRole:
         elif self._clock() >= self._retry_at:
             self._ensure_running(wanted)
 
-    def _ensure_running(self, wanted: Body) -> None:
+    def _ensure_running(self, wanted: GatewayOrder) -> None:
         from .packages import InstallError
 
         command = self._command(wanted)
@@ -196,7 +196,7 @@ class GatewayRole:
             self._packages = Packages(os.path.join(self._data, "gateway-packages"), root=os.geteuid() == 0)
         return self._packages
 
-    def _command(self, wanted: Body) -> List[str]:
+    def _command(self, wanted: GatewayOrder) -> List[str]:
         command = [*interpreter.command(), self._program(), "gateway", "--data", self._data]
         command += ["--folder", self._folder, "--http", str(wanted["http"])]
         return command + (["--https", str(wanted["https"])] if wanted.get("https") else [])
@@ -231,7 +231,7 @@ class GatewayRole:
         self._report(state["state"], state.get("message", ""))
         return True
 
-    def _program_state(self) -> Optional[Body]:
+    def _program_state(self) -> Optional[Dict[str, Any]]:
         return read_json(os.path.join(self._folder, STATE))
 
     def _failed(self, message: str) -> None:
@@ -246,7 +246,7 @@ class GatewayRole:
         if wanted is not None:
             self._publish(_report_of(wanted, {"state": state, "message": message}), wanted)
 
-    def _publish(self, report: Optional[Body], wanted: Optional[Body]) -> None:
+    def _publish(self, report: Optional[GatewayReport], wanted: Optional[GatewayOrder]) -> None:
         """Report a change, unless the order is another one by now."""
         with self._lock:
             if self._order != wanted or report == self._reported:
@@ -255,9 +255,9 @@ class GatewayRole:
         self._changed(report)
 
 
-def _report_of(order: Body, state: Body) -> Body:
+def _report_of(order: GatewayOrder, state: Dict[str, Any]) -> GatewayReport:
     """The report for the server: the order, and the program's state."""
-    return dict(order, state=state["state"], message=state.get("message", "")[: TEXT_MOST["message"]])
+    return {**order, "state": state["state"], "message": state.get("message", "")[: TEXT_MOST["message"]]}
 
 
 def _cut(log: str) -> None:

@@ -1,5 +1,5 @@
 """Limits of one message. The server refuses a larger message entirely, so the agent splits and truncates what it sends.
-`usecases/agent_message.py` has the same limits, and a test compares them.
+`usecases/agent_message.py` reads them here.
 
 The parts of a message share its bytes of JSON. Task reports, which must be complete, get the largest share; output and
 metrics wait for the next message when their share is used up.
@@ -8,7 +8,12 @@ metrics wait for the next message when their share is used up.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional, cast
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypeVar, cast
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import GatewayReport, MetricPoint, TaskReport
+
+Report = TypeVar("Report", "TaskReport", "GatewayReport")
 
 MESSAGE_BYTES = 2 * 1024 * 1024  # of JSON
 TASKS_MOST = 2048  # twice the jobs that may share a machine: ended jobs await removal while others start
@@ -38,28 +43,28 @@ def valid_utf8(value: Any) -> Any:
     return {name: valid_utf8(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def clean_report(report: Dict[str, Any]) -> Dict[str, Any]:
+def clean_report(report: Report) -> Report:
     """The report with texts that are valid UTF-8 and no longer than the server stores."""
-    result = dict(report)
+    result: Dict[str, Any] = {**report}
     for name, most in TEXT_MOST.items():
         text = result.get(name)
         if isinstance(text, str) and len(text) > most:
             result[name] = text[: most - 1] + "…"
-    return cast(Dict[str, Any], valid_utf8(result))
+    return cast(Report, valid_utf8(result))
 
 
-def fit_report(report: Dict[str, Any], room: int) -> Dict[str, Any]:
+def fit_report(report: TaskReport, room: int) -> TaskReport:
     """The report in at most `room` bytes of JSON: its message is cut first, then its other texts are left out."""
-    if WIDEST * sum(len(report.get(name) or "") for name in TEXT_MOST) < room // 4:
+    result: Dict[str, Any] = {**report}
+    if WIDEST * sum(len(result.get(name) or "") for name in TEXT_MOST) < room // 4:
         return report
-    result = dict(report)
     over = size_of(result) - room
     if over > 0 and result.get("message"):
         result["message"] = cut(result["message"], max(0, size_of(result["message"]) - over))
     for name in ("working_dir", "username", "held_by"):
         if size_of(result) > room:
             result.pop(name, None)
-    return result
+    return cast("TaskReport", result)
 
 
 def cut(text: str, room: int) -> str:
@@ -69,13 +74,13 @@ def cut(text: str, room: int) -> str:
     return text
 
 
-def bare_report(report: Dict[str, Any]) -> Dict[str, Any]:
+def bare_report(report: TaskReport) -> TaskReport:
     """The report without its texts, for a server that refused the full one."""
     names = ("id", "state", "at", "exit_status", "reason", "log_end", "mounted", "held", "access", "listens", "workers")
-    return {name: report[name] for name in names if name in report}
+    return cast("TaskReport", {name: value for name, value in report.items() if name in names})
 
 
-def count_fitting(samples: List[Dict[str, Any]], room: Optional[int] = None) -> int:
+def count_fitting(samples: List[MetricPoint], room: Optional[int] = None) -> int:
     """How many of the samples fit into one message."""
     room, count = METRICS_BYTES if room is None else room, 0
     for sample in samples[:METRICS_MOST]:

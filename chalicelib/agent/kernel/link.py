@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Mapping, Optional, cast
 from urllib.parse import urlsplit
 
 from . import route
@@ -13,6 +13,8 @@ from .lazy import LazyModule
 
 if TYPE_CHECKING:
     import shutil
+
+    from chalicelib.contract.agent import SyncMessage, SyncReply
 else:
     shutil = LazyModule("shutil")
 
@@ -39,11 +41,17 @@ class Link:
         self._connection: Optional[http.client.HTTPConnection] = None
         self._base = ""
 
-    def sync(self, base: str, body: Dict[str, Any], credential: str, wait: float) -> Dict[str, Any]:
-        return self.call(base, "POST", "/agent/sync", body, credential, wait)
+    def sync(self, base: str, body: SyncMessage, credential: str, wait: float) -> SyncReply:
+        return cast("SyncReply", self.call(base, "POST", "/agent/sync", body, credential, wait))
 
     def call(
-        self, base: str, method: str, path: str, body: Optional[Dict[str, Any]], credential: str, wait: float = 0.0
+        self,
+        base: str,
+        method: str,
+        path: str,
+        body: Optional[Mapping[str, object]],
+        credential: str,
+        wait: float = 0.0,
     ) -> Dict[str, Any]:
         """The JSON object of the response, empty for 204. `wait`: seconds for which the server may hold the request."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import http.client
 import struct
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List, Tuple
 from urllib.parse import urlsplit
 
 from ..kernel import route
@@ -16,6 +16,8 @@ from ..kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
     import hashlib
+
+    from chalicelib.contract import agent as contract
 else:
     hashlib = LazyModule("hashlib")
 
@@ -33,7 +35,7 @@ class Chunk:
         self.low, self.high = min(times), max(times)
         self.stored = False  # uploaded; the server hasn't acknowledged it yet
 
-    def fields(self) -> Dict[str, Any]:
+    def fields(self) -> contract.Chunk:
         return {
             "task": self.task,
             "offset": self.offset,

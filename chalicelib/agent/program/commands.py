@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Union
 
 from ..kernel.records import record
 from .chunks import Chunk
 
-Body = Dict[str, Any]
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import GatewayOrder, StreamOrder, Task
 
 
 @record(frozen=True)
 class Start:
     task: str
-    spec: Body
+    spec: Task
 
 
 @record(frozen=True)
@@ -85,16 +86,16 @@ class SaveCredential:
 
 @record(frozen=True)
 class Dial:
-    """Connect this machine's end of a stream: {id, ticket, task, target, …}."""
+    """Connect this machine's end of a stream."""
 
-    order: Body
+    order: StreamOrder
 
 
 @record(frozen=True)
 class Carry:
-    """Run this replica of a gateway: {id, num, http, https}; None: remove the gateway."""
+    """Run this replica of a gateway; None: remove the gateway."""
 
-    gateway: Optional[Body]
+    gateway: Optional[GatewayOrder]
 
 
 @record(frozen=True)

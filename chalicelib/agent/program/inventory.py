@@ -12,7 +12,7 @@ import pwd
 import re
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, cast
 
 from ..kernel.lazy import LazyModule
 from . import gpu_tools, tpu_chips
@@ -21,6 +21,8 @@ from .gpu_tools import Usage as GpuUsage
 
 if TYPE_CHECKING:
     import subprocess
+
+    from chalicelib.contract.agent import HostFacts
 else:
     subprocess = LazyModule("subprocess")
 
@@ -53,7 +55,7 @@ class Inventory:
         """`facts_file`: a file of facts that override what is found, for simulated machines."""
         self._data, self.run, self.root, self._facts_file = data, run, root, facts_file
 
-    def facts(self, runtimes: Dict[str, str]) -> Dict[str, Any]:
+    def facts(self, runtimes: Dict[str, str]) -> HostFacts:
         """`runtimes`: the isolation of each runtime that works here, by name."""
         disk = os.statvfs(self._data)
         found: Dict[str, Any] = {
@@ -73,7 +75,7 @@ class Inventory:
             with open(self._facts_file) as file:
                 found.update({name: value for name, value in json.load(file).items() if name in found})
             found["gpus"] = [dict({"id": str(number)}, **gpu) for number, gpu in enumerate(found["gpus"])]
-        return {name: value for name, value in found.items() if value is not None}
+        return cast("HostFacts", {name: value for name, value in found.items() if value is not None})
 
     @property
     def simulated(self) -> bool:

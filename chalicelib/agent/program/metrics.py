@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Set, cast
 
 from ..kernel.task_runtime import TaskRuntime, micros
 from ..kernel.tasks import TaskFolder
 from .gpu_tools import Usage as GpuUsage
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import GpuLoad, MetricPoint
+
 
 def sample(
     running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_usage: Callable[[Set[str]], Dict[str, GpuUsage]]
-) -> List[Dict[str, Any]]:
+) -> List[MetricPoint]:
     launches = [(folder, folder.launch()) for folder in running]
     vendors = {(launch.get("spec") or {}).get("gpu_vendor", "nvidia") for _, launch in launches if launch.get("gpus")}
     gpus = gpu_usage(vendors) if vendors else {}
-    samples = []
+    samples: List[MetricPoint] = []
     for folder, launch in launches:
         runtime = runtimes.get(launch.get("runtime", ""))
         used = runtime.usage(folder) if runtime else None
@@ -28,7 +31,7 @@ def sample(
                 "cpu_usage_micro": used.cpu_usage_micro,
                 "memory_usage_bytes": used.memory_usage_bytes,
                 "memory_working_set_bytes": used.memory_working_set_bytes,
-                "gpus": [gpus.get(name, {}) for name in launch.get("gpus") or ()],
+                "gpus": [cast("GpuLoad", gpus.get(name, {})) for name in launch.get("gpus") or ()],
             }
         )
     return samples

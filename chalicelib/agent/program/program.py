@@ -50,6 +50,8 @@ from .roster import Roster, archives_of
 from .session import AgentSession, Message
 
 if TYPE_CHECKING:
+    from chalicelib.contract.agent import GatewayReport, HostFacts, HostGpu, StreamOrder
+
     from ..kernel import networks
     from ..streams import log_stream, streams
     from ..streams.log_stream import LogStreams
@@ -119,7 +121,7 @@ class AgentProgram:
         self._log_served: Dict[str, bool] = {}  # tasks whose log is served in their network; False: to be retried
         self._removing: Set[str] = set()
         self._deleting: Set[str] = set()
-        self._gpus: List[Dict[str, Any]] = []
+        self._gpus: List[HostGpu] = []
         self._notices, self._polling_notices = notices, False
         self._measuring = self._examining = False
         self._health = HealthChecks(
@@ -150,7 +152,7 @@ class AgentProgram:
             found.serve_on(self._log_port)
         return found
 
-    def _log_opener(self, task: str, order: Dict[str, Any]) -> "StreamFactory":
+    def _log_opener(self, task: str, order: StreamOrder) -> "StreamFactory":
         return self.logs.opener(task, order)
 
     def stop(self) -> None:
@@ -191,7 +193,7 @@ class AgentProgram:
         ended = self._session.ended or self._leaving
         return ended and not self._session.tasks() and self.gateway.removed()
 
-    def _gateway_changed(self, report: Optional[Dict[str, Any]]) -> None:
+    def _gateway_changed(self, report: Optional[GatewayReport]) -> None:
         self._hand_over(lambda: self._session.gateway_changed(report))
 
     def _end_logins(self) -> None:
@@ -260,12 +262,12 @@ class AgentProgram:
         report = self._roster.report(task)
         if report["state"] == "running":
             self.replicas.watch(task, self._roster.folder(task).launch)
-            report.update(self.replicas.report(task))
+            report = {**report, **self.replicas.report(task)}
         else:
             self.replicas.forget(task)
         end = self._roster.log(task).end()
         if task not in self._session.tasks():
-            self._session.task_changed(dict(report, state="preparing"))
+            self._session.task_changed({**report, "state": "preparing"})
         self._session.log_grew(task, end, time.monotonic())
         self._session.task_changed(report)
         self.logs.grew(task)
@@ -394,8 +396,8 @@ class AgentProgram:
         facts = self._inventory.facts(isolation(self._runtimes))
         self._hand_over(lambda: self._took_facts(facts))
 
-    def _took_facts(self, facts: Dict[str, Any]) -> None:
-        self._gpus = facts["gpus"]
+    def _took_facts(self, facts: HostFacts) -> None:
+        self._gpus = facts.get("gpus", [])
         self._session.facts_changed(facts)
 
     def _sweep(self, known: Set[str]) -> None:
@@ -488,8 +490,9 @@ class AgentProgram:
             self._roster.create(command.task, command.spec, self._gpus)
         except (OSError, TaskError) as problem:
             message = problem.message if isinstance(problem, TaskError) else "the task can't be stored: %s" % problem
-            reason = {"state": "exited", "reason": "executor_error", "message": message}
-            self._session.task_changed(dict(reason, id=command.task))
+            self._session.task_changed(
+                {"id": command.task, "state": "exited", "reason": "executor_error", "message": message}
+            )
             return
         self._serve_log_early(command.task)
         self._refresh(command.task)

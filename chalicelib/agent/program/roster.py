@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, cast
 
 from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
@@ -16,6 +16,8 @@ from ..kernel.tasks import FINAL, TaskFolder, list_tasks, read_text
 
 if TYPE_CHECKING:
     import subprocess
+
+    from chalicelib.contract.agent import HostGpu, Task, TaskReport
 
     from ..kernel import spool
     from ..kernel.spool import SpoolReader
@@ -90,7 +92,7 @@ class Roster:
                 self.folder(task).delete()
         return created
 
-    def create(self, task: str, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> None:
+    def create(self, task: str, spec: Task, gpus: Sequence[HostGpu]) -> None:
         """Save a task to disk. If it can't run here, it ends with the reason. Raises TaskError for a bad id."""
         if "/" in task or task in ("", ".", ".."):
             raise TaskError("executor_error", "a task's id can't be %r" % task)
@@ -105,14 +107,14 @@ class Roster:
         except TaskError as problem:
             trouble = problem
         os.makedirs(self.folder(task).path, mode=0o711, exist_ok=True)
-        spec = repositories.store_credentials(self.folder(task), spec)
+        stored = repositories.store_credentials(self.folder(task), spec)
         launch = {
             "runtime": runtime,
             "socket": self._docker_socket,
             "users": self._users,
             "gpus": chosen,
             "host_port": port,
-            "spec": dict(spec, gpu_vendor=vendor, gpu_buses=visibility.buses_of(chosen, gpus)),
+            "spec": {**stored, "gpu_vendor": vendor, "gpu_buses": visibility.buses_of(chosen, gpus)},
         }
         self.folder(task).create(launch)
         if runtime not in self._runtimes:
@@ -123,14 +125,15 @@ class Roster:
         if trouble is not None:
             self.give_up(task, trouble)
 
-    def _choose_port(self, task: str, spec: Dict[str, Any], runtime: str) -> Tuple[Optional[int], Dict[str, Any]]:
+    def _choose_port(self, task: str, spec: Task, runtime: str) -> Tuple[Optional[int], Task]:
         """A port for a service's replica that shares its host's network, and the spec with that port."""
         wanted = spec.get("service_port")
         if not wanted or not self._shares_network(runtime, spec):
             return None, spec
         port = self._ports.assign(task, int(wanted))
         ports = [each for each in spec.get("ports") or () if each != wanted]
-        return port, dict(spec, ports=ports, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
+        env = {**(spec.get("env") or {}), "DSTACK_SERVICE_PORT": str(port)}
+        return port, {**spec, "ports": ports, "env": env}
 
     def _used_gpus(self) -> Set[str]:
         """The GPUs of tasks that haven't ended."""
@@ -199,7 +202,7 @@ class Roster:
         launch = self.folder(task).launch()
         return self._shares_network(launch.get("runtime", ""), launch.get("spec") or {})
 
-    def _shares_network(self, runtime: str, spec: Dict[str, Any]) -> bool:
+    def _shares_network(self, runtime: str, spec: Mapping[str, Any]) -> bool:
         found = self._runtimes.get(runtime)
         return found is not None and (found.isolation != CONTAINER or spec.get("network") == "host")
 
@@ -242,9 +245,9 @@ class Roster:
 
     # Reports ------------------------------------------------------------------------------------------------------
 
-    def report(self, task: str) -> Dict[str, Any]:
+    def report(self, task: str) -> TaskReport:
         state = self.folder(task).state()
-        report = {"id": task, "state": "preparing"}
+        report: Dict[str, Any] = {"id": task, "state": "preparing"}
         report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
         report.update({name: state[name] for name in VOLUMES_REPORTED if state.get(name)})
         access = self.folder(task).access().get("access")
@@ -257,7 +260,7 @@ class Roster:
                 report["message"] = "; ".join(filter(None, (report.get("message"), sessions["nodes"])))
         if report["state"] != FINAL and self.disk_full():
             report["message"] = "the disk under %s is full; the task's output waits for room" % self._data
-        return report
+        return cast("TaskReport", report)
 
     def disk_full(self) -> bool:
         disk = os.statvfs(self._data)

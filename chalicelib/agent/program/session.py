@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 from ..kernel.limits import (
     GPUS_MOST,
@@ -40,7 +40,6 @@ from ..kernel.records import record
 from .chunks import CHUNK_BYTES, Chunk
 from .commands import (
     Abort,
-    Body,
     Carry,
     Command,
     Dial,
@@ -55,6 +54,21 @@ from .commands import (
     Stop,
     Trim,
 )
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import (
+        GatewayOrder,
+        GatewayReport,
+        HostFacts,
+        LogBytes,
+        MetricPoint,
+        StreamOrder,
+        SyncMessage,
+        SyncReply,
+        TaskOrder,
+        TaskReport,
+        Trouble,
+    )
 
 PROTOCOL = 1
 STATES = ("preparing", "pulling", "running", "exited")
@@ -75,7 +89,7 @@ STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 @record
 class Message:
     seq: int
-    body: Body
+    body: SyncMessage
     wait: float
     credential: str
     revision: int
@@ -88,7 +102,7 @@ class Message:
 
 @record
 class _Task:
-    report: Body
+    report: TaskReport
     log_end: int = 0  # bytes on disk here
     sent: int = 0  # bytes sent, perhaps not answered yet
     held: int = 0  # bytes that the server has stored
@@ -105,9 +119,9 @@ class _Task:
         server would repeat its order with every message; but a disk that isn't unmounted yet is still reported."""
         return self.requested == "remove" and self.report["state"] == "exited" and not self.report.get("held")
 
-    def body(self, room: int) -> Body:
+    def body(self, room: int) -> TaskReport:
         """The report for a message, in at most `room` bytes of JSON."""
-        body = dict(self.report, log_end=self.log_end)
+        body: TaskReport = {**self.report, "log_end": self.log_end}
         return bare_report(body) if self.without_texts else fit_report(body, room)
 
 
@@ -133,13 +147,13 @@ class AgentSession:
         self._tasks: Dict[str, _Task] = {}
         self._removed: OrderedDict[str, None] = OrderedDict()
         self._dialled: OrderedDict[str, None] = OrderedDict()  # ids of streams, which responses may repeat
-        self._facts: Optional[Body] = None
+        self._facts: Optional[HostFacts] = None
         self._facts_acknowledged = False
         self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → when it was first found
         self._troubles_acknowledged = False
         self._interrupted_at: Optional[int] = None
-        self._gateway: Optional[Body] = None
-        self._metrics: List[Body] = []
+        self._gateway: Optional[GatewayReport] = None
+        self._metrics: List[MetricPoint] = []
         self._push: Optional[Message] = None
         self._poll: Optional[Message] = None
         self._boots = 1
@@ -158,8 +172,8 @@ class AgentSession:
 
     # Events -----------------------------------------------------------------------------------------------------
 
-    def facts_changed(self, facts: Body) -> None:
-        facts = valid_utf8(facts)
+    def facts_changed(self, facts: HostFacts) -> None:
+        facts = cast("HostFacts", valid_utf8(facts))
         if facts != self._facts:
             self._facts, self._facts_acknowledged = facts, False
             self._revision += 1
@@ -180,14 +194,14 @@ class AgentSession:
             self._interrupted_at = at
             self._revision += 1
 
-    def gateway_changed(self, report: Optional[Body]) -> None:
-        """The state of this machine's gateway replica: {id, num, http, https, state, message}; None without one."""
+    def gateway_changed(self, report: Optional[GatewayReport]) -> None:
+        """The state of this machine's gateway replica; None without one."""
         report = None if report is None else clean_report(report)
         if report != self._gateway:
             self._gateway = report
             self._revision += 1
 
-    def task_changed(self, report: Body) -> None:
+    def task_changed(self, report: TaskReport) -> None:
         """A task's newest report. One with an earlier state is dropped: states never go back."""
         report = clean_report(report)
         known = self._tasks.get(report["id"])
@@ -243,9 +257,11 @@ class AgentSession:
         self._rewind(task, task.held, now)
         task.stuck_until = now + min(BACKOFF_MOST, 2.0**self._put_failures)
 
-    def measured(self, samples: List[Body]) -> None:
+    def measured(self, samples: List[MetricPoint]) -> None:
         """Add metrics to the next message; they never cause one."""
-        trimmed = [dict(sample, gpus=sample["gpus"][:GPUS_MOST]) if "gpus" in sample else sample for sample in samples]
+        trimmed: List[MetricPoint] = [
+            {**each, "gpus": each["gpus"][:GPUS_MOST]} if "gpus" in each else each for each in samples
+        ]
         self._metrics = (self._metrics + trimmed)[-METRICS_MOST:]
 
     def server_moved(self, now: float) -> None:
@@ -298,9 +314,19 @@ class AgentSession:
 
     def _build(self, now: float, wait: float) -> Message:
         self._seq += 1
-        body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
+        body: SyncMessage = {
+            "v": PROTOCOL,
+            "instance": self.instance,
+            "boot": self.boot,
+            "seq": self._seq,
+            "agent": self.agent,
+            "at": self._wall(),
+            "tasks": [],
+            "logs": [],
+            "metrics": [],
+            "wait": wait,
+        }
         message = Message(self._seq, body, wait, self.credential, self._revision, now, {})
-        body["agent"], body["at"] = self.agent, self._wall()
         if self._interrupted_at is not None:
             body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._interrupted_at - body["at"]) / 1e6))
         if self._gateway is not None:
@@ -310,7 +336,7 @@ class AgentSession:
         if self._troubles is not None and not self._troubles_acknowledged:
             message.troubles = self._troubles
             body["health"] = [
-                {"status": status, "message": text, "age": max(0, int(now - since))}
+                cast("Trouble", {"status": status, "message": text, "age": max(0, int(now - since))})
                 for (status, text), since in self._troubles.items()
             ]
         listed = [task for task in self._tasks.values() if not task.leaving()]
@@ -324,11 +350,10 @@ class AgentSession:
             body["chunks"] = [self._chunk.fields()]
         count = count_fitting(self._metrics)
         body["metrics"], self._metrics = self._metrics[:count], self._metrics[count:]
-        body["wait"] = wait
         return message
 
-    def _pick_logs(self, now: float, message: Message) -> List[Body]:
-        picked: List[Body] = []
+    def _pick_logs(self, now: float, message: Message) -> List[LogBytes]:
+        picked: List[LogBytes] = []
         budget, records_left = LOG_BYTES, RECORDS_A_READ
         waiting = [(self._log_at(task), name) for name, task in self._tasks.items() if task.waiting_since is not None]
         for at, name in sorted(waiting):
@@ -344,7 +369,7 @@ class AgentSession:
             task.sent = message.logs[name] = offset + size
             task.waiting_since = now if task.sent < task.log_end and size else None
             if size:
-                encoded = [[at, base64.b64encode(data).decode("ascii")] for at, data in records]
+                encoded = [(at, base64.b64encode(data).decode("ascii")) for at, data in records]
                 picked.append({"task": name, "offset": offset, "records": encoded})
         return picked
 
@@ -359,7 +384,7 @@ class AgentSession:
 
     # Responses -------------------------------------------------------------------------------------------------
 
-    def answered(self, message: Message, answer: Body, now: float) -> List[Command]:
+    def answered(self, message: Message, answer: SyncReply, now: float) -> List[Command]:
         self._release(message)
         self._failures, self._retry_at, self._answered, self._unacceptable = 0, now, True, 0
         self._acked = max(self._acked, message.revision)
@@ -378,8 +403,8 @@ class AgentSession:
         commands += self._chunk_answered(message, answer, now)
         for order in answer.get("tasks") or ():
             commands += self._task_ordered(order)
-        for order in answer.get("streams") or ():
-            commands += self._stream_ordered(order)
+        for stream in answer.get("streams") or ():
+            commands += self._stream_ordered(stream)
         commands += self._gateway_ordered(message, answer.get("gateway"))
         self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
         over = answer.get("log_put")
@@ -387,7 +412,7 @@ class AgentSession:
         self._plan_poll(message, float(answer.get("next_sync_in") or 0.0), bool(commands), now)
         return commands
 
-    def _chunk_answered(self, message: Message, answer: Body, now: float) -> List[Command]:
+    def _chunk_answered(self, message: Message, answer: SyncReply, now: float) -> List[Command]:
         """Upload the part that the message announced if the server gives an address. Otherwise it isn't needed: the
         server has it, or the log goes on elsewhere, as its cursor shows."""
         chunk = message.chunk
@@ -442,7 +467,7 @@ class AgentSession:
         self._acknowledged(message)
         message.body["metrics"] = []
         if self._gateway is not None:
-            self._gateway = dict(self._gateway, message="")
+            self._gateway = {**self._gateway, "message": ""}
         for report in message.body["tasks"]:
             if report["id"] in self._tasks:
                 self._tasks[report["id"]].without_texts = True
@@ -486,7 +511,7 @@ class AgentSession:
         task.sent = offset
         task.waiting_since = now if task.log_end > offset else None
 
-    def _task_ordered(self, order: Body) -> List[Command]:
+    def _task_ordered(self, order: TaskOrder) -> List[Command]:
         name, want = order["id"], order["want"]
         if name in self._removed:
             return []  # a late response about a task that has ended and was removed
@@ -509,7 +534,7 @@ class AgentSession:
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     @staticmethod
-    def _changes_ordered(name: str, task: _Task, order: Body) -> List[Command]:
+    def _changes_ordered(name: str, task: _Task, order: TaskOrder) -> List[Command]:
         """Changes of the keys that may log in, and of a router's workers; each is passed on once."""
         found: List[Command] = []
         access, workers = order.get("access"), order.get("workers")
@@ -521,7 +546,7 @@ class AgentSession:
             found.append(Reroute(name, workers, [str(url) for url in order.get("worker_urls") or ()]))
         return found
 
-    def _stream_ordered(self, order: Body) -> List[Command]:
+    def _stream_ordered(self, order: StreamOrder) -> List[Command]:
         if order["id"] in self._dialled or order["task"] not in self._tasks:
             return []
         self._dialled[order["id"]] = None
@@ -529,11 +554,11 @@ class AgentSession:
             self._dialled.popitem(last=False)
         return [Dial(order)]
 
-    def _gateway_ordered(self, message: Message, order: Optional[Body]) -> List[Command]:
+    def _gateway_ordered(self, message: Message, order: Optional[GatewayOrder]) -> List[Command]:
         """A response without a gateway removes this machine's, unless it answers a message from before the gateway."""
         if order is None:
             return [Carry(None)] if "gateway" in message.body else []
-        carried = self._gateway or {}
+        carried: Mapping[str, object] = self._gateway or {}
         return [Carry(order)] if any(carried.get(name) != value for name, value in order.items()) else []
 
     def _report_unknown(self, name: str, want: str) -> List[Command]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, Sequence, Set, Tuple
 
 from ..kernel.task_runtime import TaskError
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import HostGpu, Task
 
-def choose(spec: Dict[str, Any], gpus: List[Dict[str, Any]], used: Callable[[], Set[str]]) -> Tuple[List[str], str]:
+
+def choose(spec: Task, gpus: Sequence[HostGpu], used: Callable[[], Set[str]]) -> Tuple[List[str], str]:
     """The ids of the GPUs that the task gets, and their vendor. `used` returns the GPUs of other tasks. Raises
     TaskError if too few are free."""
     count = spec.get("gpus") or 0

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ..kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
+    from chalicelib.contract.agent import ReplicaReport
+
     from . import watched_replica
     from .replica_loop import ReplicaLoop
     from .watched_replica import RuntimeOf, WatchedPort, WatchedReplica
@@ -58,7 +60,7 @@ class WatchedReplicas:
         replica.workers, replica.urls = workers, tuple(urls)
         return True
 
-    def report(self, task: str) -> Dict[str, Any]:
+    def report(self, task: str) -> ReplicaReport:
         """The fields of a task's report that are about a replica."""
         replica = self._replicas.get(task)
         return {} if replica is None else replica.report()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, TypeVar, cast
 
 from ..kernel import networks
 from ..kernel.records import record
 from ..kernel.task_runtime import TaskRuntime
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import ReplicaReport
 
 T = TypeVar("T")
 RuntimeOf = Callable[[str], Tuple[TaskRuntime, Any]]  # raises OSError for a task that doesn't run
@@ -89,8 +92,8 @@ class WatchedReplica:
     cleared: Optional[str] = None  # the last such id for which the router had no other workers
     urls: Tuple[str, ...] = ()
 
-    def report(self) -> Dict[str, Any]:
+    def report(self) -> ReplicaReport:
         report: Dict[str, Any] = {"listens": self.listens, "host_port": self.host_port, "queue": self.queue}
         report.update(address=self.address or None, probes=self.streaks, workers=self.workers)
         report.update(cleared=self.cleared)
-        return {name: value for name, value in report.items() if value is not None}
+        return cast("ReplicaReport", {name: value for name, value in report.items() if value is not None})

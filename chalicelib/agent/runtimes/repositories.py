@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ..kernel import process_tree
 from ..kernel.task_runtime import TaskContext, TaskError
@@ -54,7 +54,7 @@ CREDENTIALS_LOST = (
 # Files in the task's folder -------------------------------------------------------------------------------------------
 
 
-def store_credentials(folder: TaskFolder, spec: Dict[str, Any]) -> Dict[str, Any]:
+def store_credentials(folder: TaskFolder, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Store the credentials of the spec's repository in a file that can be erased; returns the spec without them."""
     repo = spec.get("repo")
     if not isinstance(repo, dict):
@@ -62,7 +62,8 @@ def store_credentials(folder: TaskFolder, spec: Dict[str, Any]) -> Dict[str, Any
     secret = {name: str(repo[name]) for name in CREDENTIALS if repo.get(name)}
     if secret:
         write_atomic(secret_path(folder), json.dumps(secret))
-    return dict(spec, repo=dict({name: repo[name] for name in repo if name not in CREDENTIALS}, secret=bool(secret)))
+    kept = {name: repo[name] for name in repo if name not in CREDENTIALS}
+    return {**spec, "repo": {**kept, "secret": bool(secret)}}
 
 
 def secret_path(folder: TaskFolder) -> str:

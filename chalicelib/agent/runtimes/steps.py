@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 VARIABLE = "DSTACK_COMMAND_FILE"  # the shell removes it from its environment
 PLACE = "dstack/command"  # below `/` in a container
@@ -43,7 +43,7 @@ def read(path: str) -> str:
         return ""  # the job has replaced the file
 
 
-def name(spec: Dict[str, Any], text: str) -> str:
+def name(spec: Mapping[str, Any], text: str) -> str:
     """The name of the command whose number comes last; empty if it has none."""
     names, lines = spec.get("steps") or [], text.split()
     last = lines[-1] if lines else ""

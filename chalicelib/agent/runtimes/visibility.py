@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 from ..kernel.records import record
 from ..kernel.task_runtime import TaskError
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import HostGpu
 
 NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
 SHARED_MEMORY = 16 << 30  # an upper limit; GPU libraries communicate through it, and it is the container's memory
@@ -157,7 +160,7 @@ def module_of(root: str, number: str) -> str:
         return ""
 
 
-def buses_of(ids: List[str], gpus: List[Dict[str, Any]]) -> List[str]:
+def buses_of(ids: List[str], gpus: Sequence[HostGpu]) -> List[str]:
     """The PCI addresses of the machine's cards with these ids; an empty text for one that isn't known."""
     buses = {gpu["id"]: str(gpu.get("bus") or "") for gpu in gpus}
     return [buses.get(name, "") for name in ids]

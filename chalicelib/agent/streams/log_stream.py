@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from datetime import datetime, timezone
-from typing import Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Set
 from urllib.parse import parse_qs
 
 from ..kernel import networks, process_tree
@@ -25,8 +25,11 @@ from ..kernel.spool import ReplayReader
 from ..kernel.tasks import FINAL, TaskFolder, read_text
 from . import websocket
 from .stream_loop import READ, StreamConnection, StreamLoop, receive
-from .streams import Order, StreamFactory
+from .streams import StreamFactory
 from .websocket import FAILED, NORMAL, Closed, Peer
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import StreamOrder
 
 READS_A_TURN = 16  # of one reader before it is the next one's turn
 LINGER = 15.0  # seconds for which an ended task waits for readers of its log
@@ -127,7 +130,7 @@ class LogStreams:
             str, Callable[[], List[int]]
         ] = {}  # of tasks in that network: their ancestors, likeliest first
 
-    def opener(self, task: str, order: Order) -> StreamFactory:
+    def opener(self, task: str, order: StreamOrder) -> StreamFactory:
         """An opener for `AgentStreams.serve`."""
         since = int(order.get("since") or 0)
         return lambda loop, near, peer: self._add_reader(LogConnection, near, peer, task, since)

@@ -15,7 +15,7 @@ import ssl
 import threading
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Optional, Protocol, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Optional, Protocol, Tuple, Union
 from urllib.parse import urlsplit
 
 from ..kernel import networks, route
@@ -24,6 +24,9 @@ from ..sessions import logins
 from . import websocket
 from .stream_loop import LazySocketStream, Refusal, SocketStream, StreamConnection, StreamLoop
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import StreamOrder
+
 MOST = 1024  # streams at once on this machine, including those that are being dialled
 SHARE = 4  # a job may have this many for each free stream: alone, it gets 820 and leaves 204 to other jobs
 RESERVED = 200  # descriptors for everything else
@@ -31,11 +34,10 @@ DIALS, DIALS_OF_A_JOB = 32, 16  # at once
 DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
 
-Order = Dict[str, Any]  # {id, ticket, task, target, …}; `gateway` and `pin` name another address to dial
 StreamFactory = Callable[
     [StreamLoop, socket.socket, websocket.Peer], StreamConnection
 ]  # makes the stream when the server is dialled
-Opener = Callable[[str, Order], Union[socket.socket, StreamFactory]]  # by the task's id
+Opener = Callable[[str, "StreamOrder"], Union[socket.socket, StreamFactory]]  # by the task's id
 
 
 class Unreachable(Exception):
@@ -62,7 +64,7 @@ class AgentStreams:
         self._openers: Dict[str, Opener] = {}
         self._threads = ThreadPoolExecutor(max_workers=DIALS, thread_name_prefix="dial")
         self._dialling: Dict[str, str] = {}  # the task of each stream that isn't on the loop yet
-        self._waiting: Dict[str, Deque[Order]] = {}  # by task
+        self._waiting: Dict[str, Deque[StreamOrder]] = {}  # by task
         self._busy: "Counter[str]" = Counter()  # the threads that each task occupies
         self._lock = threading.Lock()
 
@@ -71,7 +73,7 @@ class AgentStreams:
         OSError."""
         self._openers[kind] = opener
 
-    def dial(self, order: Order) -> None:
+    def dial(self, order: StreamOrder) -> None:
         stream, task = str(order["id"]), str(order["task"])
         with self._lock:
             if stream in self._dialling:
@@ -93,7 +95,7 @@ class AgentStreams:
         if not waiting:
             self._waiting.pop(task, None)
 
-    def _dial(self, order: Order) -> None:
+    def _dial(self, order: StreamOrder) -> None:
         stream, task = str(order["id"]), str(order["task"])
         begun = False
         try:
@@ -107,7 +109,7 @@ class AgentStreams:
                 self._busy -= Counter([task])
                 self._next(task)
 
-    def _connect(self, stream: str, order: Order) -> bool:
+    def _connect(self, stream: str, order: StreamOrder) -> bool:
         """Open the target and dial the server. Returns whether the stream is on the loop now."""
         target = self._open(order)
         try:
@@ -125,13 +127,13 @@ class AgentStreams:
             target.close()
         return False
 
-    def _route(self, order: Order) -> Tuple[str, str, str]:
+    def _route(self, order: StreamOrder) -> Tuple[str, str, str]:
         """Base URL, head node and pin of the other end: a gateway that the order names, or the server. A head node
         leads to the server only, and only a gateway has a pin."""
         gateway = order.get("gateway")
         return (str(gateway), "", str(order.get("pin") or "")) if gateway else (self._address(), self._via(), "")
 
-    def _open(self, order: Order) -> Union[socket.socket, StreamFactory, str]:
+    def _open(self, order: StreamOrder) -> Union[socket.socket, StreamFactory, str]:
         kind = str(order["target"]).partition(":")[0]
         opener = self._openers.get(kind)
         if opener is None:
@@ -144,7 +146,7 @@ class AgentStreams:
             return "%s can't be reached in the job: %s" % (order["target"], problem.strerror or problem)
 
     def _begin(
-        self, near: socket.socket, early: bytes, target: Union[socket.socket, StreamFactory, str], order: Order
+        self, near: socket.socket, early: bytes, target: Union[socket.socket, StreamFactory, str], order: StreamOrder
     ) -> None:
         peer = websocket.Peer(client=True)
         try:
@@ -178,7 +180,7 @@ def port_opener(
     """An opener of streams to `port:N` in the task's network. If an order for a replica's port has `lazily`, the
     connection to the port is made for the stream's first byte."""
 
-    def opened(task: str, order: Order) -> Union[socket.socket, StreamFactory]:
+    def opened(task: str, order: StreamOrder) -> Union[socket.socket, StreamFactory]:
         port = int(str(order["target"]).partition(":")[2])
         replica = replica_of(task, port) if order.get("lazily") else None
         try:
@@ -197,7 +199,7 @@ def port_opener(
 def ssh_opener(runtime_of: Callable[[str], Tuple[TaskRuntime, Any]]) -> Opener:
     """An opener of streams to `ssh`, the task's own SSH server, which listens on the host's loopback."""
 
-    def opened(task: str, order: Order) -> socket.socket:
+    def opened(task: str, order: StreamOrder) -> socket.socket:
         _, folder = runtime_of(task)
         server = logins.report(folder).get("ssh") or {"problem": "no public key was given for this job"}
         if "problem" in server:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.route import Answer, Call
 from chalicelib.usecases.agents import calls, carriers, downloads
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import SyncReply
+
 _BYTES = "application/octet-stream"
 
 
-def sync(call: Call) -> Any:
+def sync(call: Call) -> SyncReply:
     return calls.take(call.plane, bearer(call.headers), call.body)
 
 

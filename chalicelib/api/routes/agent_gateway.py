@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 from pydantic import BaseModel, Field
 
@@ -13,6 +13,9 @@ from chalicelib.domain.services import Bucket, Traffic
 from chalicelib.usecases.agents import gateway_sync
 from chalicelib.usecases.agents.gateway_sync import GatewayCaller, GatewayStreamOrder, Seat
 from chalicelib.usecases.services.service_tokens import LONGEST
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent_gateway import NewConfiguration, RightsAnswer, SameConfiguration
 
 _NOTHING = Answer(b"", status=204)
 _Id = Annotated[str, Field(min_length=1, max_length=64)]
@@ -60,7 +63,7 @@ class _Streams(BaseModel):
     pin: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""  # empty: the gateway has no https
 
 
-def configuration(call: Call) -> Any:
+def configuration(call: Call) -> NewConfiguration | SameConfiguration:
     return gateway_sync.gateway_configuration(call.plane, _seat(call), call.query.get("since", ""))
 
 
@@ -70,10 +73,11 @@ def traffic(call: Call) -> Answer:
     return _NOTHING
 
 
-def rights(call: Call) -> Any:
+def rights(call: Call) -> RightsAnswer:
     seat, body = _seat(call), call.parse(_Caller)
     caller = GatewayCaller(body.token_hash, body.claims)
-    return gateway_sync.judge(call.plane, seat, caller, body.project, body.run).model_dump(exclude_none=True)
+    verdict = gateway_sync.judge(call.plane, seat, caller, body.project, body.run)
+    return cast("RightsAnswer", verdict.model_dump(exclude_none=True))
 
 
 def streams(call: Call) -> Answer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from chalicelib.domain.gpu_names import vendor_of
 from chalicelib.domain.instances import Instance
@@ -28,6 +28,10 @@ from chalicelib.planning.jobs import command_lists, dev_environments, inner_engi
 from chalicelib.planning.jobs.nodes import Nodes, one_node, task_env
 from chalicelib.planning.matching.requirements import merged_run, needing_container
 from chalicelib.planning.volumes.mounts import folder, has_folders, mounts_of
+
+if TYPE_CHECKING:
+    from chalicelib.contract import agent as contract
+    from chalicelib.domain.specs.workloads import RegistryAuth
 
 RETRY_DURATION = 3600
 NO_CODE = "/workflow"
@@ -269,10 +273,11 @@ def _apps(config: RunConfiguration) -> tuple[AppSpec, ...]:
 # --- what an agent gets ----------------------------------------------------------------------------------------------
 
 
-def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
+def agent_repo(spec: JobSpec) -> contract.TaskRepo | None:
     """The repository in the agent protocol, without the parts that only the store has: URL, credentials and code."""
     data = spec.repo_data or {}
-    found: dict[str, Any] = {"path": spec.repo_dir, "if_exists": spec.repo_exists_action or "error"}
+    skips = spec.repo_exists_action == "skip"
+    found: contract.TaskRepo = {"path": spec.repo_dir, "if_exists": "skip" if skips else "error"}
     if data.get("repo_type") == "local" and spec.repo_code_hash:
         return found
     if data.get("repo_type") != "remote":
@@ -295,7 +300,7 @@ def agent_task(
     project_name: str,
     nodes: Nodes | None = None,
     addresses: Mapping[neighbours.Reference, str] | None = None,
-) -> dict[str, Any]:
+) -> contract.PlannedTask:
     """The task in the agent protocol. A job that has the whole machine gets no limits (0). `nodes`: None if it runs on
     one. `addresses`: of the replicas that it `needed`."""
     known, inside = addresses or {}, instance.offer.is_container
@@ -316,13 +321,13 @@ def agent_task(
         "image": spec.image_name,
         "runtime": INSIDE if inside else spec.runtime,
         "isolated": spec.isolated or not own,
-        "user": None if spec.user is None else spec.user.model_dump(),
+        "user": None if spec.user is None else cast("contract.TaskUser", spec.user.model_dump()),
         "user_permitted": spec.user_permitted and own,
         "working_dir": spec.working_dir,
         "privileged": spec.privileged,
         "docker": spec.docker,
         "ports": sorted({app.port for app in spec.app_specs}),
-        "registry_auth": None if spec.registry_auth is None or inside else spec.registry_auth.model_dump(),
+        "registry_auth": None if spec.registry_auth is None or inside else _registry_login(spec.registry_auth),
         "cpu": 0 if whole else has.cpus,
         "memory_bytes": 0 if whole else has.memory_mib << 20,
         "shm_bytes": 0 if shm is None else int(shm * 2**30),
@@ -345,7 +350,11 @@ def agent_task(
     }
 
 
-def _run(spec: JobSpec, commands: list[str]) -> dict[str, Any]:
+def _registry_login(auth: RegistryAuth) -> contract.RegistryLogin:
+    return {"username": auth.username, "password": auth.password}
+
+
+def _run(spec: JobSpec, commands: list[str]) -> contract.TaskCommands:
     """What the agent executes, with a name for each command for the message of a job that ends in it."""
     if spec.shell is None:
         joined = spec.commands[1:3] == ("-i", "-c")  # of a spec that was stored when they were one text
@@ -354,12 +363,12 @@ def _run(spec: JobSpec, commands: list[str]) -> dict[str, Any]:
     return {"commands": argv, "shell": spec.shell, "steps": command_lists.names(spec.before, commands, spec.after)}
 
 
-def _replica(spec: JobSpec) -> dict[str, Any]:
+def _replica(spec: JobSpec) -> contract.TaskOptions:
     """The settings for a service's replica: how to probe it, and whether to report its engine's waiting requests."""
     if spec.service_port is None:
         return {}
-    probes = [probe.model_dump(mode="json") for probe in spec.probes]
-    found = {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}
+    probes = [cast("contract.TaskProbe", probe.model_dump(mode="json")) for probe in spec.probes]
+    found: contract.TaskOptions = {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}
     if spec.networked:  # others must reach its ports
         found["network"] = "host"
     if spec.routing is not None:

@@ -5,6 +5,8 @@ A late or repeated report is harmless, because states only move forward.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
@@ -20,6 +22,9 @@ from chalicelib.planning.gateways.gateways import apply_report as apply_gateway_
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.machines.interruptions import NOTICE, interrupt
 from chalicelib.planning.runs.readiness import apply_report
+
+if TYPE_CHECKING:
+    from chalicelib.contract import agent as contract
 
 MAX_TEXT = 1_000  # characters kept of a message
 _LOST = "The host lost this task: its agent no longer lists it."
@@ -193,10 +198,11 @@ def over_quota(job: Job, stored: int, per_hour: int, now: Micros) -> bool:
     return stored > per_hour * hours
 
 
-def stop_order(job: Job, now: Micros) -> dict[str, object]:
+def stop_order(job: Job, now: Micros) -> contract.TaskOrder:
     """The order that ends a terminating job's task: to stop until `kill_at`, then to abort."""
     if job.kill_at is None:
-        return {"want": "stop"} if job.reason is not JobReason.aborted_by_user else {"want": "abort"}
+        aborted = job.reason is JobReason.aborted_by_user
+        return {"id": job.id, "want": "abort" if aborted else "stop"}
     if now >= job.kill_at:
-        return {"want": "abort"}
-    return {"want": "stop", "grace": round((job.kill_at - now) / SECOND, 3)}
+        return {"id": job.id, "want": "abort"}
+    return {"id": job.id, "want": "stop", "grace": round((job.kill_at - now) / SECOND, 3)}

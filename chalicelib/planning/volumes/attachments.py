@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
@@ -28,6 +28,9 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.volumes.mounts import named_volumes
 from chalicelib.planning.volumes.sites import choose, site_of
 from chalicelib.planning.volumes.snapshot import VolumeSnapshot
+
+if TYPE_CHECKING:
+    from chalicelib.contract import agent as contract
 
 _THERE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
@@ -158,10 +161,10 @@ def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_
     return volume
 
 
-def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[dict[str, Any]] | None:
+def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[contract.TaskDisk] | None:
     """The job's volumes in the agent protocol; None: they aren't all attached yet. `install`: the id of this
     install."""
-    found: list[dict[str, Any]] = []
+    found: list[contract.TaskDisk] = []
     if job.assignment is None:
         return found
     for each in job.assignment.volumes:
@@ -175,13 +178,17 @@ def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[dict
                 "volume": volume.id,
                 "name": volume.name,
                 "path": each.path,
-                "device": {} if attachment.device is None else attachment.device.model_dump(exclude_defaults=True),
+                "device": _device(attachment.device),
                 "format": volume.blank,
                 "install": install,
                 "read_only": volume.read_only,
             }
         )
     return found
+
+
+def _device(device: Device | None) -> contract.DiskDevice:
+    return {} if device is None else cast("contract.DiskDevice", device.model_dump(exclude_defaults=True))
 
 
 # --- from then on ----------------------------------------------------------------------------------------------------

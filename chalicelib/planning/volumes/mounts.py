@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.mounts import InstanceMountPoint, MountPoint, VolumeMountPoint
 from chalicelib.errors import Problem
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import TaskFolderMount
 
 _RANK = re.compile(r"(?<!\$)\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
 
@@ -55,7 +58,7 @@ def has_folders(offer: Offer) -> bool:
     return not offer.is_container
 
 
-def folder(mount: InstanceMountPoint) -> dict[str, Any]:
+def folder(mount: InstanceMountPoint) -> TaskFolderMount:
     """A host's folder in the agent protocol."""
     return {"kind": "folder", "source": mount.instance_path, "path": mount.path}
 

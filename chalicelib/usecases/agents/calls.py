@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
@@ -54,6 +54,9 @@ from chalicelib.usecases.runs import job_keys
 from chalicelib.usecases.runs.metrics import metric_puts
 from chalicelib.usecases.services import router_workers
 
+if TYPE_CHECKING:
+    from chalicelib.contract import agent as contract
+
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
@@ -80,7 +83,7 @@ class AgentPorts(SealedChangePorts, CredentialPorts, LogPorts, StreamPorts, Uplo
     def renew(self) -> Callable[[Put], None] | None: ...
 
 
-def sync(plane: AgentPorts, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
+def sync(plane: AgentPorts, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> contract.SyncReply:
     """The response to one message of this instance's agent."""
     message = read_message(body)
     if message.instance != instance_id:
@@ -88,12 +91,12 @@ def sync(plane: AgentPorts, instance_id: str, credential: str, body: bytes | dic
     return _exchange(plane, credential, message)
 
 
-def take(plane: AgentPorts, credential: str, body: bytes) -> dict[str, Any]:
+def take(plane: AgentPorts, credential: str, body: bytes) -> contract.SyncReply:
     """The response to a message that names its own instance."""
     return _exchange(plane, credential, read_message(body))
 
 
-def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> dict[str, Any]:
+def _exchange(plane: AgentPorts, credential: str, message: AgentMessage) -> contract.SyncReply:
     """Raises Forbidden, Invalid, or StorageFull, on which the agent keeps its data and sends it again."""
     for _ in range(ATTEMPTS):
         try:
@@ -122,15 +125,15 @@ class _Exchange:
     gateway: Gateway | None = None  # whose replica runs on the machine, if the agent reports on it
     ordered: Sequence[Record] = ()  # streams that gateways have ordered from the agent
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
-    specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
-    uploads: list[dict[str, Any]] = field(
+    specs: dict[str, contract.Task] = field(default_factory=dict)  # of tasks the agent hasn't listed
+    uploads: list[contract.Upload] = field(
         default_factory=list
     )  # where the agent may upload the chunks that it announced
     revision: str = ""  # of the rights to log in to jobs
     became_ready: list[Job] = field(default_factory=list)  # replicas
     unfinished: bool = False  # more reports than one commit takes
 
-    def answer(self, credential: str) -> dict[str, Any]:
+    def answer(self, credential: str) -> contract.SyncReply:
         self.now = self.plane.clock.now()
         read = self.plane.read
         status, presence, self.ordered = read.machine(self.message.instance)
@@ -348,11 +351,12 @@ class _Exchange:
 
     # --- down ---------------------------------------------------------------------------------------------------------
 
-    def _answer(self, instance: Instance, entry: Admission) -> dict[str, Any]:
+    def _answer(self, instance: Instance, entry: Admission) -> contract.SyncReply:
         reports = {task.id: task for task in self.message.tasks}
         tasks = [task for job in self.jobs.values() if (task := self._wanted(job, reports.get(job.id))) is not None]
         tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
-        answer: dict[str, Any] = {
+        answer: contract.SyncReply = {
+            "news": False,
             "seq": self.message.seq,
             "tasks": tasks,
             "logs": [{"task": job_id, "offset": end} for job_id, end in self.ends.items()],
@@ -360,7 +364,7 @@ class _Exchange:
             "log_every": self.plane.pace.followed if self._followed(entry) else self.plane.pace.log,
         }
         if self.plane.uploads is not None:
-            answer |= {"log_put": PUT_OVER, "uploads": self.uploads}
+            answer["log_put"], answer["uploads"] = PUT_OVER, self.uploads
         if entry.credential:
             answer["credential"] = entry.credential
         past = self.message.boot in entry.presence.past_boots
@@ -380,29 +384,32 @@ class _Exchange:
         )
         return answer
 
-    def _wanted(self, job: Job, report: TaskReport | None) -> dict[str, Any] | None:
+    def _wanted(self, job: Job, report: TaskReport | None) -> contract.TaskOrder | None:
         if job.finished:
             return None if report is None else {"id": job.id, "want": "remove"}
         if job.status is JobStatus.terminating:
             if report is None:
                 return {"id": job.id, "want": "abort"}  # another response may be bringing it to the agent now
-            return None if report.state == "exited" else {"id": job.id, **stop_order(job, self.now)}
+            return None if report.state == "exited" else stop_order(job, self.now)
         if job.status is JobStatus.submitted:
             return None if report is None else {"id": job.id, "want": "remove"}
         if (spec := self.specs.get(job.id)) is not None:
             return {"id": job.id, "want": "run", "spec": spec}
         if report is None and job.status is JobStatus.provisioning:
             return None  # until its machine has joined
+        order: contract.TaskOrder = {"id": job.id, "want": "run"}
+        self._update_access(order, job, report)
         moved = router_workers.worker_update(self.plane, job, None if report is None else report.workers)
-        return {"id": job.id, "want": "run", **self._moved_access(job, report), **moved}
+        if moved is not None:
+            order["workers"], order["worker_urls"] = moved
+        return order
 
-    def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
-        """Who may log in from now on, if the agent has an older list."""
+    def _update_access(self, order: contract.TaskOrder, job: Job, report: TaskReport | None) -> None:
+        """Say who may log in from now on, if the agent has an older list."""
         reported = None if report is None or report.state == "exited" else report.access
-        if reported is None or reported == self.revision:
-            return {}
-        allowed = job_keys.access(self.plane.read, job)
-        return {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
+        if reported is not None and reported != self.revision:
+            allowed = job_keys.access(self.plane.read, job)
+            order["access"], order["authorized_keys"] = allowed.revision, list(allowed.keys)
 
     def _followed(self, entry: Admission) -> bool:
         return self.now < entry.presence.followed_until
@@ -423,7 +430,7 @@ class _Exchange:
         return task.workers is not None or (self.plane.streams is None and bool(task.listens))
 
 
-def _gone(message: AgentMessage) -> dict[str, Any]:
+def _gone(message: AgentMessage) -> contract.SyncReply:
     return {"seq": message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
 
 

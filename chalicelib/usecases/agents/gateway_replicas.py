@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.domain.gateways import GatewaySeat
 from chalicelib.domain.reports import GatewayReport
 
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import GatewayOrder
 
-def wanted(seat: GatewaySeat | None) -> dict[str, Any] | None:
+
+def wanted(seat: GatewaySeat | None) -> GatewayOrder | None:
     """The order as a response to a sync contains it. A response without one ends the gateway on that machine."""
     if seat is None or seat.leaving:
         return None

@@ -8,9 +8,9 @@ records as they are; its version is the hash of its content, so nothing has to b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -31,6 +31,10 @@ from chalicelib.usecases.pace import Pace
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.services import certificates, doors, traffic
 from chalicelib.usecases.services.certificates import GatewayCertificates
+
+if TYPE_CHECKING:
+    from chalicelib.contract import agent_gateway as contract
+    from chalicelib.contract.agent import StreamOrder
 
 GATEWAYS = "gateways"  # the name under which all gateways wait for news
 PAUSE = 10.0  # the longest time between two polls where the server holds none, in seconds
@@ -83,38 +87,47 @@ def _carried(gateway: Gateway, machine: Instance) -> GatewayReplica | None:
 # --- what to serve ----------------------------------------------------------------------------------------------------
 
 
-def gateway_configuration(plane: GatewayPorts, seat: Seat, since: str) -> dict[str, Any]:
-    """What the gateway should serve, in the form that `agent/gateway/entries.py` reads. Without `news` if the version
+def gateway_configuration(
+    plane: GatewayPorts, seat: Seat, since: str
+) -> contract.NewConfiguration | contract.SameConfiguration:
+    """What the gateway should serve. Without `news` if the version
     is still `since`: a long poll waits until it isn't. `ask_in`: the least number of seconds until the next poll."""
     found = doors.through(plane, seat.gateway, seat.machine)
     certified = certificates.gateway_certificates(plane, seat.gateway, _to_certify(found))
     configuration = _configuration(seat.gateway, found, certified)
-    version = hashlib.sha256(orjson.dumps(configuration, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
     ask_in = _pause(plane, [service for _, service in found], certified)
-    if version == since:
+    if configuration["version"] == since:
         # The gateway has this version, so it answers these challenges.
         certificates.confirm_challenges(plane, seat.gateway, seat.replica.num, certified.unconfirmed)
         return {"news": False, "ask_in": ask_in}
-    return {"news": True, "ask_in": ask_in, "version": version, **configuration}
+    return {"news": True, "ask_in": ask_in, **configuration}
 
 
 def _configuration(
     gateway: Gateway, found: Iterable[tuple[Run, Served]], certified: GatewayCertificates
-) -> dict[str, Any]:
+) -> contract.GatewayConfiguration:
     found = sorted(found, key=lambda each: each[0].id)
     models = {model_host(host_of(run)): service.project_id for run, service in found if service.model is not None}
-    return {
+    configuration: contract.GatewayConfiguration = {
+        "version": "",
         "services": [_service(gateway, run, service, certified) for run, service in found],
         "model_hosts": models,
-        "certificates": certified.certificates,
+        "certificates": {host: _pair(pair) for host, pair in certified.certificates.items()},
         "challenges": certified.challenges,
     }
+    content = orjson.dumps(configuration, option=orjson.OPT_SORT_KEYS)
+    return {**configuration, "version": hashlib.sha256(content).hexdigest()[:32]}
 
 
-def _service(gateway: Gateway, run: Run, service: Served, certified: GatewayCertificates) -> dict[str, Any]:
+def _pair(pair: Mapping[str, str]) -> contract.Certificate:
+    return {"certificate": pair["certificate"], "key": pair["key"]}
+
+
+def _service(gateway: Gateway, run: Run, service: Served, certified: GatewayCertificates) -> contract.GatewayService:
     """The entry of one service. Requests aren't redirected to https before there is a certificate."""
     secure = service.https is not False and host_of(run) in certified.certificates
-    return {**service.model_dump(), "hosts": [host_of(run)], "https": gateway.https_port if secure else None}
+    https = gateway.https_port if secure else None
+    return cast("contract.GatewayService", {**service.model_dump(), "hosts": [host_of(run)], "https": https})
 
 
 def _to_certify(found: Iterable[tuple[Run, Served]]) -> set[str]:
@@ -209,10 +222,18 @@ def _check_pin(seat: Seat, pin: str) -> None:
     )
 
 
-def _order(order: GatewayStreamOrder, gateway: str, pin: str) -> dict[str, Any]:
-    fields = {"id": order.id, "ticket": order.ticket, "task": order.task, "target": order.target}
-    fields |= {"pin": pin} if pin else {}
-    return {**fields, "lazily": order.lazily, "gateway": gateway}
+def _order(order: GatewayStreamOrder, gateway: str, pin: str) -> StreamOrder:
+    found: StreamOrder = {
+        "id": order.id,
+        "ticket": order.ticket,
+        "task": order.task,
+        "target": order.target,
+        "lazily": order.lazily,
+        "gateway": gateway,
+    }
+    if pin:
+        found["pin"] = pin
+    return found
 
 
 def _address(plane: GatewayPorts, seat: Seat, run: Run, dialling: Instance | None) -> str:

@@ -6,7 +6,7 @@ A job that exceeds its quota is ended. The excess is discarded but acknowledged,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros
@@ -19,6 +19,7 @@ from chalicelib.usecases.agent_message import AgentMessage, LogBytes
 from chalicelib.usecases.context import SizeLimits
 
 if TYPE_CHECKING:
+    from chalicelib.contract.agent import Upload
     from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
 
@@ -52,10 +53,11 @@ def take_logs(
 
 def take_chunks(
     plane: UploadPorts, message: AgentMessage, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
-) -> tuple[dict[str, Job], dict[str, int], list[dict[str, Any]]]:
+) -> tuple[dict[str, Job], dict[str, int], list[Upload]]:
     """The same for output that agents upload themselves: an announced chunk gets an upload address, unless the log
     continues at another offset, and an uploaded chunk becomes part of the log."""
-    after, ends, orders = dict(jobs), dict[str, int](), list[dict[str, Any]]()
+    after, ends = dict(jobs), dict[str, int]()
+    orders: list[Upload] = []
     for chunk in message.chunks:
         job = after.get(chunk.task)
         if job is None or plane.uploads is None:

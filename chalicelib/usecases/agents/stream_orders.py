@@ -5,9 +5,9 @@ order for a stream that doesn't come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,7 +16,8 @@ from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Delete, Record
 from chalicelib.usecases.ports import SealedPorts, StreamPorts
 
-Order = Mapping[str, Any]  # with its `id` and `ticket`
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import StreamOrder as Order
 
 
 def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
@@ -32,7 +33,7 @@ def pass_on(plane: StreamPorts, orders: Sequence[tuple[str, Order]]) -> None:
         plane.store.commit([replace(nouns.put(each), expect=None) for each in stored_orders.values()])
 
 
-def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) -> list[dict[str, Any]]:
+def take_orders(plane: StreamPorts, instance_id: str, stored: Sequence[Record]) -> list[Order]:
     """The orders for the instance's agent. `stored`: those in the table, which are deleted."""
     if plane.streams is not None:
         return plane.streams.orders(instance_id)

@@ -7,8 +7,7 @@ meanwhile is used with its current value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import orjson
 from pydantic import ValidationError
@@ -30,6 +29,9 @@ from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
 from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
 
+if TYPE_CHECKING:
+    from chalicelib.contract import agent as contract
+
 _WITH_SECRETS = ("env", "registry_auth")  # filled in last, which also removes escapes
 
 
@@ -38,8 +40,8 @@ class TaskPorts(SealedPorts, CredentialPorts, Protocol):
 
 
 def task_of(
-    plane: TaskPorts, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any] | None:
+    plane: TaskPorts, job: Job, instance: Instance, disks: Sequence[contract.TaskDisk] = ()
+) -> contract.Task | None:
     """The task in the form of the protocol; None while it needs addresses that other replicas don't have yet. Raises
     Refused if it can't be sent: a secret is missing, its stored spec can't be read, or it can't be encoded as JSON.
     Other tasks travel in the same response, so everything is tried here. `disks`: the task's volumes, which in a
@@ -60,48 +62,46 @@ def task_of(
     return task
 
 
-def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> dict[str, Any]:
+def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Reference, str]) -> contract.Task:
     spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
         raise Bug(f"job {job.id} belongs to project {job.project_id}, which doesn't exist")
     if spec.jobs_per_replica > 1:
-        task = _one_of_several(plane, job, spec, instance, project.name)
+        planned = _one_of_several(plane, job, spec, instance, project.name)
     else:
-        task = agent_task(job, spec, instance, project.name, addresses=addresses)
+        planned = agent_task(job, spec, instance, project.name, addresses=addresses)
     allowed = job_keys.access(plane.read, job)
-    task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
+    task: contract.Task = {**planned, "access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:
-        task["registry_auth"] = job_secrets.registry_login(plane.seal, job.run_id, auth)
+        task["registry_auth"] = cast("contract.RegistryLogin", job_secrets.registry_login(plane.seal, job.run_id, auth))
     code = _code(plane, job, spec)
     if task["repo"] is None:
         place = "." if spec.repo_dir == NO_CODE else spec.repo_dir
-        task["files"] = [*({**each, "path": place} for each in code), *task["files"]]
+        brought: list[contract.TaskFile] = [{**each, "path": place} for each in code]
+        task["files"] = [*brought, *task["files"]]
     else:
         task["repo"] = _repo(plane, job, spec, task["repo"], code)
     if task.get("probes"):
         task["probes"] = [_probe(probe, task["env"]) for probe in task["probes"]]
     as_meant = {name: part if name in _WITH_SECRETS else unescaped(part) for name, part in task.items()}
-    return fill_secrets(plane, job.project_id, as_meant)
+    return cast("contract.Task", fill_secrets(plane, job.project_id, as_meant))
 
 
-def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def _probe(probe: contract.TaskProbe, env: Mapping[str, str]) -> contract.TaskProbe:
     """The probe, with the job's environment variables filled in. Secrets stay out of probes: apps log requests."""
-    texts = {name: probe.get(name) for name in ("url", "body")}
-    headers = [{**each, **_interpolated(each, env, "value")} for each in probe.get("headers") or ()]
-    return {**probe, **_interpolated(texts, env, *texts), "headers": headers}
+    headers = [{**each, "value": _with_env(each["value"], env)} for each in probe["headers"]]
+    body = None if probe["body"] is None else _with_env(probe["body"], env)
+    return {**probe, "url": _with_env(probe["url"], env), "body": body, "headers": headers}
 
 
-def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str) -> dict[str, Any]:
-    return {
-        name: fill(place[name], {"env": env}, unescape=False) if isinstance(place[name], str) else place[name]
-        for name in names
-    }
+def _with_env(text: str, env: Mapping[str, str]) -> str:
+    return fill(text, {"env": env}, unescape=False)
 
 
 def _one_of_several(
     plane: CredentialPorts, job: Job, spec: JobSpec, instance: Instance, project_name: str
-) -> dict[str, Any]:
+) -> contract.PlannedTask:
     """The task of a node, with all nodes of its attempt: their addresses were published before it was placed. It runs
     in the network that those addresses belong to, and may use the machine's fast one."""
     gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
@@ -114,7 +114,7 @@ def _one_of_several(
         task["env"] = {**fabric_env(fast, job.job_num, nodes), **task["env"]}
         given = {"folders", "devices", "writable", "libraries", "sidecars"}  # to the agent
         more = fast.model_dump(mode="json", include=given, exclude_defaults=True)
-        task["interconnect"] = {"folders": [], "devices": [], **more}
+        task["interconnect"] = cast("contract.TaskInterconnect", {"folders": [], "devices": [], **more})
     return {
         **task,
         "network": "host",
@@ -123,7 +123,7 @@ def _one_of_several(
     }
 
 
-def _code(plane: RecordPorts, job: Job, spec: JobSpec) -> list[dict[str, str]]:
+def _code(plane: RecordPorts, job: Job, spec: JobSpec) -> list[contract.TaskArchive]:
     """The code uploaded for the run's repo, if any: a patch to a remote repo, else the content of the folder."""
     if not spec.repo_code_hash:
         return []
@@ -134,8 +134,8 @@ def _code(plane: RecordPorts, job: Job, spec: JobSpec) -> list[dict[str, str]]:
 
 
 def _repo(
-    plane: SealedPorts, job: Job, spec: JobSpec, repo: dict[str, Any], code: list[dict[str, str]]
-) -> dict[str, Any] | None:
+    plane: SealedPorts, job: Job, spec: JobSpec, repo: contract.TaskRepo, code: list[contract.TaskArchive]
+) -> contract.TaskRepo | None:
     """The repository with its code and, if it is cloned, with the address and the credentials of the run's user."""
     if "name" not in repo:
         return {**repo, "code": code[0]} if code else None
@@ -146,7 +146,13 @@ def _repo(
             f"The run's user has registered no repository {spec.repo_id!r} any more.",
             hint="Register it with `dstack init -P REPO`, and apply the run again.",
         )
-    return {**repo, **asdict(known), "code": code[0] if code else None}
+    return {
+        **repo,
+        "url": known.url,
+        "oauth_token": known.oauth_token,
+        "private_key": known.private_key,
+        "code": code[0] if code else None,
+    }
 
 
 def archives_of(plane: RecordPorts, job: Job) -> frozenset[str]:

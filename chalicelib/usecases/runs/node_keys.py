@@ -11,24 +11,27 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.domain.gangs import Gang
 from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.planning.jobs.nodes import Nodes
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import NodeSsh, TaskNode
 
 # Below the ports that kernels use for outgoing connections, and away from those of frameworks' rendezvous. Each attempt
 # has its own port, so that neither an earlier attempt that is still ending nor another run on the host is in the way.
 FIRST_PORT, PORTS = 22000, 6000
 
 
-def node_ssh(install_key: bytes, gang: Gang, nodes: Nodes, names: Sequence[str], rank: int) -> dict[str, Any]:
+def node_ssh(install_key: bytes, gang: Gang, nodes: Nodes, names: Sequence[str], rank: int) -> NodeSsh:
     """The task's field `node_ssh`. `names`: the names of the nodes' jobs, by rank."""
     private, public = _pair(_secret(install_key, gang, "login"))
     host_private, host_public = _pair(_secret(install_key, gang, "host"))
     first = FIRST_PORT + int.from_bytes(hashlib.sha256(gang.id.encode()).digest()[:8], "big") % PORTS
     seen: Counter[str] = Counter()
-    listed = []
+    listed: list[TaskNode] = []
     for name, address in zip(names, nodes.addresses, strict=True):
         listed.append({"name": name, "address": address, "port": first + seen[address]})
         seen[address] += 1

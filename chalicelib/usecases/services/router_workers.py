@@ -7,7 +7,6 @@ router's host. A router is the door of its workers: once it has only the listed 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
@@ -19,13 +18,14 @@ from chalicelib.usecases.ports import ChangePorts, RecordPorts
 from chalicelib.usecases.services import traffic
 
 
-def worker_update(plane: RecordPorts, job: Job, known: str | None) -> dict[str, Any]:
-    """The update for the agent of a router that has the list `known`; None: the job isn't a router."""
+def worker_update(plane: RecordPorts, job: Job, known: str | None) -> tuple[str, list[str]] | None:
+    """The list of a router's workers and its revision, unless its agent has that list. `known`: the revision that the
+    agent has; None: the job isn't a router."""
     if known is None:
-        return {}
+        return None
     urls = _workers(plane, job)
     revision = _revision(urls)
-    return {} if revision == known else {"workers": revision, "worker_urls": urls}
+    return None if revision == known else (revision, urls)
 
 
 def let_go(plane: ChangePorts, router: Job, cleared: str) -> None:

@@ -18,12 +18,12 @@ from chalicelib.agent.gateway.relays import (
     Arrival,
     GatewayRelay,
     GatewayRelays,
-    Order,
     ReplicaAddress,
     place,
 )
 from chalicelib.agent.streams.stream_loop import StreamLoop
 from chalicelib.agent.streams.websocket import Peer
+from chalicelib.contract.agent_gateway import GatewayStream
 
 NOW = 1000.0
 
@@ -72,7 +72,7 @@ def test_what_comes_behind_a_head_is_passed_on_whole(tmp_path: Path) -> None:
 
 
 def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tmp_path: Path) -> None:
-    orders = list[Order]()
+    orders = list[GatewayStream]()
     relays = GatewayRelays(str(tmp_path), orders.extend)
 
     def placed_and_dialled(*replicas: ReplicaAddress) -> tuple[list[str], set[tuple[object, ...]]]:

@@ -42,12 +42,30 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             yield node.level, node.module or ""
 
 
+def of_the_contract(path: Path) -> set[str]:
+    """What a module imports of the contract, where only a type checker comes."""
+    guarded = (
+        node
+        for node in parsed(path).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    )
+    names = {each.module or "" for node in guarded for each in node.body if isinstance(each, ast.ImportFrom)}
+    return {name for name in names if name.split(".")[:2] == ["chalicelib", "contract"]}
+
+
 @each("path", SOURCES)
 def test_only_the_standard_library_and_itself(path: Path) -> None:
     for level, name in imports(path):
         assert 1 <= level <= len(path.relative_to(FOLDER).parts) or (
-            level == 0 and name.split(".")[0] in sys.stdlib_module_names
+            level == 0 and (name.split(".")[0] in sys.stdlib_module_names or name in of_the_contract(path))
         ), f"{path.name} imports {name}"
+
+
+def test_the_contract_is_not_loaded() -> None:
+    """An import of it beside a guarded one would pass above."""
+    for path in SOURCES:
+        count = sum(name in of_the_contract(path) for _, name in imports(path))
+        assert count == len(of_the_contract(path)), f"{path.name} imports the contract where it runs"
 
 
 @each("path", SOURCES)

@@ -322,10 +322,6 @@ def test_an_engine_that_is_gone_for_longer_than_a_restart(machine: Machine) -> N
 # --- to the server ---------------------------------------------------------------------------------------------------
 
 
-def test_agent_and_server_have_the_same_limits() -> None:
-    assert (limits.TROUBLES_MOST, limits.TROUBLE_TEXT) == (server.MAX_TROUBLES, server.MAX_TROUBLE)
-
-
 def test_troubles_are_reported_at_once_with_their_ages_and_only_when_they_change() -> None:
     agent = greeted(session(), next_sync_in=60)
     agent.health_changed([("failure", "engine gone")], 5.0)

@@ -118,7 +118,7 @@ def test_output_waits_a_moment_for_more_of_it() -> None:
     agent.log_grew("t", 2, 1.1)
     assert agent.next(1.1) == 1 + COALESCE
     sent = message(agent, 1 + COALESCE)
-    assert sent.body["logs"] == [{"task": "t", "offset": 0, "records": [[1, base64.b64encode(b"ab").decode()]]}]
+    assert sent.body["logs"] == [{"task": "t", "offset": 0, "records": [(1, base64.b64encode(b"ab").decode())]}]
 
 
 def test_the_end_of_a_task_hurries_its_output() -> None:

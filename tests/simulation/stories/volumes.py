@@ -4,7 +4,7 @@ vanish, beside hosts that can't unmount at once, with a cloud that lies about at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from chalicelib.domain import keys
@@ -147,7 +147,7 @@ class Volumes(Story):
         if left := machines & self._plugged(volume.handle):
             raise FREED_WITH_PROOF.broken(f"{volume.name} is free in the records, and still at {left}")
 
-    def _mounting(self, task: Task, disk: dict[str, Any]) -> None:
+    def _mounting(self, task: Task, disk: Mapping[str, Any]) -> None:
         volume = self.watch.known[Volume][disk["volume"]]
         if task.host not in self._plugged(volume.handle):
             gone = task.host not in {body["id"] for body in self.site.cloud.machines()}
