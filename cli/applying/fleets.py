@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.applying.follow import Stages
@@ -15,6 +15,9 @@ from cli.screen.terminal import Terminal
 from cli.ssh.keys import read_key
 from cli.tables.fleets import fleets_table
 from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 GONE_SECONDS = 1.0
 READY_SECONDS = 0.5
@@ -98,7 +101,7 @@ def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> di
     return {**configuration, "ssh_config": hosts}
 
 
-def _show(session: Session, plan: dict[str, Any]) -> None:
+def _show(session: Session, plan: contract.FleetPlan) -> None:
     terminal = session.terminal
     terminal.print(facts(fleet_facts(plan), terminal.width, terminal.colour))
     terminal.print()
@@ -114,7 +117,7 @@ def _show(session: Session, plan: dict[str, Any]) -> None:
         terminal.print()
 
 
-def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | None, options: ApplyOptions) -> bool:
+def _agreed(session: Session, plan: contract.FleetPlan, current: contract.Fleet | None, options: ApplyOptions) -> bool:
     terminal = session.terminal
     if current is None:
         name = plan["spec"]["configuration"].get("name")
@@ -149,18 +152,18 @@ def _confirmed(terminal: Terminal, question: str) -> bool:
     return False
 
 
-def _lacks_hosts(fleet: dict[str, Any]) -> bool:
+def _lacks_hosts(fleet: contract.Fleet) -> bool:
     """Does the fleet have hosts that couldn't be added?"""
     existing = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
     hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
     return any((host if isinstance(host, str) else host["hostname"]) not in existing for host in hosts)
 
 
-def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def _changes(plan: contract.FleetPlan, current: contract.Fleet) -> list[tuple[str, Any, Any]]:
     return changes(current["spec"], plan.get("effective_spec") or plan["spec"])
 
 
-def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
+def _wait(session: Session, fleet: contract.Fleet, *, asks: bool) -> int:
     """Waits until the fleet's machines are ready; fails if one has ended or isn't available."""
     terminal, name = session.terminal, fleet["name"]
     stages, polls, progress = Stages(session), 0, HostProgress(session)
@@ -188,18 +191,18 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
     return 1 if failed else 0
 
 
-def _is_coming(fleet: dict[str, Any], polls: int) -> bool:
+def _is_coming(fleet: contract.Fleet, polls: int) -> bool:
     """Is a machine being created or about to be? A fleet with a message is stuck."""
     if any(one["status"] in COMING for one in fleet["instances"]):
         return True
     return polls < POLLS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
 
 
-def _ready(fleet: dict[str, Any]) -> int:
+def _ready(fleet: contract.Fleet) -> int:
     return sum(one["status"] in READY for one in fleet["instances"])
 
 
-def _wanted(fleet: dict[str, Any]) -> int:
+def _wanted(fleet: contract.Fleet) -> int:
     """How many machines an apply creates, or how many exist already if that is more."""
     nodes = fleet["spec"]["configuration"].get("nodes") or {}
     alive = sum(one["status"] in (*READY, *COMING) for one in fleet["instances"])

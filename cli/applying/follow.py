@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import select
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import NotFound
 from chalicelib.printable import printable
@@ -16,18 +17,19 @@ from cli.ssh.attachment import JobAttachment
 from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, failed_job, newest, run_status
 
+if TYPE_CHECKING:
+    from chalicelib import contract
+
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 
 
 STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
 
 
-def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
+def job_of(run: contract.Run, replica: int | None, job: int) -> contract.Job | None:
     """The requested job; None if the run has none yet. The default replica is the lowest running one, else the
     lowest."""
-    jobs: list[dict[str, Any]] = [
-        found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
-    ]
+    jobs: list[contract.Job] = [found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job]
     jobs.sort(key=lambda found: int(found["job_spec"].get("replica_num", 0)))
     if replica is not None:
         jobs = [found for found in jobs if found["job_spec"].get("replica_num", 0) == replica]
@@ -48,7 +50,7 @@ class Stages:
         self.last = ""
         self._spinner: Any = None
 
-    def update(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
+    def update(self, run: contract.Run, job: contract.Job | None) -> None:
         self.print(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
 
     def print(self, text: str, since: str = "") -> None:
@@ -74,7 +76,7 @@ class Stages:
         self._spinner.update(text)
 
 
-def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
+def stage(run: contract.Run, job: contract.Job | None) -> str:
     """`pulling 1.2/3.4GB on aws (us-east-1)`: the run's status, how far it is, and where."""
     latest = newest(job) if job else {}
     status = run_status(run)
@@ -88,15 +90,15 @@ def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
     return f"{status}{where}{': ' + why if why else ''}"
 
 
-def reason_of(run: dict[str, Any]) -> str:
+def reason_of(run: contract.Run) -> str:
     """Why the run waits or ended, as the server puts it; empty if it gives no reason."""
-    latest = run.get("latest_job_submission") or {}
+    latest: Mapping[str, Any] = run.get("latest_job_submission") or {}
     return str(
         latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
     )
 
 
-def pull_progress(pull: dict[str, Any]) -> str:
+def pull_progress(pull: Mapping[str, Any]) -> str:
     total = pull.get("total_bytes") or 0
     if not total:
         return ""
@@ -114,7 +116,7 @@ def follow(
     log: JobLog | None = None,
     attachment: JobAttachment | None = None,
     stages: Stages | None = None,
-) -> dict[str, Any]:
+) -> contract.Run:
     """Writes the log as it grows until the run has ended, and returns the final run. A retry creates a new submission,
     whose log follows that of the old one."""
     pace = PollPauses()
@@ -142,7 +144,7 @@ def follow(
         _wait(session, pace.after((run["status"], latest.get("id"), latest.get("status"))), log, attachment)
 
 
-def _begin(stages: Stages, run: dict[str, Any], job: dict[str, Any] | None, log: JobLog | None) -> None:
+def _begin(stages: Stages, run: contract.Run, job: contract.Job | None, log: JobLog | None) -> None:
     """Ends the stages when the job has started: its log, if wanted, takes their place."""
     stages.close()
     assert job is not None, "it has a submission"
@@ -167,7 +169,7 @@ def _wait(session: Session, seconds: float, log: JobLog | None, attachment: JobA
             return
 
 
-def exit_code(run: dict[str, Any]) -> int:
+def exit_code(run: contract.Run) -> int:
     """0 for a run that is done; the exit status of the job that failed by itself, if one did; else 1. The other jobs
     were stopped because of it, so their status means nothing."""
     if run["status"] != "failed":
@@ -177,9 +179,9 @@ def exit_code(run: dict[str, Any]) -> int:
     return status if isinstance(status, int) and 0 < status < 256 else 1
 
 
-def ending(run: dict[str, Any], name: str, colour: bool) -> str:
+def ending(run: contract.Run, name: str, colour: bool) -> str:
     """How the run ended, how long it took, what it cost and, unless it is done, why: one line per reason."""
-    latest = run.get("latest_job_submission") or {}
+    latest: Mapping[str, Any] = run.get("latest_job_submission") or {}
     started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
     took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""
     cost = f", {money(run['cost'])}" if run.get("cost") else ""

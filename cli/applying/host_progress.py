@@ -3,9 +3,12 @@ that is repeated, which may take minutes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.connection.session import Session
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 STEPS = ("done: ", "undone: ")  # how the events of steps begin
 RETRIED = "Transient: "  # how the events of failed attempts that are repeated begin
@@ -17,7 +20,7 @@ class HostProgress:
         self._last: tuple[str, str] | None = None  # time and id of the last event that was read
         self._last_lines: dict[str, str] = {}  # by host
 
-    def news(self, fleet: dict[str, Any]) -> list[str]:
+    def news(self, fleet: contract.Fleet) -> list[str]:
         """The lines since the last call. A fleet of cloud machines has none."""
         if not fleet["spec"]["configuration"].get("ssh_config"):
             return []

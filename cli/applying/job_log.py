@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from cli.connection.session import Session
 from cli.tables.runs import newest
 
 if TYPE_CHECKING:
+    from chalicelib import contract
     from cli.connection.streams import Stream
 
 COMPLETE = 1000  # the code of a stream's end once the job has ended and all of its log was sent
@@ -111,7 +113,7 @@ class JobLog:
         self.session, self.run_name, self.since, self.diagnose = session, run_name, since, diagnose
         self._not_wanted = skip
         self.submission = ""
-        self._spec: dict[str, Any] = {}  # of the job
+        self._spec: Mapping[str, Any] = {}  # of the job
         self._stream: Stream | None = None
         self._pages: LogReader | None = None
         self._written = 0  # bytes that came over streams or were skipped
@@ -122,7 +124,7 @@ class JobLog:
         """A file descriptor, readable when some of the log has arrived; -1 if the log is read by pages."""
         return self._stream.fileno() if self._stream else -1
 
-    def turn_to(self, job: dict[str, Any]) -> bool:
+    def turn_to(self, job: contract.Job) -> bool:
         """Continues with the job's newest submission; returns whether that is a new one."""
         latest = newest(job)
         if latest["id"] == self.submission:

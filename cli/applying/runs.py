@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import NotFound, Refused
 from cli.applying.follow import Stages, ending, exit_code, follow
@@ -21,6 +21,9 @@ from cli.tables.offers import asked_lines
 from cli.tables.plans import changes, changes_table, cost_line, group_of, offers_summary, offers_table, run_facts
 from cli.tables.runs import FINISHED, runs_table
 from cli.tables.services import addresses, replaced
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class Submission:
         name = self.options.attached.identity
         return read_key(name, terminal.cwd, terminal.home, named_by="--ssh-identity", as_it_is=True)["public"]
 
-    def _plan(self) -> dict[str, Any]:
+    def _plan(self) -> contract.RunPlan:
         body = {
             "run_spec": self.run_spec,
             "max_offers": self.options.max_offers,
@@ -139,10 +142,10 @@ class Submission:
             "unallocated_resources": self.options.unallocated,
             "for_offers_only": False,
         }
-        plan: dict[str, Any] = self.session.client.in_project("runs/get_plan", body)
+        plan: contract.RunPlan = self.session.client.in_project("runs/get_plan", body)
         return plan
 
-    def _show(self, plan: dict[str, Any]) -> None:
+    def _show(self, plan: contract.RunPlan) -> None:
         terminal = self.session.terminal
         terminal.print(facts(run_facts(plan, self.options.verbose), terminal.width, terminal.colour))
         terminal.print()
@@ -170,7 +173,7 @@ class Submission:
         self.session.terminal.print("Nothing was started.")
         return False
 
-    def _changes(self, plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    def _changes(self, plan: contract.RunPlan, current: contract.Run) -> list[tuple[str, Any, Any]]:
         """The differences from the active run, shown if there are any."""
         found = changes(current["run_spec"], plan.get("effective_run_spec") or plan["run_spec"])
         if found and not self.options.as_json:
@@ -194,7 +197,7 @@ class Submission:
         while self.session.get_run(name)["status"] not in FINISHED:
             self.session.terminal.sleep(POLL_SECONDS)
 
-    def _submit(self, plan: dict[str, Any], *, done: str = "submitted", instead_of: str | None = None) -> int:
+    def _submit(self, plan: contract.RunPlan, *, done: str = "submitted", instead_of: str | None = None) -> int:
         """Submits the run. `instead_of`: the active run to stop for this one."""
         self.repo.upload(self.session)  # before a run is stopped, since this may fail
         if instead_of:
@@ -253,7 +256,7 @@ def _stay(session: Session, name: str, attachment: JobAttachment, *, asks: bool)
     return exit_code(ended)
 
 
-def _stop(session: Session, name: str) -> dict[str, Any]:
+def _stop(session: Session, name: str) -> contract.Run:
     """Stops the run and waits for its end; Ctrl-C meanwhile aborts it."""
     session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
     session.terminal.warn(f"Stopping {name} … Ctrl-C again kills it at once.")
@@ -281,7 +284,7 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
     return mappings
 
 
-def refusals(notes: list[dict[str, Any]]) -> str:
+def refusals(notes: list[contract.Note]) -> str:
     """Why each candidate was ruled out and what would help, from the planner's notes."""
     lines = [
         f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,7 +34,7 @@ def list_exports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[Any] = session.client.in_project("exports/list")
+    found: list[contract.Export] = session.client.in_project("exports/list")
     session.cache_names("export", [one["name"] for one in found])
     if json_wanted:
         shown: contract.ExportList = {"shape": 1, "project": session.project, "exports": found}
@@ -153,7 +153,7 @@ def delete(ctx: typer.Context, name: ExportArgument, project: ProjectOption = No
     session.terminal.print(f"Export {name} is deleted.")
 
 
-def exports_table(found: list[Any]) -> Table:
+def exports_table(found: list[contract.Export]) -> Table:
     table = Table(("NAME", "FLEETS", "IMPORTERS"))
     for one in found:
         importers = [each["project_name"] for each in one["imports"]]
@@ -161,5 +161,5 @@ def exports_table(found: list[Any]) -> Table:
     return table
 
 
-def fleets_of(export: dict[str, Any]) -> str:
+def fleets_of(export: contract.Export | contract.ImportedExport) -> str:
     return ", ".join(each["name"] for each in export["exported_fleets"]) or "-"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,7 +47,7 @@ def list_fleets(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        fleets: list[Any] = session.client.in_project("fleets/list", {"include_imported": True})
+        fleets: list[contract.Fleet] = session.client.in_project("fleets/list", {"include_imported": True})
         session.cache_names("fleet", [found["name"] for found in fleets])
         if json_wanted:
             found: contract.FleetList = {"shape": 1, "project": session.project, "fleets": fleets}
@@ -94,11 +94,12 @@ def delete_one(session: Session, fleet: str, number: int, yes: bool) -> None:
     _delete(session, fleet, [number], yes)
 
 
-def _by_id(session: Session, fleet_id: str) -> Any:
+def _by_id(session: Session, fleet_id: str) -> contract.Fleet:
     try:
-        return session.client.in_project("fleets/get", {"name": None, "id": fleet_id})
+        found: contract.Fleet = session.client.in_project("fleets/get", {"name": None, "id": fleet_id})
     except NotFound:
         raise NotFound(f"There is no fleet with the id {fleet_id} in project {session.project}.") from None
+    return found
 
 
 @command(
@@ -205,7 +206,7 @@ def joins(
 ) -> None:
     """List the join commands of a fleet, and what became of them."""
     session = open_session(ctx, project)
-    found: list[Any] = session.client.in_project("fleets/list_joins", {"name": name})
+    found: list[contract.Join] = session.client.in_project("fleets/list_joins", {"name": name})
     if json_wanted:
         shown: contract.FleetJoins = {"shape": 1, "fleet": name, "joins": found}
         session.terminal.print(as_json(shown))

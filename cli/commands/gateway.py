@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,6 +10,9 @@ from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.tables.gateways import certificates_table, gateways_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Manage gateways, which give services their own names.", invoke_without_command=True)
 GatewayArgument = Annotated[
@@ -51,7 +54,7 @@ def list_gateways(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        found: list[Any] = session.client.in_project("gateways/list", {"include_imported": True})
+        found: list[contract.Gateway] = session.client.in_project("gateways/list", {"include_imported": True})
         session.cache_names("gateway", [one["name"] for one in found])
         if json_wanted:
             session.terminal.print(as_json({"project": session.project, "gateways": found}))

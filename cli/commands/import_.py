@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,7 +31,7 @@ def list_imports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[Any] = session.client.in_project("imports/list")
+    found: list[contract.Import] = session.client.in_project("imports/list")
     named = [(f"{one['export']['project_name']}/{one['export']['name']}", one["export"]) for one in found]
     session.cache_names("import", [name for name, _ in named])
     if json_wanted:

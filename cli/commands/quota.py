@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -67,7 +67,7 @@ def quota(
     path = f"/api/projects/{session.project}"
     if changes:
         body = {"username": user, "each_user": each_user, **changes}
-        found: Any = session.client.post(f"{path}/set_quota", body)
+        found: contract.Quota = session.client.post(f"{path}/set_quota", body)
     else:
         found = session.client.post(f"{path}/get_quota")
     if json_wanted:
@@ -90,7 +90,7 @@ def _limit(ctx: typer.Context, flag: str, text: str, kind: type) -> float | None
     return number
 
 
-def quota_table(found: dict[str, Any]) -> Table:
+def quota_table(found: contract.Quota) -> Table:
     """The used part of each limit, for the project and below it for its users."""
     table = Table(("WHO", "GPUS", "JOBS", "MONEY TODAY"))
     table.add(found["project_name"], *_cells(found["limits"], found["used"]))
@@ -101,12 +101,13 @@ def quota_table(found: dict[str, Any]) -> Table:
     return table
 
 
-def _cells(limits: dict[str, Any], used: dict[str, Any] | None) -> tuple[str, str, str]:
-    def cell(name: str, written: str) -> str:
+def _cells(limits: contract.Limits, used: contract.Used | None) -> tuple[str, str, str]:
+    def cell(name: Literal["gpus", "jobs", "money"], written: str) -> str:
         most = "-" if limits[name] is None else written.format(limits[name])
-        if used is None or used[name] is None:
+        amount = None if used is None else used[name]
+        if amount is None:
             return most
-        has = f"${used[name]:.2f}" if name == "money" else str(used[name])
+        has = f"${amount:.2f}" if name == "money" else str(amount)
         return has if limits[name] is None else f"{has} of {most}"
 
     return cell("gpus", "{}"), cell("jobs", "{}"), cell("money", "${:g}")

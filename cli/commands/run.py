@@ -83,13 +83,13 @@ def get(
     if json_wanted:
         session.terminal.print(as_json(found))
         return
-    configuration = found["run_spec"].get("configuration") or {}
+    configuration, fleet = found["run_spec"].get("configuration") or {}, found.get("fleet")
     pairs = [
         ("Name", run_name(found)),
         ("Id", str(found["id"])),
         ("Type", str(configuration.get("type", ""))),
         ("User", str(found.get("user", ""))),
-        ("Fleet", str((found.get("fleet") or {}).get("name") or "-")),
+        ("Fleet", fleet["name"] if fleet else "-"),
         ("Resources", requirements(configuration.get("resources"))),
         *places(found, session.client.url),
         ("Status", run_status(found)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -37,7 +37,7 @@ def list_secrets(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[Any] = session.client.in_project("secrets/list")
+    found: list[contract.Secret] = session.client.in_project("secrets/list")
     session.cache_names("secret", [one["name"] for one in found])
     if json_wanted:
         shown: contract.SecretList = {"shape": 1, "project": session.project, "secrets": found}

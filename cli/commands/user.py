@@ -39,7 +39,7 @@ def list_users(ctx: typer.Context, project: ProjectOption = None, json_wanted: J
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[Any] = session.client.post("/api/users/list", {})
+    found: list[contract.User] = session.client.post("/api/users/list", {})
     session.cache_names("user", [one["username"] for one in found])
     if json_wanted:
         shown: contract.UserList = {"shape": 1, "users": found}
@@ -126,7 +126,7 @@ def access_tokens(found: list[Any]) -> str:
     return f"the access token {found[0]['name']}" if len(found) == 1 else f"{len(found)} access tokens"
 
 
-def _print_token(session: Session, found: Any) -> None:
+def _print_token(session: Session, found: contract.UserWithCreds) -> None:
     session.terminal.print(found["creds"]["token"])
     session.terminal.warn(
         f"They use it like this: dstack project add --name {session.project} --url {session.client.url} --token TOKEN"
@@ -163,7 +163,7 @@ def delete(
 def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
     """List your public keys: each job that you may attach to lets them in."""
     session = open_session(ctx, project)
-    found: list[Any] = session.client.post("/api/users/public_keys/list")
+    found: list[contract.PublicKey] = session.client.post("/api/users/public_keys/list")
     if json_wanted:
         shown: contract.UserKeys = {"shape": 1, "keys": found}
         session.terminal.print(as_json(shown))
@@ -211,7 +211,7 @@ def delete_key(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    found: list[Any] = session.client.post("/api/users/public_keys/list")
+    found: list[contract.PublicKey] = session.client.post("/api/users/public_keys/list")
     fits = [key for key in found if which == key["name"] or key["fingerprint"].startswith(which)]
     fits = fits or [key for key in found if key["id"].startswith(which)]
     if len(fits) != 1:

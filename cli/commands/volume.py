@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,7 +44,7 @@ def list_volumes(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        found: list[Any] = session.client.in_project("volumes/list")
+        found: list[contract.Volume] = session.client.in_project("volumes/list")
         session.cache_names("volume", [one["name"] for one in found])
         if json_wanted:
             shown: contract.VolumeList = {"shape": 1, "project": session.project, "volumes": found}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -16,6 +16,9 @@ from cli.connection.config import resolve_endpoint
 from cli.connection.server_values import is_word
 from cli.screen.render import Table, render
 from cli.screen.terminal import Terminal, terminal
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 WATCH_SECONDS = 2.0
 CACHED_NAMES = 200
@@ -34,36 +37,36 @@ class Session:
     def show(self, table: Table) -> None:
         self.terminal.print(render(table, self.terminal.width, self.terminal.colour))
 
-    def get_run(self, name: str) -> dict[str, Any]:
+    def get_run(self, name: str) -> contract.Run:
         try:
-            found: dict[str, Any] = self.client.in_project("runs/get", {"run_name": name, "id": None})
+            found: contract.Run = self.client.in_project("runs/get", {"run_name": name, "id": None})
         except NotFound:
             raise NotFound(
                 f"There is no run {name} in project {self.project}.", hint="See them all with `dstack ps -a`."
             ) from None
         return found
 
-    def get_fleet(self, name: str) -> dict[str, Any]:
+    def get_fleet(self, name: str) -> contract.Fleet:
         try:
-            found: dict[str, Any] = self.client.in_project("fleets/get", {"name": name, "id": None})
+            found: contract.Fleet = self.client.in_project("fleets/get", {"name": name, "id": None})
         except NotFound:
             raise NotFound(
                 f"There is no fleet {name} in project {self.project}.", hint="See them with `dstack fleet`."
             ) from None
         return found
 
-    def get_volume(self, name: str) -> dict[str, Any]:
+    def get_volume(self, name: str) -> contract.Volume:
         try:
-            found: dict[str, Any] = self.client.in_project("volumes/get", {"name": name})
+            found: contract.Volume = self.client.in_project("volumes/get", {"name": name})
         except NotFound:
             raise NotFound(
                 f"There is no volume {name} in project {self.project}.", hint="See them with `dstack volume`."
             ) from None
         return found
 
-    def get_gateway(self, name: str) -> dict[str, Any]:
+    def get_gateway(self, name: str) -> contract.GatewayWithCertificates:
         try:
-            found: dict[str, Any] = self.client.in_project("gateways/get", {"name": name})
+            found: contract.GatewayWithCertificates = self.client.in_project("gateways/get", {"name": name})
         except NotFound:
             raise NotFound(
                 f"There is no gateway {name} in project {self.project}.", hint="See them with `dstack gateway`."

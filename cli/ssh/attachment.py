@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import DstackError, Refused
 from cli.connection.server_values import private_key, public_key
@@ -25,6 +25,9 @@ from cli.ssh.keys import read_key
 from cli.ssh.routes import NoSshServer, NotKnownYet, alias_of, check_server, routes_to
 from cli.ssh.tunnel import OpenSsh, SshTunnel
 from cli.tables.runs import newest
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 WAITS = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)  # seconds before each attempt; the last one repeats
 LASTED = 60.0  # seconds after which a lost connection is restored at once
@@ -69,7 +72,7 @@ class JobAttachment:
         """A file descriptor, readable when `tend` has something to do; -1 if only time matters."""
         return self.tunnel.fileno() if self.tunnel else -1
 
-    def tend(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
+    def tend(self, run: contract.Run, job: contract.Job | None) -> None:
         """Makes and restores the connection, after a poll of the run. Raises if the attachment is needed and
         impossible."""
         latest = newest(job) if job else {}
@@ -102,7 +105,7 @@ class JobAttachment:
     def close(self) -> None:
         self._let_go()
 
-    def _tend(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
+    def _tend(self, run: contract.Run, job: contract.Job, latest: Mapping[str, Any]) -> None:
         if self.tunnel and not self.tunnel.poll():
             self._failed(self.tunnel)
         if self.tunnel is None and self.terminal.now() >= self._next_try:
@@ -112,7 +115,7 @@ class JobAttachment:
             self._up_at, self._reasons = self.terminal.now(), []
             self._announce(run, job)
 
-    def _start(self, run: dict[str, Any], job: dict[str, Any], latest: Mapping[str, Any]) -> None:
+    def _start(self, run: contract.Run, job: contract.Job, latest: Mapping[str, Any]) -> None:
         alias = alias_of(self.name, job["job_spec"])
         if self._attached is None:
             check_server(latest)
@@ -166,7 +169,7 @@ class JobAttachment:
             self.ssh_folder.detach(self._attached)
         self.tunnel, self._attached, self._routes, self._next_try, self._reasons = None, None, [], 0.0, []
 
-    def _announce(self, run: dict[str, Any], job: dict[str, Any]) -> None:
+    def _announce(self, run: contract.Run, job: contract.Job) -> None:
         """Announces the attachment on a terminal, or if it was requested: in a script's output it would be amid the
         log."""
         command = self._command()
@@ -178,11 +181,12 @@ class JobAttachment:
         for one in self._forwards:
             self.terminal.warn(f"  {one.address}:{one.local} → port {one.remote} of the job")
         self.terminal.warn(f"  {command}")
-        link = (job.get("job_connection_info") or {}).get("attached_ide_url")
+        connection = job.get("job_connection_info")
+        link = connection and connection["attached_ide_url"]
         if self.needed and link:  # otherwise the log contains it
             self.terminal.warn(f"  {link}")
 
-    def _is_announced(self, run: dict[str, Any], job: dict[str, Any]) -> bool:
+    def _is_announced(self, run: contract.Run, job: contract.Job) -> bool:
         return self.terminal.watched or self.needed or self.wishes.explicit or _counted_on(run, job)
 
     def _command(self) -> str:
@@ -200,7 +204,7 @@ class JobAttachment:
             return f"ssh -F {self._attached.config} {alias}"
         return f"ssh {alias}"
 
-    def _key(self, run: dict[str, Any]) -> Path:
+    def _key(self, run: contract.Run) -> Path:
         """The private key that the job accepts: that of --ssh-identity, else the user's from the server."""
         named = self.wishes.identity
         if named is not None:
@@ -231,7 +235,7 @@ class JobAttachment:
         # -P: a folder called `cli` in the working folder must not be imported.
         return (sys.executable, "-P", "-m", f"{__package__}.proxy", str(self._attached.folder / "endpoint.json"))
 
-    def _endpoint(self, job: dict[str, Any]) -> dict[str, Any]:
+    def _endpoint(self, job: contract.Job) -> dict[str, Any]:
         """The endpoint for `cli.ssh.proxy`, which SSH may start from another shell with another environment."""
         client, spec = self.session.client, job["job_spec"]
         where = {"replica": spec.get("replica_num", 0), "job": spec.get("job_num", 0)}
@@ -245,7 +249,7 @@ def _unkept(problem: OSError) -> Refused:
     )
 
 
-def _counted_on(run: dict[str, Any], job: dict[str, Any]) -> bool:
+def _counted_on(run: contract.Run, job: contract.Job) -> bool:
     """Does somebody who follows the run expect a connection?"""
     return bool(job["job_spec"].get("app_specs")) or run["run_spec"]["configuration"].get("type") == "dev-environment"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -40,7 +40,7 @@ class WantedPort:
     local: int | None = None
 
 
-def of_job(job_spec: dict[str, Any]) -> list[WantedPort]:
+def of_job(job_spec: Mapping[str, Any]) -> list[WantedPort]:
     """The ports in a job's spec."""
     found = []
     for app in job_spec.get("app_specs") or ():

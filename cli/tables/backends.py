@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age
 
 SOURCES = {"api": "command", "file": "config.yml"}
 
 
-def backends_table(backends: list[Json], now: float) -> Table:
+def backends_table(backends: Sequence[Json], now: float) -> Table:
     table = Table(("BACKEND", "REGIONS", "FROM", "OFFERS", "ERROR"), below=("ERROR",))
     for one in backends:
         regions = ", ".join(one["config"].get("regions") or ()) or "all"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cli.screen.render import Cell, Table
@@ -13,7 +14,7 @@ VERBOSE = ("NAME", "NODES", "RESOURCES", "SPOT", "BACKEND", "PRICE", "STATUS", "
 _WHY = ("termination_reason_message", "termination_reason", "health_message")
 
 
-def fleets_table(fleets: list[Json], now: float, project: str, verbose: bool = False) -> Table:
+def fleets_table(fleets: Sequence[Json], now: float, project: str, verbose: bool = False) -> Table:
     titles = VERBOSE if verbose else PLAIN
     table = Table(titles, below=("GPU", "RESOURCES", "ERROR"))
     for fleet in sorted(fleets, key=lambda found: str(found.get("created_at") or ""), reverse=True):
@@ -22,7 +23,7 @@ def fleets_table(fleets: list[Json], now: float, project: str, verbose: bool = F
     return table
 
 
-def joins_table(joins: list[Json], now: float) -> Table:
+def joins_table(joins: Sequence[Json], now: float) -> Table:
     table = Table(("ID", "STATUS", "MACHINE", "BY", "CREATED", "EXPIRES"))
     for join in joins:
         left = (moment(join["expires_at"]) or now) - now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age, local_time, place, status_cell
 
@@ -9,7 +11,7 @@ PLAIN = ("NAME", "BACKEND", "HOSTNAME", "DOMAIN", "DEFAULT", "STATUS")
 VERBOSE = (*PLAIN, "CREATED", "ERROR")
 
 
-def gateways_table(gateways: list[Json], now: float, verbose: bool = False) -> Table:
+def gateways_table(gateways: Sequence[Json], now: float, verbose: bool = False) -> Table:
     """The gateways. With `verbose`, several replicas have a row each, below their gateway."""
     titles = VERBOSE if verbose else PLAIN
     table = Table(titles, below=("ERROR",))
@@ -23,7 +25,7 @@ def gateways_table(gateways: list[Json], now: float, verbose: bool = False) -> T
     return table
 
 
-def certificates_table(certificates: list[Json]) -> Table:
+def certificates_table(certificates: Sequence[Json]) -> Table:
     """The certificates of a gateway's hosts."""
     table = Table(("HOST", "CERTIFICATE", "UNTIL", "NEXT ATTEMPT", "ERROR"), below=("NEXT ATTEMPT", "ERROR"))
     for each in certificates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cli.screen.render import Table
@@ -11,7 +12,7 @@ from cli.tables.plans import AVAILABILITY
 MOST_ASKED = 5  # requests that are shown
 
 
-def gpus_table(groups: list[Json], keys: list[str]) -> Table:
+def gpus_table(groups: Sequence[Json], keys: list[str]) -> Table:
     titles = ["#", "GPU", "SPOT", "$/GPU", "BACKEND" if "backend" in keys else "BACKENDS"]
     if "backend" in keys:
         titles.append("REGION" if "region" in keys else "REGIONS")
@@ -49,7 +50,7 @@ def _availability(states: list[str]) -> str:
     return ", ".join(AVAILABILITY.get(state, state) for state in states)
 
 
-def ages_line(ages: list[Json], now: float) -> str:
+def ages_line(ages: Sequence[Json], now: float) -> str:
     """The age of the offers, with backends whose last refresh failed and the reason. Empty without backends."""
     fresh = [str(each["taken_at"]) for each in ages if each.get("taken_at") and not each.get("error")]
     parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
@@ -70,7 +71,7 @@ def ages_line(ages: list[Json], now: float) -> str:
     return "; ".join(parts)
 
 
-def asked_lines(asked: list[Json]) -> list[str]:
+def asked_lines(asked: Sequence[Json]) -> list[str]:
     """What backends without a list of offers were asked for, when, and what came of it."""
     more = len(asked) - MOST_ASKED
     return [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cli.screen.render import Cell, Table
 from cli.tables.cells import Json, age, local_time
 
 
-def users_table(users: list[Json], now: float) -> Table:
+def users_table(users: Sequence[Json], now: float) -> Table:
     table = Table(("NAME", "ROLE", "STATUS", "EMAIL", "CREATED"), below=("EMAIL",))
     for user in users:
         status = Cell("active", "good") if user["active"] else Cell("inactive", "dim")
@@ -15,14 +17,14 @@ def users_table(users: list[Json], now: float) -> Table:
     return table
 
 
-def keys_table(keys: list[Json], now: float) -> Table:
+def keys_table(keys: Sequence[Json], now: float) -> Table:
     table = Table(("NAME", "TYPE", "FINGERPRINT", "ADDED"), below=("FINGERPRINT",))
     for key in keys:
         table.add(Cell(key["name"], "bold"), key["type"], key["fingerprint"], age(key["added_at"], now))
     return table
 
 
-def tokens_table(tokens: list[Json], now: float) -> Table:
+def tokens_table(tokens: Sequence[Json], now: float) -> Table:
     table = Table(("NAME", "VERBS", "PROJECTS", "CREATED", "EXPIRES"), below=("PROJECTS",))
     for token in tokens:
         projects = ", ".join(token["projects"]) or "all"
@@ -31,7 +33,7 @@ def tokens_table(tokens: list[Json], now: float) -> Table:
     return table
 
 
-def members_table(members: list[Json]) -> Table:
+def members_table(members: Sequence[Json]) -> Table:
     table = Table(("NAME", "ROLE", "GLOBAL ROLE", "STATUS", "EMAIL"), below=("EMAIL",))
     for member in members:
         user = member["user"]

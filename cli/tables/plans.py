@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.screen.render import Cell, Table
@@ -105,7 +105,7 @@ def _target(nodes: Json) -> str:
     return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
 
-def offers_table(offers: list[Json], *, dim_all_but_first: bool = True) -> Table:
+def offers_table(offers: Sequence[Json], *, dim_all_but_first: bool = True) -> Table:
     """Offers in the order in which they would be tried."""
     table = Table(("#", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", ""), right=frozenset({0}))
     for number, offer in enumerate(offers, 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from cli.screen.render import Cell, Table
@@ -15,7 +16,7 @@ PLAIN = ("NAME", "BACKEND", "GPU", "PRICE", "STATUS", "SUBMITTED")
 VERBOSE = ("NAME", "USER", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", "STATUS", "SUBMITTED", "ERROR")
 
 
-def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
+def runs_table(runs: Sequence[Json], now: float, verbose: bool = False) -> Table:
     probes = any(_probes(job) for run in runs for job in run.get("jobs") or ())
     titles = list(VERBOSE if verbose else PLAIN)
     if probes:
@@ -89,7 +90,7 @@ def _merge_repeated(rows: list[dict[str, Any]]) -> None:
         row["ERROR"] = "" if row["ERROR"] in shared else row["ERROR"]
 
 
-def _error(run: Json, jobs: list[Json], verbose: bool) -> str:
+def _error(run: Json, jobs: Sequence[Json], verbose: bool) -> str:
     """Why the run failed or what it waits for and, for a live service, how many replicas it should have."""
     live = run.get("service") and run.get("status") not in (*FINISHED, "terminating")
     of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # shown in their own rows
@@ -113,7 +114,7 @@ def _people(run: Json) -> str:
     return ", ".join([owner, *(change for change in changes if not change.endswith(f" by {owner}"))])
 
 
-def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
+def _job_label(run: Json, job: Json, jobs: Sequence[Json]) -> str:
     """The label of a job, with only what distinguishes the jobs of this run."""
     spec = job.get("job_spec") or {}
     groups = ("replica_group", "node_group_name")

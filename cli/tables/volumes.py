@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age, gigabytes, money, place, status_cell
+from cli.tables.cells import age, gigabytes, money, place, status_cell
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 PLAIN = ("NAME", "BACKEND", "STATUS", "CREATED")
 VERBOSE = ("NAME", "BACKEND", "REGION", "SIZE", "STATUS", "ATTACHED", "COST", "CREATED", "ERROR")
 
 
-def volumes_table(volumes: list[Json], now: float, verbose: bool = False) -> Table:
+def volumes_table(volumes: Sequence[contract.Volume], now: float, verbose: bool = False) -> Table:
     titles = VERBOSE if verbose else PLAIN
     table = Table(titles, below=("ERROR",))
-    for volume in sorted(volumes, key=lambda found: str(found.get("created_at") or ""), reverse=True):
+    for volume in sorted(volumes, key=lambda found: found["created_at"], reverse=True):
         row = _row(volume, now, verbose)
         table.add(*(row[title] for title in titles))
     return table
 
 
-def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
-    configuration, provisioned = volume["configuration"], volume.get("provisioning_data") or {}
-    region, zone = (
-        configuration.get("region"),
-        provisioned.get("availability_zone") or configuration.get("availability_zone"),
-    )
-    size = provisioned.get("size_gb") or configuration.get("size")
+def _row(volume: contract.Volume, now: float, verbose: bool) -> dict[str, str | Cell]:
+    configuration, provisioned = volume["configuration"], volume["provisioning_data"]
+    region, zone = configuration.get("region"), configuration.get("availability_zone")
+    size, priced = configuration.get("size"), True
+    if provisioned is not None:
+        zone, size = provisioned["availability_zone"] or zone, provisioned["size_gb"] or size
+        priced = provisioned["price"] is not None
     return {
-        "NAME": Cell(str(volume["name"]), "bold"),
+        "NAME": Cell(volume["name"], "bold"),
         "BACKEND": str(configuration.get("backend")) if verbose else place(configuration.get("backend"), region),
         "REGION": f"{region} ({zone})" if region and zone else region or "-",
         "SIZE": gigabytes(size) if size else "-",
-        "STATUS": status_cell(str(volume["status"])),
+        "STATUS": status_cell(volume["status"]),
         "ATTACHED": ", ".join(_holders(volume)) or "-",
-        "COST": "-" if provisioned and provisioned.get("price") is None else money(volume.get("cost")),
-        "CREATED": age(volume.get("created_at"), now),
-        "ERROR": volume.get("status_message") or "",
+        "COST": money(volume["cost"]) if priced else "-",
+        "CREATED": age(volume["created_at"], now),
+        "ERROR": volume["status_message"] or "",
     }
 
 
-def _holders(volume: Json) -> list[str]:
+def _holders(volume: contract.Volume) -> list[str]:
     """The fleets whose machines have the volume attached."""
-    found = (each["instance"].get("fleet_name") or each["instance"]["name"] for each in volume["attachments"] or ())
+    found = (each["instance"]["fleet_name"] or each["instance"]["name"] for each in volume["attachments"])
     return list(dict.fromkeys(found))
