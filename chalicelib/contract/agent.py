@@ -14,6 +14,8 @@ from typing import Literal, Union
 
 from typing_extensions import NotRequired, TypedDict
 
+from chalicelib.contract.jobs import PullProgress
+
 TaskState = Literal["preparing", "pulling", "running", "exited"]
 """In this order: a task never goes back."""
 
@@ -57,15 +59,6 @@ class Trouble(TypedDict):
     message: str
     age: int
     """Seconds."""
-
-
-class PullProgress(TypedDict):
-    """Of the task's image."""
-
-    downloaded_bytes: int
-    extracted_bytes: int
-    total_bytes: int
-    is_total_bytes_final: bool
 
 
 class TaskLogin(TypedDict, total=False):
