@@ -177,6 +177,7 @@ def _ready(run: Any) -> list[bool]:
 
 
 _CHANGING = (
+    (re.compile(r"\bdstack_[\w.…-]+"), "<token>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"), "<id>"),
     (re.compile(r"(?m)(\bnow(?= *$|  )|yesterday|\d+ (sec|secs|min|mins|hour|hours) ago\b)"), "<ago>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
