@@ -87,7 +87,8 @@ def apply(
     force: bool = UNSET,
 ) -> Request[contract.Run]:
     """Submits the run, or changes the one of this name. It is refused if `current_resource` isn't what is there any
-    more, unless `force` is set.
+    more, unless `force` is set. With an `Idempotency-Key` the same request acts once in 24 hours, however often it
+    is sent.
 
     For members of the project.
     """

@@ -16,7 +16,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import ReplicaRetry, Run, RunStatus
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
-from tests.api.rig import OFFERS, Rig, submit, task
+from tests.api.rig import OFFERS, Response, Rig, submit, task
 from tests.world.ports import Books
 from tests.world.time import NOW
 
@@ -471,3 +471,33 @@ def test_what_no_host_could_run_is_refused_by_its_field(rig: Rig, field: str, va
     raw = task("odd", **{field: value})
     for path, body in (("get_plan", {"run_spec": raw}), ("apply", {"plan": {"run_spec": raw}, "force": False})):
         assert f"{field}: " in rig.refused(f"P/runs/{path}", body)
+
+
+# --- once -----------------------------------------------------------------------------------------------------------
+
+
+def apply_with_key(rig: Rig, spec: dict[str, Any], key: str = "k") -> Response:
+    body = {"plan": {"run_spec": spec}, "force": False}
+    return rig.call(f"/api/project/{rig.project.name}/runs/apply", body, idempotency_key=key)
+
+
+@pytest.mark.parametrize("name", [None, "train"])
+def test_with_a_key_a_submission_is_made_once(rig: Rig, name: str | None) -> None:
+    first, again = (apply_with_key(rig, task(name)) for _ in range(2))
+    assert first.status == 200 and first.json == again.json
+    other = apply_with_key(rig, task("other"))
+    assert other.status == 400 and "used in the last 24 hours" in other.json["detail"][0]["msg"]
+    assert [run["id"] for run in rig.ok("/api/runs/list")] == [first.json["id"]]
+    finish(rig, first.json["id"])
+    another = apply_with_key(rig, task(name), "another")
+    assert another.status == 200 and another.json["id"] != first.json["id"]
+    assert apply_with_key(rig, task(name)).json["id"] == first.json["id"], "what that request made"
+
+
+def test_with_a_key_a_change_is_made_once(rig: Rig) -> None:
+    made = submit(rig, task("train"))
+    spec = task("train")
+    spec["configuration"]["priority"] = 7
+    first, again = (apply_with_key(rig, spec) for _ in range(2))
+    assert first.json["id"] == again.json["id"] == made["id"]
+    assert first.json["deployment_num"] == again.json["deployment_num"] == 1

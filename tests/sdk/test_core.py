@@ -102,6 +102,13 @@ def test_when_the_answer_is_lost_only_what_may_be_repeated_is(kind: str, failure
     assert len(server.got) == 1 and (not isinstance(refused.value, Unanswered) or refused.value.sent)
 
 
+def test_a_submission_whose_answer_was_lost_is_sent_again_with_its_key(kind: str) -> None:
+    server = Server(kind, [httpx.ReadTimeout("slow"), httpx.Response(200, json={"id": "1"})])
+    assert waited(server.client.runs.submit({"type": "task"})) == {"id": "1"}
+    first, again = server.got
+    assert first.headers[KEY] == again.headers[KEY] and first.read() == again.read()
+
+
 def test_patience_has_an_end(kind: str) -> None:
     server = Server(kind, [httpx.ConnectError("refused")] * 3, retries=2)
     with pytest.raises(Unanswered, match=r"No server answers at http://server:3000 \(refused\)") as refused:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
+from chalicelib.api.v1.writes import KEY, act_once
 from chalicelib.api.wire.runs import MOST_OFFERS, run_json, run_plan_json
-from chalicelib.domain import pages
+from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
+from chalicelib.domain.runs import Run
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
+from chalicelib.store import nouns
+from chalicelib.usecases.context import Plane
 from chalicelib.usecases.offer_lists import DEFAULT_OFFERS
 from chalicelib.usecases.people.visible_projects import projects_seen
 from chalicelib.usecases.runs import plans, runs
@@ -95,11 +99,30 @@ def refuse_unallocated(requested: bool) -> None:
 @takes(ApplyRunBody)
 def apply(call: Call, body: ApplyRunBody) -> contract.Run:
     """Submits the run, or changes the one of this name. It is refused if `current_resource` isn't what is there any
-    more, unless `force` is set."""
-    current = body.plan.current_resource
+    more, unless `force` is set. With an `Idempotency-Key` the same request acts once in 24 hours, however often it is
+    sent."""
+    current, spec = body.plan.current_resource, body.plan.run_spec
     seen = None if body.force or current is None else plans.SeenRun(current.id, current.deployment_num)
-    row = plans.apply_plan(call.plane, call.actor, call.tenant, body.plan.run_spec, seen, role=call.role)
+    if KEY in call.headers:
+        row = _applied_once(call, spec, seen)
+    else:
+        row = plans.apply_plan(call.plane, call.actor, call.tenant, spec, seen, role=call.role)
     return run_json(row, call.tenant.name, call.plane.clock.now())
+
+
+def _applied_once(call: Call, spec: dict[str, Any], seen: plans.SeenRun | None) -> RunRow:
+    def act(plane: Plane, run_id: str) -> None:
+        of = (plane, call.actor, call.tenant, spec, seen)
+        rows.append(plans.apply_plan(*of, role=call.role, new=run_id, or_change=True))
+
+    rows: list[RunRow] = []
+    acted = act_once(call, "POST", f"/api/project/{call.tenant.name}/runs/apply", act)
+    if rows:
+        return rows[-1]
+    if run := nouns.find(call.plane.store, Run, keys.run(acted.subject_id)):
+        return call.plane.read.run_row(run)
+    name = spec.get("run_name") or spec["configuration"].get("name")  # it was changed, and not made
+    return runs.get(call.plane, call.tenant, name=name, run_id=None)
 
 
 @takes(GetRunBody)

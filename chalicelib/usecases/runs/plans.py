@@ -389,10 +389,11 @@ def apply_plan(
     *,
     role: ProjectRole | None = None,
     new: str = "",
+    or_change: bool = False,
 ) -> RunRow:
     """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, which must
-    still be as it was; None: whatever is there. `role` is the user's role in the project. With `new`, the id of the run
-    to make, no live run is changed."""
+    still be as it was; None: whatever is there. `role` is the user's role in the project. `new`: the id of the run
+    to make; with it no live run is changed, unless `or_change`."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
     named_volumes.refuse(draft.possible, named_volumes.volumes_of(plane, project, draft.job_specs))
@@ -401,13 +402,15 @@ def apply_plan(
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, draft, seen, new)
+            return _apply(plane, user, project, draft, seen, new, or_change or not new)
         except Conflict:
             continue  # somebody took the name, or the engine moved the run: try again
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
-def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None, new: str) -> RunRow:
+def _apply(
+    plane: RunPlanPorts, user: User, project: Project, draft: _Draft, seen: SeenRun | None, new: str, changes: bool
+) -> RunRow:
     current, version = holder(plane.store, project, draft.name)
     if seen is not None:
         _check_seen(current, seen, draft.name)
@@ -416,7 +419,7 @@ def _apply(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, see
     row = plane.read.run_row(current)
     if current.status is RunStatus.terminating:
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
-    if new:
+    if not changes:
         raise taken(current)
     obstacles = _obstacles(plane, row, draft)
     if obstacles:
