@@ -77,7 +77,8 @@ def get(
     name: str | None = UNSET,
     id: str | None = UNSET,
 ) -> Request[contract.Fleet]:
-    """A fleet, by its name or its id. `project/name` is one that is imported.
+    """A fleet, by its name or its id. `project/name` is one that is imported. An access token without the verb
+    `fleets` sees no values of environment variables.
 
     For members of the project.
     """

@@ -108,7 +108,7 @@ def get(
     run_name: str | None = UNSET,
     id: str | None = UNSET,
 ) -> Request[contract.Run]:
-    """A run, by its name or its id.
+    """A run, by its name or its id. An access token without the verb `run` sees no values of environment variables.
 
     For members of the project.
     """
