@@ -391,9 +391,9 @@ def apply_plan(
     new: str = "",
     or_change: bool = False,
 ) -> RunRow:
-    """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, which must
-    still be as it was; None: whatever is there. `role` is the user's role in the project. `new`: the id of the run
-    to make; with it no live run is changed, unless `or_change`."""
+    """Submit the run, or change a live run in place if possible. `seen`: the run that the plan was about, as it must
+    be still; None: whatever is there. `role`: the user's in the project. `new`: the id of the run to make; no live run
+    is changed then, unless `or_change`."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
     named_volumes.refuse(draft.possible, named_volumes.volumes_of(plane, project, draft.job_specs))
@@ -403,8 +403,8 @@ def apply_plan(
     for _ in range(TRIES):
         try:
             return _apply(plane, user, project, draft, seen, new, or_change or not new)
-        except Conflict:
-            continue  # somebody took the name, or the engine moved the run: try again
+        except Conflict:  # somebody took the name, or the engine moved the run
+            continue
     raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
@@ -421,8 +421,7 @@ def _apply(
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
     if not changes:
         raise taken(current)
-    obstacles = _obstacles(plane, row, draft)
-    if obstacles:
+    if obstacles := _obstacles(plane, row, draft):
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
         raise AlreadyExists(
             f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it "
