@@ -14,7 +14,6 @@ import logging
 import math
 import re
 import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.rest import HttpSender, NoAnswer, RestCall
 from chalicelib.backends.price_file import Priced
 from chalicelib.domain.instants import HOUR, MINUTE, Micros, iso
@@ -62,9 +62,7 @@ class _Prices:
 
 
 class PublishedPrices:
-    def __init__(
-        self, address: str, now: Callable[[], Micros] = lambda: time.time_ns() // 1000, get: Getter | None = None
-    ) -> None:
+    def __init__(self, address: str, now: Now = system_time, get: Getter | None = None) -> None:
         self._address, self._now, self._get = address.rstrip("/"), now, get or got
         self._known: dict[str, _Prices] = {}
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ because AWS bills that. A capacity block was paid when it was bought, so only th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from chalicelib.backends.aws.places import filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.aws.reservations import WARNING, ends_at, is_block, reservations
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.domain.instants import Micros
@@ -63,7 +64,7 @@ class Region:
 
 
 class AwsCatalog:
-    def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices, now: Now) -> None:
         self._clients, self._config, self._prices, self._now = clients, config, prices, now
         self._more = frozenset(config.experimental_instance_types or ())
         images = config.os_images

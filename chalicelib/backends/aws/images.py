@@ -6,7 +6,6 @@ root device's name and size come from the image: a wrong name would add a second
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig, AWSOSImage
 from chalicelib.backends.aws.places import filters
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.domain.instants import Micros
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.offers import Offer, Resources
 from chalicelib.errors import Unfit
 
@@ -30,7 +29,7 @@ class Image:
 
 
 class AwsImages:
-    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Now) -> None:
         self._clients, self._given = clients, config.os_images
         self._images: LookupCache[Image] = LookupCache(now)
 

@@ -18,7 +18,7 @@ from typing import Any
 from chalicelib.backends.aws.images import Image
 from chalicelib.backends.aws.places import tagged
 from chalicelib.backends.kit.owners import all_tags
-from chalicelib.backends.kit.scripts import user_data
+from chalicelib.backends.kit.scripts import check_gateway, user_data
 from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
@@ -66,11 +66,7 @@ def launch(request: CreateRequest, place: LaunchPlace, settings: LaunchSettings)
     """The parameters of RunInstances."""
     script = user_data(request, MOST_USER_DATA, "AWS")
     spot = request.offer.instance.resources.spot
-    if request.open_ports and not settings.public_ips:
-        raise Unfit(
-            f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
-            hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
-        )
+    check_gateway(request, public_ips=settings.public_ips)
     if spot and place.reservation is not None:
         raise Unfit(f"A spot machine can't be in the capacity reservation {place.reservation.id}.")
     parameters: dict[str, Any] = {

@@ -28,6 +28,7 @@ from chalicelib.backends.aws.places import (
     tags_of,
 )
 from chalicelib.backends.aws.reservations import WARNING, ends_at, group_of, is_block
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, listed_everywhere, outcomes
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
@@ -49,7 +50,7 @@ class Machines:
         config: AWSBackendConfig,
         networks: Networks,
         images: AwsImages,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._clients, self._networks, self._images, self._now = clients, networks, images, now
         self._regions = regions_of(config)

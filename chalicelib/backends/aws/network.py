@@ -8,7 +8,7 @@ A configured group is used instead, and never changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import Body, filters, tagged, usual_zone
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.errors import AlreadyThere, Gone, MissingPermission, Transient, Unfit
 
@@ -34,7 +35,7 @@ class Network:
 
 
 class Networks:
-    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Now) -> None:
         self._clients, self._config = clients, config
         self._networks: LookupCache[Network] = LookupCache(now)
         self._groups: LookupCache[str] = LookupCache(now)

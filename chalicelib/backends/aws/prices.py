@@ -8,15 +8,16 @@ operator's price file, if there is one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.places import usual_zone
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.price_file import OfflinePrices
-from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.errors import MissingPermission
 
 HOME = "us-east-1"  # one of the few regions that publish the prices of all regions
@@ -35,7 +36,7 @@ Regional = Mapping[str, float]
 
 
 class Prices:
-    def __init__(self, clients: Clients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+    def __init__(self, clients: Clients, now: Now, offline: OfflinePrices | None = None) -> None:
         self._clients, self._now, self._offline = clients, now, offline
         self._known = LookupCache[Regional](now, DAY, keeps=bool)  # by type
 

@@ -10,7 +10,7 @@ return the price just now: no volume waits for its price.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.backends.aws.client import PAGE, Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
@@ -26,13 +26,13 @@ from chalicelib.backends.aws.places import (
     tags_of,
 )
 from chalicelib.backends.aws.prices import Prices
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
 from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
 from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse, Unfit
@@ -63,7 +63,7 @@ class AwsVolumes:
         config: AWSBackendConfig,
         networks: Networks,
         prices: Prices,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._clients, self._config, self._networks, self._now = clients, config, networks, now
         self._prices, self._months = prices, DiskPrices(now, self._month)

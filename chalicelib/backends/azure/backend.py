@@ -5,13 +5,12 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.azure.facts import FACTS
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ class AzureBackend(OfMachines, OfGroups, OfVolumes):
         self,
         config: AzureBackendConfig,
         client: AzureClient | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:

@@ -7,7 +7,7 @@ a known price isn't offered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
@@ -18,9 +18,9 @@ from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.azure.reservations import Reserved, offers_in, reservations
 from chalicelib.backends.azure.sizes import AzureSize, by_name
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.offers import HOURS, machine, made_to_order
 from chalicelib.backends.kit.regions import listed_everywhere
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer, OfferTerms
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,7 @@ NO_ZONE = "with InfiniBand they are in an availability set, which is in no zone"
 
 
 class AzureCatalog:
-    def __init__(
-        self, client: AzureClient, config: AzureBackendConfig, prices: AzurePrices, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: AzureClient, config: AzureBackendConfig, prices: AzurePrices, now: Now) -> None:
         self._client, self._config, self._prices, self._now = client, config, prices, now
 
     def offers(self) -> Sequence[Offer]:

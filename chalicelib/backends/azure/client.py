@@ -7,8 +7,7 @@ buckets, reads and writes apart; ours are as large as its smallest, and stop for
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +16,7 @@ from chalicelib.backends.azure.errors import TABLE, failure_of
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
 from chalicelib.backends.azure.places import GROUP, TYPES, VERSIONS, Body, Ids
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
@@ -41,7 +41,7 @@ class AzureClient:
     def __init__(
         self,
         config: AzureBackendConfig,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         env: Mapping[str, str] = os.environ,

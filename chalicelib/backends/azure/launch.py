@@ -20,7 +20,7 @@ from typing import Any
 
 from chalicelib.backends.azure.places import TAGS, number_of
 from chalicelib.backends.kit.owners import all_tags, labels
-from chalicelib.backends.kit.scripts import user_data
+from chalicelib.backends.kit.scripts import check_gateway, user_data
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
@@ -60,11 +60,7 @@ def tags_for(request: CreateRequest, settings: AzureSettings) -> dict[str, str]:
 
 def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -> dict[str, Any]:
     spot, group = request.offer.instance.resources.spot, request.placement_group
-    if request.open_ports and not settings.public_ips:
-        raise Unfit(
-            f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
-            hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
-        )
+    check_gateway(request, public_ips=settings.public_ips)
     if spot and group is not None and is_availability_set(group):
         raise Unfit(
             f"Azure has no spot machines with InfiniBand between them, so {request.offer.instance.name} can't be one.",

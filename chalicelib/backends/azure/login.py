@@ -9,7 +9,7 @@ machine's managed identity. Logins of command lines aren't used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, Sender, at
 from chalicelib.backends.kit.tokens import AccessToken
@@ -35,7 +36,7 @@ class AzureLogin:
     def __init__(
         self,
         config: AzureBackendConfig,
-        now: Callable[[], Micros],
+        now: Now,
         send: Sender,
         env: Mapping[str, str],
         endpoint: str = "",

@@ -36,6 +36,7 @@ from chalicelib.backends.azure.reservations import places_in, reservations
 from chalicelib.backends.azure.states import is_running, is_spot
 from chalicelib.backends.azure.views import Alone, Listed, View
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes, region_in
 from chalicelib.backends.kit.scripts import secrets_of
@@ -69,9 +70,7 @@ _STALE = ("InvalidResourceReference", "SubnetNotFound", "ResourceNotFound", "Res
 
 
 class AzureMachines:
-    def __init__(
-        self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks, now: Now) -> None:
         self._client, self._networks, self._now = client, networks, now
         self._ids = client.ids
         self._is_own_group = config.resource_group is None

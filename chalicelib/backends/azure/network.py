@@ -8,14 +8,14 @@ shared, so they aren't deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.domain.instants import Micros
+from chalicelib.backends.kit.clock import Now
 from chalicelib.errors import Gone, Transient, Unfit
 
 SPACE = "10.0.0.0/16"  # 172.16.0.0/16 is InfiniBand's
@@ -24,7 +24,7 @@ _RESERVED = ("gatewaysubnet", "azurefirewallsubnet", "azurefirewallmanagementsub
 
 
 class AzureNetworks:
-    def __init__(self, client: AzureClient, config: AzureBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: AzureClient, config: AzureBackendConfig, now: Now) -> None:
         self._client, self._config = client, config
         self._known: LookupCache[str] = LookupCache(now)
         self._networks = {region_named(region): name for region, name in (config.vpc_ids or {}).items()}

@@ -10,14 +10,15 @@ A disk costs what the next larger step costs, not what its size would.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.price_file import OfflinePrices
-from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.instants import DAY
 from chalicelib.errors import BackendError
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Price:
 
 
 class AzurePrices:
-    def __init__(self, client: AzureClient, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+    def __init__(self, client: AzureClient, now: Now, offline: OfflinePrices | None = None) -> None:
         self._client, self._offline = client, offline
         self._machines: LookupCache[Mapping[str, Price]] = LookupCache(now, DAY, keeps=bool)
         self._disks: LookupCache[Mapping[str, float]] = LookupCache(now, DAY, keeps=bool)

@@ -9,7 +9,7 @@ says of a disk shows on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.backends.azure.client import AzureClient, check_time
 from chalicelib.backends.azure.config import AzureBackendConfig
@@ -32,13 +32,13 @@ from chalicelib.backends.azure.places import (
     zone_of,
 )
 from chalicelib.backends.azure.prices import AzurePrices
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
 from chalicelib.backends.kit.regions import region_in
 from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.kit.volumes import check_place, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Unfit
@@ -54,7 +54,7 @@ class AzureVolumes:
         config: AzureBackendConfig,
         networks: AzureNetworks,
         prices: AzurePrices,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._client, self._ids, self._now = client, client.ids, now
         self._config, self._networks, self._prices = config, networks, prices

@@ -5,16 +5,12 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.crusoe.facts import FACTS
-from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
-from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Offer
-from chalicelib.errors import Unfit
+from chalicelib.backends.kit.clock import Now, system_time
+from chalicelib.backends.kit.delegation import OfAccount, OfGroups, OfMachines, OfVolumes
 
 if TYPE_CHECKING:
     from chalicelib.backends.crusoe.client import CrusoeClient
@@ -22,14 +18,15 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
+class CrusoeBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
     facts = FACTS
+    _client: CrusoeClient
 
     def __init__(
         self,
         config: CrusoeBackendConfig,
         client: CrusoeClient | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:
@@ -39,10 +36,10 @@ class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.crusoe.disks import CrusoeDisks
         from chalicelib.backends.crusoe.machines import CrusoeMachines
         from chalicelib.backends.crusoe.partitions import Partitions
-        from chalicelib.backends.crusoe.prices import CrusoePrices
         from chalicelib.backends.crusoe.volumes import CrusoeVolumes
+        from chalicelib.backends.kit.operators_prices import OperatorsPrices
 
-        self._config, self._prices = config, CrusoePrices(prices)
+        self._config, self._prices = config, OperatorsPrices("crusoe", "Crusoe", prices)
         self._client = client or CrusoeClient(config.creds, config.project_id, now, endpoint=endpoint)
         disks = CrusoeDisks(self._client, now)
         self._groups = Partitions(self._client, now)
@@ -54,7 +51,7 @@ class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
         """The keys, all that is listed later, the regions, and whether there are prices."""
         from chalicelib.backends.crusoe.catalog import TYPES
         from chalicelib.backends.crusoe.client import DISKS, NETWORKS, PARTITIONS, VMS
-        from chalicelib.backends.kit.checking import problems, report
+        from chalicelib.backends.kit.checking import known_regions, problems, report
 
         paths = (("quotas",), TYPES, VMS, DISKS, PARTITIONS, NETWORKS)
         read = [partial(self._client.call, "GET", *path) for path in paths]
@@ -62,15 +59,5 @@ class CrusoeBackend(OfMachines, OfGroups, OfVolumes):
             problems(*read, partial(self._client.everybodys, "capacities")),
             hint=f"Is {self._config.project_id} the project, and what may the key's user do in it?",
         )
-        known = self._client.everybodys("locations")["items"]
-        if wrong := [each for each in self._config.regions or () if each not in known]:
-            raise Unfit(
-                f"Crusoe has no location {', '.join(wrong)}.", hint=f"`regions` can have {', '.join(sorted(known))}."
-            )
+        known_regions("Crusoe", self._config.regions, self._client.everybodys("locations")["items"], "location")
         self._prices.known()
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._client.close()

@@ -14,23 +14,15 @@ from typing import Any
 from chalicelib.backends.crusoe.client import Body, CrusoeClient
 from chalicelib.backends.crusoe.disks import PERSISTENT
 from chalicelib.backends.crusoe.launch import LOCAL, OS_DISK, has_fabric
-from chalicelib.backends.crusoe.prices import CrusoePrices, price_of
 from chalicelib.backends.crusoe.quotas import is_used_up, quotas
 from chalicelib.backends.kit.gpus import gpu
-from chalicelib.backends.kit.offers import GIB, HOURS, made_to_order
+from chalicelib.backends.kit.offers import GIB, HOURS, machine, made_to_order
+from chalicelib.backends.kit.operators_prices import OperatorsPrices, price_of
 from chalicelib.domain.gpu_names import WITH_ARM, squeeze
-from chalicelib.domain.offers import (
-    Availability,
-    Disk,
-    InstanceType,
-    Interconnect,
-    Offer,
-    OfferTerms,
-    Resources,
-)
+from chalicelib.domain.offers import Availability, Disk, Gpu, Interconnect, Offer, OfferTerms
 
 TYPES = ("compute", "vms", "types")
-GB = 1000**3 / 1024**2  # MiB
+GB = 1000**3 / 1024**3  # GiB
 MOST_DISK = 5000  # GiB of a data disk
 WITH_DISK = "disk"  # the order of an offer with a data disk
 # Crusoe's images describe a machine's topology to NCCL in a file that /etc/nccl.conf names.
@@ -38,7 +30,7 @@ INFINIBAND = Interconnect(name="InfiniBand", folders=("/etc/nccl.conf", "/etc/cr
 
 
 class CrusoeCatalog:
-    def __init__(self, client: CrusoeClient, prices: CrusoePrices, regions: Sequence[str] | None) -> None:
+    def __init__(self, client: CrusoeClient, prices: OperatorsPrices, regions: Sequence[str] | None) -> None:
         self._client, self._prices, self._regions = client, prices, regions
 
     def offers(self) -> Sequence[Offer]:
@@ -48,28 +40,29 @@ class CrusoeCatalog:
         types = {str(body["product_name"]): body for body in self._client.call("GET", *TYPES)["items"]}
         quota, found, unpriced = quotas(self._client), list[Offer](), set[str]()
         for (name, region), left in sorted(self._left().items()):
-            has = _resources(types[name]) if name in types and self._is_wanted(region) else None
-            if has is None:
+            cards = _cards(types[name]) if name in types and region in (self._regions or (region,)) else None
+            if cards is None:
                 continue
-            price = price_of(prices, name, region)
+            price, body = price_of(prices, name, region), types[name]
             if price is None:
                 unpriced.add(name)
                 continue
-            state = Availability.available if left else Availability.not_available
-            offer = Offer(
-                backend="crusoe",
-                instance=InstanceType(name=name, resources=has),
-                region=region,
-                price=round(price, 6),
+            state, local = Availability.available if left else Availability.not_available, int(body["disk_gb"] or 0)
+            offer = machine(
+                "crusoe",
+                name,
+                region,
+                price,
+                cpus=int(body["cpu_cores"]),
+                memory_mib=int(body["memory_gb"]) * GIB,
+                gpus=cards,
+                disk_gib=local * GB if local else OS_DISK,
                 availability=Availability.no_quota if is_used_up(quota, name) else state,
-                terms=_terms(types[name]),
+                terms=_terms(body),
             )
             found += [offer, *_with_data_disk(offer, price_of(prices, PERSISTENT, region))]
-        source = self._prices.origin(sorted(unpriced))
+        source = self._prices.origin(unpriced)
         return [offer.with_(terms=offer.terms.with_(prices=source)) for offer in found]
-
-    def _is_wanted(self, region: str) -> bool:
-        return self._regions is None or region in self._regions
 
     def _left(self) -> Mapping[tuple[str, str], int]:
         """How many machines of each type each location has room for. It isn't said whether the project may have them. A
@@ -100,16 +93,9 @@ def _with_data_disk(offer: Offer, month: float | None) -> Iterator[Offer]:
     )
 
 
-def _resources(body: Body) -> Resources | None:
-    """None: it has GPUs that can't be used."""
+def _cards(body: Body) -> tuple[Gpu, ...] | None:
+    """One for each GPU; None: they can't be used."""
     card = gpu(str(body["gpu_type"])) if body["num_gpu"] else None
     if body["num_gpu"] and (card is None or squeeze(card.name) in WITH_ARM):
         return None
-    local = int(body["disk_gb"] or 0)
-    return Resources(
-        cpus=int(body["cpu_cores"]),
-        memory_mib=int(body["memory_gb"]) * GIB,
-        gpus=(card,) * int(body["num_gpu"]) if card else (),
-        disk=Disk(size_mib=round(local * GB) if local else OS_DISK * GIB),
-        cpu_arch="x86",
-    )
+    return (card,) * int(body["num_gpu"]) if card else ()

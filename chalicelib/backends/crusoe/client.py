@@ -9,18 +9,18 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import unquote, urlencode
 
 from chalicelib.backends.crusoe.errors import TABLE, failure_of
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import RestCall, RestClient, Sender, Signer, at
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.backends.kit.rest import CallOptions, RestCall, RestClient, Sender, Signer, at
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.specs.credentials import AccessKeyCreds
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient
 
@@ -40,7 +40,7 @@ class CrusoeClient:
         self,
         creds: AccessKeyCreds,
         project: str,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         endpoint: str = "",
         send: Sender | None = None,
@@ -68,10 +68,7 @@ class CrusoeClient:
         method: str,
         *path: str,
         query: Mapping[str, str] | None = None,
-        body: Any = None,
-        region: str = "",
-        secrets: Sequence[str] = (),
-        meanings: Mapping[str | int, Kind] | None = None,
+        **options: Unpack[CallOptions],
     ) -> Any:
         """In the project. The query is sent in the order in which it is signed."""
         return self._rest.call(
@@ -79,11 +76,8 @@ class CrusoeClient:
             *self._project,
             *path,
             query=dict(sorted((query or {}).items())),
-            body=body,
-            region=region,
-            secrets=secrets,
-            meanings=meanings,
             deadline=READ if method == "GET" else WRITE,
+            **options,
         )
 
     def listed(self, path: Path, **query: str) -> Iterator[Body]:
@@ -131,7 +125,7 @@ def failure_in(operation: Body, what: str) -> BackendError | None:
     return TABLE.error(ProviderFailure(str(code or ""), str(text or "")), what)
 
 
-def signer(access_key: str, secret_key: str, now: Callable[[], Micros]) -> Signer:
+def signer(access_key: str, secret_key: str, now: Now) -> Signer:
     """The secret is base64 for URLs, without padding, and so is the signature."""
 
     def sign(call: RestCall) -> Mapping[str, str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 
 from chalicelib.backends.crusoe.client import DISKS, Body, CrusoeClient, failure_in
 from chalicelib.backends.crusoe.facts import FACTS
-from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.handles import located
+from chalicelib.backends.kit.visibility import check_settled
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros, from_iso
-from chalicelib.errors import Gone, NotYet
+from chalicelib.domain.instants import MINUTE, from_iso
+from chalicelib.errors import Gone, InUse, NotYet
 
 PERSISTENT = "persistent-ssd"  # the type; `shared-volume` is a network file system
 SETTLED = 10 * MINUTE  # after which a disk isn't asked about any more whether it is still being made
 
 
 class CrusoeDisks:
-    def __init__(self, client: CrusoeClient, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: CrusoeClient, now: Now) -> None:
         self._client, self._now = client, now
 
     def made(self, name: str, gib: int, region: str, kind: str) -> Handle:
@@ -37,8 +38,7 @@ class CrusoeDisks:
         identity = str(operation["metadata"].get("id") or "")
         if not identity and (error := failure_in(operation, f"creating the disk {name}")) is not None:
             raise error
-        at = stamp(datetime.fromisoformat(operation["started_at"]))
-        return Handle(kind=kind, id=identity, data={"region": region, CREATED: at})
+        return located(kind, identity, region, created=operation["started_at"])
 
     def ready(self, handle: Handle) -> Body:
         """The disk, which can be attached. Raises NotYet while it is being made."""
@@ -64,6 +64,12 @@ class CrusoeDisks:
             return False
         return any(each["state"] == "IN_PROGRESS" for each in self._client.operations(DISKS, str(body["id"]))[:1])
 
+    def end(self, handle: Handle) -> None:
+        body = self.body(handle)
+        if users := ", ".join(str(each["vm_id"]) for each in body["attached_to"]):
+            raise InUse(f"The disk {handle.id} is still attached to {users}.")
+        self.delete(body)
+
     def delete(self, body: Body) -> None:
         self._client.call("DELETE", *DISKS, str(body["id"]))
 
@@ -77,8 +83,7 @@ def _wanted(region: str, **query: str) -> dict[str, str]:
 
 
 def handle_of(body: Body, kind: str) -> Handle:
-    at = stamp(datetime.fromisoformat(body["created_at"]))
-    return Handle(kind=kind, id=str(body["id"]), data={"region": str(body["location"]), CREATED: at})
+    return located(kind, body["id"], str(body["location"]), created=body["created_at"])
 
 
 def gib_of(body: Body) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 from chalicelib.backends.crusoe.client import Body
+from chalicelib.backends.kit.data_disk import prepare
 from chalicelib.backends.kit.scripts import user_data
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.spi import CreateRequest
@@ -21,39 +21,6 @@ SERIAL = "virtio-"  # before a disk's serial number, in its name under /dev/disk
 AMD = "ubuntu-rocm:latest"
 SXM, PCIE = "ubuntu22.04-nvidia-sxm-docker:latest", "ubuntu22.04-nvidia-pcie-docker:latest"
 _FABRIC = re.compile(r"-(ib|roce)\.")
-
-# Jobs, images and the agent write to the data disk, or to the machine's own disks as one, and not to the system's. A
-# machine that can't use them has the system's disk; the agent reports what there is. The script runs at each boot.
-PREPARE = """\
-#!/bin/sh
-(
-set -eu
-disk={disk}
-if [ -z "$disk" ]; then
-  set -- /dev/nvme*n1
-  disk=$1
-  if [ $# -gt 1 ]; then
-    disk=$(ls -d /dev/md/*dstack* 2>/dev/null | head -n 1)
-    if [ -z "$disk" ]; then
-      disk=/dev/md/dstack
-      mdadm --create "$disk" --run --level=0 --raid-devices=$# "$@"
-    fi
-  fi
-fi
-n=0
-while [ ! -b "$disk" ] && [ $n -lt 60 ]; do sleep 1; n=$((n + 1)); done
-[ "$(blkid -s LABEL -o value "$disk")" = dstack ] || mkfs.ext4 -q -L dstack "$disk"
-mkdir -p /mnt/dstack
-mount "$disk" /mnt/dstack
-systemctl stop docker.socket docker containerd || true
-for each in docker containerd dstack; do
-  mkdir -p "/mnt/dstack/$each" "/var/lib/$each"
-  mount --bind "/mnt/dstack/$each" "/var/lib/$each"
-done
-systemctl start containerd docker
-)
-[ $? -eq 0 ] || echo "dstack: the data disk can't be used" >&2
-"""
 
 
 def has_fabric(name: str) -> bool:
@@ -84,7 +51,7 @@ def launch(request: CreateRequest, partition: str, disk: Body | None) -> dict[st
         body["disks"] = [{"disk_id": disk["id"], "mode": "read-write", "attachment_type": "data"}]
     if disk is not None or offer.backend_data.get(LOCAL):
         device = f"/dev/disk/by-id/{SERIAL}{disk['serial_number']}" if disk is not None else ""
-        body["startup_script"] = PREPARE.format(disk=shlex.quote(device)) + script
+        body["startup_script"] = prepare(device) + script
     if partition:
         body["host_channel_adapters"] = [{"transport_partition_id": partition}]
     return body

@@ -7,9 +7,9 @@ the machine isn't listed, or is broken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from functools import partial
 
 from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_in
 from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
@@ -18,14 +18,15 @@ from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
 from chalicelib.backends.crusoe.partitions import Partitions
 from chalicelib.backends.crusoe.quotas import shown
 from chalicelib.backends.kit.cache import SharedLookup
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.groups import group_of
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.visibility import check_settled, first_shown
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, QuotaExceeded
 
 VM, DISK, PARTITION = "vm", "disk", "partition"  # kinds of handles
@@ -35,9 +36,7 @@ BROKEN = ("ERROR", "CRASHED", "BLOCKED", "POWER", "UNDEFINED")  # how the names 
 
 
 class CrusoeMachines:
-    def __init__(
-        self, client: CrusoeClient, disks: CrusoeDisks, partitions: Partitions, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: CrusoeClient, disks: CrusoeDisks, partitions: Partitions, now: Now) -> None:
         self._client, self._disks, self._partitions, self._now = client, disks, partitions, now
         self._lists = SharedLookup[Sequence[tuple[Handle, str]]]()
 
@@ -81,8 +80,7 @@ class CrusoeMachines:
         identity = str(operation["metadata"].get("id") or "")
         if not identity and (refusal := _refusal(operation, name, region)) is not None:
             raise refusal  # there is nothing to describe, which would say it
-        at = stamp(datetime.fromisoformat(operation["started_at"]))
-        return Handle(kind=VM, id=identity, data={"region": region, "type": name, CREATED: at})
+        return located(VM, identity, region, type=name, created=operation["started_at"])
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -95,13 +93,12 @@ class CrusoeMachines:
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
         wanted = [handle for handle in handles if handle.kind == VM]
         wanted.sort(key=lambda handle: handle.id in known and state_of(known[handle.id]) in ENDING)  # one too many
+        found = first_shown(
+            wanted, known, partial(find_machine, self._client), self._now(), FACTS.visibility_lag, "Crusoe"
+        )
+        if found is not None:
+            return self._described(*found)
         for handle in wanted:
-            if (body := known.get(handle.id)) is not None:
-                return self._described(handle, body)
-        check_settled(wanted, self._now(), FACTS.visibility_lag, "Crusoe")
-        for handle in wanted:  # a list may lack some
-            if (body := self._found(handle)) is not None:
-                return self._described(handle, body)
             self._check_creation(handle)
         raise Gone(f"Crusoe has no machine {' or '.join(each.id for each in wanted) or 'for this'}.")
 
@@ -126,19 +123,19 @@ class CrusoeMachines:
             if error := _refusal(operation, handle.data.get("type", ""), handle.data.get("region", "")):
                 raise Gone(error.message, refused=type(error))
 
-    def _found(self, handle: Handle) -> Body | None:
-        return find_machine(self._client, handle)
-
     # --- terminate ----------------------------------------------------------------------------------------------------
 
     def terminate(self, handle: Handle) -> None:
-        ends = {VM: self._end_vm, DISK: self._end_disk, PARTITION: self._end_partition}
+        ends = {VM: self._end_vm, DISK: self._disks.end, PARTITION: self._partitions.delete}
         if handle.kind not in ends:
             raise Gone(f"Crusoe has no {handle.kind} of ours.")
-        ends[handle.kind](handle)
+        try:
+            ends[handle.kind](handle)
+        except InUse as error:  # by the machine, which is on its way out
+            raise NotYet(error.message) from None
 
     def _end_vm(self, handle: Handle) -> None:
-        body = self._found(handle)
+        body = find_machine(self._client, handle)
         if body is None:
             check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
             raise Gone(f"Crusoe has no machine {handle.id}.")
@@ -147,28 +144,12 @@ class CrusoeMachines:
         if state_of(body) != "DELETING":
             self._client.call("DELETE", *VMS, handle.id)
 
-    def _end_disk(self, handle: Handle) -> None:
-        body = self._disks.body(handle)
-        if body["attached_to"]:
-            raise NotYet(f"The disk {handle.id} is still attached.")
-        self._delete(lambda: self._disks.delete(body))
-
-    def _end_partition(self, handle: Handle) -> None:
-        self._delete(lambda: self._partitions.delete(handle))
-
-    @staticmethod
-    def _delete(call: Callable[[], None]) -> None:
-        try:
-            call()
-        except InUse as error:  # by the machine, which is on its way out
-            raise NotYet(error.message) from None
-
     # --- what is ours -------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
         """No list can be asked for an instance's: many that end at the same time share one."""
         for handle, name in self._lists.get(region, lambda: list(self._named(region))):
-            yield from (each for each in owned(handle, {}, name) if instance_id in (None, each.instance_id))
+            yield from owned(handle, {}, name, only=instance_id)
 
     def _named(self, region: str) -> Iterator[tuple[Handle, str]]:
         where = {"locations": region} if region else {}
@@ -190,9 +171,7 @@ def state_of(body: Body) -> str:
 
 
 def _handle(body: Body) -> Handle:
-    at = stamp(datetime.fromisoformat(body["created_at"]))
-    data = {"region": str(body["location"]), "type": str(body["type"]), CREATED: at}
-    return Handle(kind=VM, id=str(body["id"]), data=data)
+    return located(VM, body["id"], str(body["location"]), type=str(body["type"]), created=body["created_at"])
 
 
 def _refusal(operation: Body, name: str, region: str) -> BackendError | None:

@@ -8,22 +8,22 @@ nothing, is there at once, and can't be deleted before its last machine is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, Body, CrusoeClient
+from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, CrusoeClient
 from chalicelib.backends.crusoe.launch import has_fabric
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.groups import GROUP, is_nothing, no_group
 from chalicelib.backends.kit.owners import owned_group
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import Gone, InsufficientCapacity
 
 
 class Partitions:
-    def __init__(self, client: CrusoeClient, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: CrusoeClient, now: Now) -> None:
         self._client = client
         self._regions = LookupCache[Mapping[str, str]](now)
 
@@ -34,7 +34,7 @@ class Partitions:
 
     def made(self, name: str, offer: Offer, kind: str) -> Handle:
         """By its name, what an earlier call made."""
-        found = sorted(str(each["id"]) for each in self._listed() if each["name"] == name)
+        found = sorted(str(each["id"]) for each in self._client.listed(PARTITIONS) if each["name"] == name)
         if found:
             return _handle(found[0], offer.region, kind)
         body = {"name": name, "ib_network_id": self._network(offer)}
@@ -58,7 +58,7 @@ class Partitions:
 
     def named(self, kind: str, region: str = "") -> Iterator[tuple[Handle, str]]:
         """All partitions of the region, or of all of them, with their names."""
-        found = list(self._listed())
+        found = list(self._client.listed(PARTITIONS))
         regions = self._regions.get("", self._located) if found else {}
         if any(body["ib_network_id"] not in regions for body in found):  # a network that is newer than the look-up
             self._regions.clear()
@@ -83,9 +83,6 @@ class Partitions:
 
     def _located(self) -> Mapping[str, str]:
         return {str(each["id"]): str(each["location"]) for each in self._client.listed(NETWORKS)}
-
-    def _listed(self) -> Iterator[Body]:
-        return self._client.listed(PARTITIONS)
 
 
 def _handle(partition: object, region: str, kind: str) -> Handle:

@@ -6,20 +6,20 @@ They have no tags. Whoever owns an existing one offers it to projects by its nam
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient
 from chalicelib.backends.crusoe.disks import PERSISTENT, CrusoeDisks, gib_of, handle_of
 from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import SERIAL
 from chalicelib.backends.crusoe.machines import find_machine, state_of
-from chalicelib.backends.crusoe.prices import CrusoePrices
+from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.operators_prices import OperatorsPrices
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.kit.volumes import check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, Unfit
@@ -31,9 +31,7 @@ _OFFER = re.compile(rf"(?:^|-){OFFERED}{FIRST}(.+)$")
 
 
 class CrusoeVolumes:
-    def __init__(
-        self, client: CrusoeClient, disks: CrusoeDisks, prices: CrusoePrices, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: CrusoeClient, disks: CrusoeDisks, prices: OperatorsPrices, now: Now) -> None:
         self._client, self._disks, self._prices, self._now = client, disks, prices, now
 
     def create(self, request: VolumeRequest) -> Handle:
@@ -69,14 +67,11 @@ class CrusoeVolumes:
             self._client.call("POST", *VMS, vm.id, "detach-disks", body={"detach_disks": [handle.id]})
 
     def delete(self, handle: Handle) -> None:
-        body = self._disks.body(handle)
-        check_unused(handle.id, _users(body))
-        self._disks.delete(body)
+        self._disks.end(handle)
 
     def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
         for body in list(self._disks.listed(region)):
-            found = owned_volume(handle_of(body, VOLUME), {}, str(body["name"]))
-            yield from (each for each in found if volume_id in (None, each.volume_id))
+            yield from owned_volume(handle_of(body, VOLUME), {}, str(body["name"]), only=volume_id)
 
     def _disk(self, body: Body) -> ProviderDisk:
         size, making = gib_of(body), not body["attached_to"] and self._disks.is_being_made(body)

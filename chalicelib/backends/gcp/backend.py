@@ -6,16 +6,15 @@ library with the first call.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.tpu_types import is_tpu, of_tpu
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.delegation import DescribesOne, OfGroups, OfVolumes
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError
 
@@ -32,7 +31,7 @@ class GcpBackend(DescribesOne, OfGroups, OfVolumes):
         self,
         config: GCPBackendConfig,
         clients: GcpClients | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:

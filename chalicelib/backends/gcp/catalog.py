@@ -11,7 +11,7 @@ that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
 from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts, PriceList
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservation, GcpReservations
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
@@ -79,7 +80,7 @@ class GcpCatalog:
         places: GcpPlaces,
         networks: GcpNetworks,
         prices: GcpPrices,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._clients, self._config, self._places = clients, config, places
         self._networks, self._prices, self._now = networks, prices, now

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -19,10 +18,10 @@ from typing import Any
 from chalicelib.backends.gcp import sdk
 from chalicelib.backends.gcp.credentials import credentials
 from chalicelib.backends.gcp.errors import TABLE, Body, failure, is_blind
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import FailureReader, RestCall, RestClient, Sender, at
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient, Unfit
 
 DEADLINE = 30.0  # seconds
@@ -50,7 +49,7 @@ class GcpClients:
         project: str,
         *,
         endpoint: str = "",
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         login: Callable[[], Any] | None = None,
         send: Sender | None = None,
     ) -> None:

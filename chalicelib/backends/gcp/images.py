@@ -7,13 +7,11 @@ Ubuntu with the driver, on which Docker is installed first. With GPUDirect, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.launch import BootImage
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.domain.instants import Micros
+from chalicelib.backends.kit.clock import Now
 from chalicelib.errors import Gone, Unfit
 
 PROJECT, FAMILY = "deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"
@@ -22,7 +20,7 @@ UNDRIVEN = frozenset({"P100", "P4", "V100", "K80"})
 
 
 class GcpImages:
-    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Now) -> None:
         self._clients, self._config = clients, config
         self._images: LookupCache[BootImage] = LookupCache(now)
 

@@ -22,7 +22,7 @@ from chalicelib.backends.gcp.places import RULE
 from chalicelib.backends.gcp.reservations import GcpReservation
 from chalicelib.backends.kit import docker_setup
 from chalicelib.backends.kit.owners import all_tags, labels
-from chalicelib.backends.kit.scripts import cloud_config, user_data
+from chalicelib.backends.kit.scripts import check_gateway, cloud_config, user_data
 from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
@@ -74,11 +74,7 @@ def request_id(token: str, zone: str) -> str:
 def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> dict[str, Any]:
     """The body of `instances.insert`."""
     name, zone = request.offer.instance.name, f"zones/{place.zone}"
-    if request.open_ports and not settings.public_ips:
-        raise Unfit(
-            f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
-            hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
-        )
+    check_gateway(request, public_ips=settings.public_ips)
     marks = labels(all_tags(request, settings.tags), RULE, "Google")
     items = {"user-data": _user_data(request, place.image), "block-project-ssh-keys": "TRUE"}
     body: dict[str, Any] = {

@@ -21,6 +21,7 @@ from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.operations import History, history, settled
 from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -46,7 +47,7 @@ class GcpMachines:
         config: GCPBackendConfig,
         places: GcpPlaces,
         networks: GcpNetworks,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._clients, self._places, self._networks, self._now = clients, places, networks, now
         self._images, self._reservations = GcpImages(clients, config, now), GcpReservations(clients, now)

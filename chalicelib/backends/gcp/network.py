@@ -8,7 +8,7 @@ shared, so they aren't deleted. In another project's VPC, its owner makes them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from chalicelib.backends.gcp.errors import Body, failed
 from chalicelib.backends.gcp.interfaces import PROFILE, Fabric
 from chalicelib.backends.gcp.places import last
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.domain.instants import Micros
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.owner import mark
 from chalicelib.errors import AlreadyThere, Gone, Unfit
 
@@ -26,7 +26,7 @@ EVERYBODY = "0.0.0.0/0"
 
 
 class GcpNetworks:
-    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Now) -> None:
         self._clients, self._config = clients, config
         self.project = config.vpc_project_id or config.project_id
         self.name = config.vpc_name or "default"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import LABEL_KEY, LABEL_VALUE, MOST_LABELS, GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import LabelRule
 from chalicelib.domain.instants import SECOND, Micros
 
@@ -24,7 +25,7 @@ class GcpRegion:
 
 
 class GcpPlaces:
-    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: GcpClients, config: GCPBackendConfig, now: Now) -> None:
         self._clients, self._wanted = clients, config.regions
         self._regions: LookupCache[Mapping[str, GcpRegion]] = LookupCache(now)
 

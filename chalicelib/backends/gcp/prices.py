@@ -9,16 +9,17 @@ read it uses the operator's price file, if there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.gcp.client import COMPUTE, GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.tables import table
 from chalicelib.backends.price_file import OfflinePrices, Priced
-from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.instants import DAY
 from chalicelib.errors import MissingPermission
 
 ADDRESS: Mapping[bool, float] = {False: 0.005, True: 0.0025}  # dollars an hour, on demand and spot, in every region
@@ -85,7 +86,7 @@ class GcpPrices:
     def __init__(
         self,
         clients: GcpClients,
-        now: Callable[[], Micros],
+        now: Now,
         offline: OfflinePrices | None = None,
         services: Sequence[str] = (COMPUTE,),
     ) -> None:

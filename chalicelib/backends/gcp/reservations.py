@@ -9,7 +9,7 @@ into; the future one leads to it. Machines of one in calendar mode end with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.places import instant, last, region_of
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.hints import hint
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability
@@ -56,7 +57,7 @@ class GcpReservation:
 
 
 class GcpReservations:
-    def __init__(self, clients: GcpClients, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: GcpClients, now: Now) -> None:
         self._clients, self._now = clients, now
 
     def all(self, within: str | Sequence[str] = "") -> Sequence[GcpReservation]:

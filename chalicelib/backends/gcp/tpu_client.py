@@ -7,16 +7,17 @@ details of the error, or else its text, say which of them it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import STATUSES, ErrorTable, Kind, ProviderFailure
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rpc_codes import code_of
-from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
+from chalicelib.backends.kit.rpc import code_of
+from chalicelib.domain.instants import DAY, MINUTE, SECOND
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
@@ -65,7 +66,7 @@ REQUESTED: Mapping[str | int, Kind] = {
 
 
 class TpuClient:
-    def __init__(self, clients: GcpClients, now: Callable[[], Micros]) -> None:
+    def __init__(self, clients: GcpClients, now: Now) -> None:
         self._clients, self._now = clients, now
         self._locations = LookupCache[Sequence[str]](now, DAY)
 

@@ -11,7 +11,7 @@ of a slice get the same script, which asks the metadata service for the host's n
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import RULE, instant, last, region_of
 from chalicelib.backends.gcp.tpu_client import NOT_HERE, REQUESTED, TpuClient, failed
 from chalicelib.backends.gcp.tpu_types import DISK_GIB, hosts_of, of_tpu, runtime_of, tpu_type
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of, user_data
@@ -30,7 +31,6 @@ from chalicelib.backends.kit.zones import first_with_room, zone_token
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.bundles import worker
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
 
 QUEUED, NODES = "queuedResources", "nodes"
@@ -57,9 +57,7 @@ class _Zone:
 
 
 class GcpTpus:
-    def __init__(
-        self, client: TpuClient, config: GCPBackendConfig, networks: GcpNetworks, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: TpuClient, config: GCPBackendConfig, networks: GcpNetworks, now: Now) -> None:
         self._client, self._config, self._networks, self._now = client, config, networks, now
 
     def check(self) -> None:

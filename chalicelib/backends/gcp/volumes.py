@@ -9,7 +9,7 @@ A new disk is a balanced Persistent Disk. Families that take Hyperdisks alone ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
@@ -21,11 +21,11 @@ from chalicelib.backends.gcp.machines import RUNNING, STARTING, handle_of
 from chalicelib.backends.gcp.operations import history, settled
 from chalicelib.backends.gcp.places import RULE, GcpPlaces, last
 from chalicelib.backends.gcp.prices import GcpPrices
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
 from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import AlreadyThere, Gone, Transient, Unfit
@@ -47,7 +47,7 @@ class GcpVolumes:
         config: GCPBackendConfig,
         places: GcpPlaces,
         prices: GcpPrices,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._clients, self._config, self._places, self._now = clients, config, places, now
         self._prices, self._months = prices, DiskPrices(now, self._month)

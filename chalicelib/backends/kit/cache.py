@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instants import MINUTE, Micros
 
 T = TypeVar("T")
@@ -13,9 +14,7 @@ LIFETIME: Micros = 10 * MINUTE
 
 
 class LookupCache(Generic[T]):
-    def __init__(
-        self, now: Callable[[], Micros], lifetime: Micros = LIFETIME, keeps: Callable[[T], bool] = lambda _: True
-    ) -> None:
+    def __init__(self, now: Now, lifetime: Micros = LIFETIME, keeps: Callable[[T], bool] = lambda _: True) -> None:
         """`keeps`: should the value be cached? If not, it is looked up again each time."""
         self._now, self._lifetime, self._keeps = now, lifetime, keeps
         self._values: dict[str, tuple[Micros, T]] = {}

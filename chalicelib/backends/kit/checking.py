@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
-from chalicelib.errors import BackendError, MissingPermission, Unfit
+from chalicelib.errors import BackendError, Gone, MissingPermission, Unfit
+
+T = TypeVar("T")
 
 
 def problems(*calls: Callable[[], object]) -> list[BackendError]:
@@ -16,6 +19,22 @@ def problems(*calls: Callable[[], object]) -> list[BackendError]:
         except (MissingPermission, Unfit) as error:
             found.append(error)
     return found
+
+
+def there(ask: Callable[[], T], otherwise: str, hint: str = "") -> T:
+    """What the settings name. Raises Unfit with the text if that is gone, or was never there."""
+    try:
+        return ask()
+    except Gone as error:
+        raise Unfit(otherwise, hint=hint) from error
+
+
+def known_regions(provider: str, wanted: Sequence[str] | None, known: Collection[str], noun: str = "region") -> None:
+    """Raises Unfit if the settings name a region that the provider doesn't have."""
+    if wrong := [each for each in wanted or () if each not in known]:
+        raise Unfit(
+            f"{provider} has no {noun} {', '.join(wrong)}.", hint=f"`regions` can have {', '.join(sorted(known))}."
+        )
 
 
 def report(found: Sequence[BackendError], hint: str = "") -> None:

@@ -11,8 +11,17 @@ from typing import Protocol
 
 from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError
+
+
+class ClientPart(Protocol):
+    def close(self) -> None: ...
+
+
+class CatalogPart(Protocol):
+    def offers(self) -> Sequence[Offer]: ...
 
 
 class MachinePart(Protocol):
@@ -61,6 +70,17 @@ class DescribesOne:
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         raise NotImplementedError
+
+
+class OfAccount:
+    _client: ClientPart
+    _catalog: CatalogPart
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalog.offers()
+
+    def close(self) -> None:
+        self._client.close()
 
 
 class OfMachines(DescribesOne):

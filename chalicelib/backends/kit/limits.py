@@ -10,16 +10,17 @@ limits each of them to its share.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from weakref import WeakValueDictionary
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import Throttled
 
 
 class TokenBucket:
-    def __init__(self, provider: str, rate: float, burst: int, now: Callable[[], Micros]) -> None:
+    def __init__(self, provider: str, rate: float, burst: int, now: Now) -> None:
         """`rate`: calls per second in the long run; `burst`: calls at once after a pause."""
         self._provider, self._now = provider, now
         self._interval = round(SECOND / rate)
@@ -50,9 +51,7 @@ _shared: WeakValueDictionary[tuple[object, ...], TokenBucket] = WeakValueDiction
 _sharing = threading.Lock()
 
 
-def bucket_of(
-    provider: str, account: str, rate: float, burst: int, now: Callable[[], Micros], calls: str = ""
-) -> TokenBucket:
+def bucket_of(provider: str, account: str, rate: float, burst: int, now: Now, calls: str = "") -> TokenBucket:
     """The account's bucket, for all of its calls or for those of a kind. It lasts as long as some client has it.
     `account`: what identifies it at the provider, such as its key."""
     key = (provider, account, calls, rate, burst, now)

@@ -21,7 +21,7 @@ def machine(
     memory_mib: int,
     gpus: Sequence[Gpu] = (),
     spot: bool = False,
-    disk_gib: int,
+    disk_gib: float,
     cpu_arch: str = "x86",
     **more: Any,
 ) -> Offer:
@@ -31,7 +31,7 @@ def machine(
         memory_mib=memory_mib,
         gpus=tuple(gpus),
         spot=spot,
-        disk=Disk(size_mib=disk_gib * GIB),
+        disk=Disk(size_mib=round(disk_gib * GIB)),
         cpu_arch=cpu_arch,
     )
     kind = InstanceType(name=name, resources=has)

@@ -17,16 +17,18 @@ from chalicelib.errors import Unfit
 REQUEST_TAG = "dstack-token"  # the tag by which a repeated call finds what the first one created
 
 
-def owned(handle: Handle, tags: Mapping[str, str], name: str = "") -> Iterator[Owned]:
-    """`name`: for providers without tags, or where tags may be lost."""
+def owned(handle: Handle, tags: Mapping[str, str], name: str = "", *, only: str | None = None) -> Iterator[Owned]:
+    """`name`: for providers without tags, or where tags may be lost. `only`: of this instance."""
     owner = read(tags, name)
-    if owner is not None and owner.kind is OwnedKind.instance:
+    if owner is not None and owner.kind is OwnedKind.instance and only in (None, owner.id):
         yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
 
 
-def owned_volume(handle: Handle, tags: Mapping[str, str], name: str = "") -> Iterator[OwnedVolume]:
+def owned_volume(
+    handle: Handle, tags: Mapping[str, str], name: str = "", *, only: str | None = None
+) -> Iterator[OwnedVolume]:
     owner = read(tags, name)
-    if owner is not None and owner.kind is OwnedKind.volume:
+    if owner is not None and owner.kind is OwnedKind.volume and only in (None, owner.id):
         yield OwnedVolume(handle, owner.install, owner.project_id, owner.id, owner.epoch)
 
 

@@ -15,14 +15,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import orjson
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.limits import TokenBucket, take_from_all
-from chalicelib.domain.instants import SECOND, Micros, retry_after
+from chalicelib.domain.instants import SECOND, retry_after
 from chalicelib.errors import Bug, Throttled, Transient
 
 DEADLINE = 30.0  # seconds, the default
@@ -61,6 +62,16 @@ def at(endpoint: str, base: str) -> str:
     return endpoint + urlsplit(base).path if endpoint else base
 
 
+class CallOptions(TypedDict, total=False):
+    """What a provider's own client passes on to `RestClient.call` as it is."""
+
+    body: Any
+    headers: Mapping[str, str] | None
+    region: str
+    meanings: Mapping[str | int, Kind] | None
+    secrets: Sequence[str]
+
+
 class NoAnswer(Exception):
     """There is no response: the call may have been carried out."""
 
@@ -90,7 +101,7 @@ class RestClient:
         bucket: TokenBucket | None = None,
         send: Sender | None = None,
         failure_of: FailureReader = failure_by_status,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         ending: str = "",
     ) -> None:
         """`base`: the address, with the common prefix of all paths. `secrets`: what no text may show, such as the key.

@@ -27,6 +27,15 @@ def user_data(request: CreateRequest, most: int, provider: str, number: str = ""
     return script
 
 
+def check_gateway(request: CreateRequest, *, public_ips: bool) -> None:
+    """Raises Unfit for the machine of a gateway that nobody could reach."""
+    if request.open_ports and not public_ips:
+        raise Unfit(
+            f"{request.name} is a gateway's, which needs a public address, and the backend has `public_ips: false`.",
+            hint="Remove that, or run the gateway on your own hosts: `fleet` instead of `backend` and `region`.",
+        )
+
+
 def secrets_of(request: CreateRequest) -> tuple[str, ...]:
     """What no text about the request may show: the script, the token with which a machine joins, and the login of the
     image's registry, also in the form in which registries get it (`user:password`, often in base64)."""

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 from copy import copy
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError
 
 
 class AccessToken:
-    def __init__(self, now: Callable[[], Micros], fetch: Callable[[], tuple[str, Micros]]) -> None:
+    def __init__(self, now: Now, fetch: Callable[[], tuple[str, Micros]]) -> None:
         """`fetch` is one attempt. It returns a token, and for how long that may be used."""
         self._now, self._fetch, self._lock = now, fetch, threading.Lock()
         self._token, self._until = "", 0

@@ -3,13 +3,15 @@ resource is missing. The resource's handle says when it was created."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros, from_iso
 from chalicelib.errors import Transient
 
+B = TypeVar("B")
 CREATED = "at"  # in a handle's data
 
 
@@ -29,3 +31,20 @@ def check_settled(missing: Iterable[Handle], now: Micros, lag: Micros, provider:
     for handle in missing:
         if is_fresh(handle, now, lag):
             raise Transient(f"{provider} doesn't show {handle.id} yet.")
+
+
+def first_shown(
+    handles: Sequence[Handle],
+    listed: Mapping[str, B],
+    find: Callable[[Handle], B | None],
+    now: Micros,
+    lag: Micros,
+    provider: str,
+) -> tuple[Handle, B] | None:
+    """The first of these resources that is there: listed, by its id, or else found by itself, because a list may lack
+    some. None: none is, and they are old enough for that to be certain."""
+    for handle in handles:
+        if handle.id in listed:
+            return handle, listed[handle.id]
+    check_settled(handles, now, lag, provider)
+    return next(((handle, body) for handle in handles if (body := find(handle)) is not None), None)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
 
@@ -80,7 +80,7 @@ class DiskPrices:
     """A month of disks. A price that isn't known is remembered like any other, so that no volume waits for it again and
     again."""
 
-    def __init__(self, now: Callable[[], Micros], ask: Callable[[str, str, int], float | None]) -> None:
+    def __init__(self, now: Now, ask: Callable[[str, str, int], float | None]) -> None:
         """`ask`: by the disk's type, its place, which is its region as a rule, and its GiB."""
         self._ask, self._known = ask, LookupCache[float | None](now)
 

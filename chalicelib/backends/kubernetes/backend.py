@@ -5,14 +5,13 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kubernetes.facts import FACTS
 from chalicelib.backends.spi import CreateRequest, Machine, MachineChange, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, Bug
@@ -32,7 +31,7 @@ class KubernetesBackend:
         self,
         config: KubernetesBackendConfig,
         clusters: Clusters | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         watches: ContextWatches | None = None,
     ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.backends.kit.cache import LookupCache, SharedLookup
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.kubernetes.autoscalers import autoscalers_of, noting_autoscalers
 from chalicelib.backends.kubernetes.client import Body, Clusters
@@ -14,7 +15,6 @@ from chalicelib.backends.kubernetes.nodes import Node, nodes_of
 from chalicelib.backends.kubernetes.offers import Search
 from chalicelib.backends.kubernetes.quotas import Allowance
 from chalicelib.backends.spi import IncompleteOffers
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, InsufficientCapacity, MissingPermission, Transient, Unfit
@@ -39,7 +39,7 @@ class _Listed:
 
 
 class Catalog:
-    def __init__(self, clusters: Clusters, level: Callable[[str], str], now: Callable[[], Micros]) -> None:
+    def __init__(self, clusters: Clusters, level: Callable[[str], str], now: Now) -> None:
         self._clusters, self._level = clusters, level
         self._listed = SharedLookup[_Listed]()
         self._denied = LookupCache[Sequence[Body] | None](now, keeps=lambda found: found is None)

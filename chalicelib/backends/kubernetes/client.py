@@ -14,12 +14,13 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import Kind, ProviderFailure, cleaned, described
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kubernetes.addresses import LocalAddress, refuse_local_addresses
 from chalicelib.backends.kubernetes.errors import TABLE
 from chalicelib.backends.kubernetes.kubeconfig import Cluster
-from chalicelib.domain.instants import SECOND, Micros, retry_after
+from chalicelib.domain.instants import SECOND, retry_after
 from chalicelib.errors import Bug, InvalidCredentials, Transient
 
 Body = dict[str, Any]
@@ -30,7 +31,7 @@ MERGE = "application/strategic-merge-patch+json"  # changes one item of a list a
 
 
 class Clusters:
-    def __init__(self, found: Sequence[Cluster], now: Callable[[], Micros], *, page: int = PAGE) -> None:
+    def __init__(self, found: Sequence[Cluster], now: Now, *, page: int = PAGE) -> None:
         self._known = {cluster.region: cluster for cluster in found}
         self._now, self.page = now, page
         self._made: dict[str, _Connection] = {}

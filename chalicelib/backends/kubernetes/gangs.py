@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import all_tags
 from chalicelib.backends.kubernetes import pods
 from chalicelib.backends.kubernetes.catalog import NODES, PODS, RUNNING
@@ -17,7 +18,7 @@ from chalicelib.backends.kubernetes.labels import labels_of
 from chalicelib.backends.kubernetes.nodes import nodes_of
 from chalicelib.backends.kubernetes.room import Room, is_queued, place_for, without_room
 from chalicelib.backends.spi import CreateRequest, GangMember
-from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.domain.instants import SECOND, iso
 from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient
 
 Body = Mapping[str, Any]
@@ -26,7 +27,7 @@ CHANGED_OFTEN = 3  # times that a pod may be changed by others while it is decid
 
 
 class Gangs:
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
+    def __init__(self, clusters: Clusters, now: Now) -> None:
         self._clusters, self._now = clusters, now
 
     def add_service(self, request: CreateRequest, gang: GangMember, owner: Body) -> None:

@@ -6,10 +6,11 @@ address is free again: it counts as gone when it can't be read any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags
 from chalicelib.backends.kubernetes import pods
@@ -72,7 +73,7 @@ def service(request: CreateRequest, owner: Mapping[str, Any], gateways: Kubernet
 
 
 class Services(Objects):
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros], identities: Identities) -> None:
+    def __init__(self, clusters: Clusters, now: Now, identities: Identities) -> None:
         super().__init__(clusters)
         self._now, self._identities = now, identities
 

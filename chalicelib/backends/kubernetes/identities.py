@@ -6,14 +6,15 @@ to the same cluster while its address or its certificate authority is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kubernetes.client import Clusters
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE
 from chalicelib.errors import Gone, InvalidCredentials, MissingPermission
 
 ID = "cluster"  # in the data of handles
@@ -21,7 +22,7 @@ LASTS = MINUTE
 
 
 class Identities:
-    def __init__(self, clusters: Clusters, now: Callable[[], Micros]) -> None:
+    def __init__(self, clusters: Clusters, now: Now) -> None:
         self._clusters = clusters
         self._ids = LookupCache[str](now, LASTS)
 

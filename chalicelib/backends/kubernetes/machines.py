@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
@@ -29,7 +30,6 @@ from chalicelib.backends.kubernetes.states import described
 from chalicelib.backends.kubernetes.watches import INSTANCE, ContextWatches
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
@@ -49,9 +49,7 @@ LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 class Pods(DescribesOne, Objects):
-    def __init__(
-        self, clusters: Clusters, now: Callable[[], Micros], watches: ContextWatches, identities: Identities
-    ) -> None:
+    def __init__(self, clusters: Clusters, now: Now, watches: ContextWatches, identities: Identities) -> None:
         super().__init__(clusters)
         self._now, self._watches, self._identities = now, watches, identities
         self._gangs, self._services = Gangs(clusters, now), Services(clusters, now, identities)

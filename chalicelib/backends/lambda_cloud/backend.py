@@ -5,13 +5,12 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.delegation import OfMachines
 from chalicelib.backends.lambda_cloud.facts import FACTS
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import Unfit
 
@@ -28,7 +27,7 @@ class LambdaBackend(OfMachines):
         self,
         config: LambdaBackendConfig,
         client: LambdaClient | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:

@@ -7,13 +7,14 @@ is refused then, and takes nothing from the few launches that an account may mak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.lambda_cloud.client import Body, LambdaClient
 from chalicelib.domain.gpu_names import WITH_ARM, squeeze
-from chalicelib.domain.instants import HOUR, MINUTE, Micros
+from chalicelib.domain.instants import HOUR, MINUTE
 from chalicelib.domain.offers import Availability, Disk, InstanceType, Offer, Resources
 from chalicelib.errors import InsufficientCapacity, Unfit
 
@@ -22,7 +23,7 @@ CAPACITY_LASTS = MINUTE  # what Lambda has said of it
 
 
 class LambdaCatalog:
-    def __init__(self, client: LambdaClient, now: Callable[[], Micros], regions: Sequence[str] | None) -> None:
+    def __init__(self, client: LambdaClient, now: Now, regions: Sequence[str] | None) -> None:
         self._client, self._only = client, regions
         self._types = LookupCache[Mapping[str, Body]](now, CAPACITY_LASTS)
         self._regions = LookupCache[Sequence[str]](now, HOUR)

@@ -6,15 +6,14 @@ seconds: if its last call is refused as too early, the repeated creation begins 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.lambda_cloud.errors import NO_OBJECT, TABLE, WRONG_VALUE, failure_of
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import NotYet, Transient, Unfit
 
 Body = Mapping[str, Any]
@@ -31,7 +30,7 @@ class LambdaClient:
     def __init__(
         self,
         key: str,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         burst: int = BURST,

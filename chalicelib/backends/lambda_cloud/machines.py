@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -20,7 +21,7 @@ from chalicelib.backends.lambda_cloud.facts import FACTS, LISTS_LAST
 from chalicelib.backends.lambda_cloud.states import ENDED, ENDING, described, why_it_stays
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
@@ -40,7 +41,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class LambdaInstances:
-    def __init__(self, client: LambdaClient, now: Callable[[], Micros], catalog: LambdaCatalog) -> None:
+    def __init__(self, client: LambdaClient, now: Now, catalog: LambdaCatalog) -> None:
         self._client, self._now, self._catalog = client, now, catalog
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._before_launch = LookupCache[Sequence[Body]](now, ADOPTS_WITHIN)

@@ -6,14 +6,11 @@ the first call.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
+from chalicelib.backends.kit.clock import Now, system_time
+from chalicelib.backends.kit.delegation import OfAccount, OfGroups, OfMachines, OfVolumes
 from chalicelib.backends.nebius.facts import FACTS
-from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Offer
 
 if TYPE_CHECKING:
     from chalicelib.backends.nebius.client import NebiusClient
@@ -21,18 +18,20 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class NebiusBackend(OfMachines, OfGroups, OfVolumes):
+class NebiusBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
     facts = FACTS
+    _client: NebiusClient
 
     def __init__(
         self,
         config: NebiusBackendConfig,
         client: NebiusClient | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:
         """`prices` aren't needed: Nebius has a calculator."""
+        from chalicelib.backends.kit.rpc import GrpcWire
         from chalicelib.backends.nebius.catalog import NebiusCatalog
         from chalicelib.backends.nebius.client import NebiusClient
         from chalicelib.backends.nebius.groups import NebiusGroups
@@ -40,7 +39,6 @@ class NebiusBackend(OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.nebius.network import NebiusNetworks
         from chalicelib.backends.nebius.places import Places
         from chalicelib.backends.nebius.volumes import NebiusVolumes
-        from chalicelib.backends.nebius.wire import GrpcWire
 
         self._client = client or NebiusClient(config.creds, now, GrpcWire(endpoint))
         self._places = Places(self._client, config, now)
@@ -54,9 +52,3 @@ class NebiusBackend(OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.nebius.checking import check
 
         check(self._client, self._places)
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._client.close()

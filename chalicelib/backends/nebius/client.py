@@ -5,20 +5,20 @@ Each service has a host of its own. What changes something has a key, under whic
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.paging import pages
+from chalicelib.backends.kit.rpc import CallFailed, GrpcWire, Wire
 from chalicelib.backends.kit.tokens import AccessToken
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
 from chalicelib.backends.nebius.errors import OF_MANY, of_status, service_errors, translated
 from chalicelib.backends.nebius.messages import Body, all_messages
 from chalicelib.backends.nebius.tokens import access_token, exchange, read_account
-from chalicelib.backends.nebius.wire import CallFailed, GrpcWire, Wire
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, Transient, Unfit
 
@@ -46,12 +46,7 @@ def idempotency_key(token: str, kind: str) -> str:
 
 
 class NebiusClient:
-    def __init__(
-        self,
-        creds: NebiusServiceAccountCreds,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
-        wire: Wire | None = None,
-    ) -> None:
+    def __init__(self, creds: NebiusServiceAccountCreds, now: Now = system_time, wire: Wire | None = None) -> None:
         self._wire: Wire = wire or GrpcWire()
         self._creds, self._now = creds, now
         self._token = AccessToken(now, self._exchanged)

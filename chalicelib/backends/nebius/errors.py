@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure
-from chalicelib.backends.kit.rpc_codes import code_of
+from chalicelib.backends.kit.rpc import code_of
 from chalicelib.errors import BackendError, InsufficientCapacity, Transient, Unfit
 
 TABLE = ErrorTable.read("Nebius", "nebius/errors.toml")

@@ -8,10 +8,11 @@ isn't listed yet from one that is gone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.groups import group_of
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import listed_everywhere, outcomes
@@ -29,7 +30,6 @@ from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.reservations import policy, reservations
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import (
     BackendError,
     Gone,
@@ -57,7 +57,7 @@ class NebiusMachines:
         config: NebiusBackendConfig,
         places: Places,
         networks: NebiusNetworks,
-        now: Callable[[], Micros],
+        now: Now,
     ) -> None:
         self._client, self._tags, self._places, self._networks = client, config.tags, places, networks
         self._named = Named(client, places, config.tags)
@@ -176,20 +176,20 @@ class NebiusMachines:
     # --- what is ours ------------------------------------------------------------------------------------------------
 
     def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        found = listed_everywhere((region,) if region else self._places.regions(), self._owned)
-        return (each for each in found if instance_id in (None, each.instance_id))
+        regions = (region,) if region else self._places.regions()
+        return listed_everywhere(regions, lambda region: self._owned(region, instance_id))
 
-    def _owned(self, region: str) -> Iterator[Owned]:
+    def _owned(self, region: str, only: str | None) -> Iterator[Owned]:
         """Machines, and boot disks that were left without theirs. The disks are listed first: so the machine of a new
         one is listed, too."""
         disks = self._places.listed(DISKS, region)
         machines = {each["metadata"]["id"]: each for each in self._places.listed(INSTANCES, region)}
         for body in machines.values():
-            yield from _owner("vm", body, region)
+            yield from _owner("vm", body, region, only)
         for body in disks:
             status = body.get("status", {})
             if machines.keys().isdisjoint((status.get("managed_by"), status.get("read_write_attachment"))):
-                yield from _owner("disk", body, region)
+                yield from _owner("disk", body, region, only)
 
 
 def _result(vm: str, given: Body | None) -> Body | BackendError:
@@ -203,10 +203,10 @@ def _result(vm: str, given: Body | None) -> Body | BackendError:
     return found
 
 
-def _owner(kind: str, body: Body, region: str) -> Iterator[Owned]:
+def _owner(kind: str, body: Body, region: str, only: str | None) -> Iterator[Owned]:
     metadata = body["metadata"]
     handle = _handle(kind, str(metadata["id"]), region, str(metadata.get("created_at", "")))
-    yield from owned(handle, *marks_of(body))
+    yield from owned(handle, *marks_of(body), only=only)
 
 
 def _handle(kind: str, identity: str, region: str, created: str) -> Handle:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.errors import OF_CREATION
 from chalicelib.backends.nebius.places import Places
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import mark
 from chalicelib.errors import AlreadyThere, Gone
 
@@ -22,9 +22,7 @@ _GROUPS, _RULES = "vpc.v1.SecurityGroupService", "vpc.v1.SecurityRuleService"
 
 
 class NebiusNetworks:
-    def __init__(
-        self, client: NebiusClient, places: Places, tags: Mapping[str, str] | None, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: NebiusClient, places: Places, tags: Mapping[str, str] | None, now: Now) -> None:
         self._client, self._places, self._tags = client, places, dict(tags or {})
         self._groups = LookupCache[str](now)
 

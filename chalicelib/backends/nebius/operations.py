@@ -3,15 +3,16 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit import visibility
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.errors import of_status
 from chalicelib.backends.nebius.facts import FACTS
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros, from_iso
+from chalicelib.domain.instants import from_iso
 from chalicelib.errors import BackendError, Gone, Transient, Unfit
 
 CLUSTERS = "compute.v1.GpuClusterService"
@@ -27,7 +28,7 @@ _IDS = {  # how the ids begin
 
 
 class Operations:
-    def __init__(self, client: NebiusClient, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: NebiusClient, now: Now) -> None:
         self._client, self._now = client, now
 
     def of(self, handle: Handle) -> History:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import MissingPermission, Unfit
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Subnet:
 
 
 class Places:
-    def __init__(self, client: NebiusClient, config: NebiusBackendConfig, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: NebiusClient, config: NebiusBackendConfig, now: Now) -> None:
         self._client, self._config = client, config
         self._tenants = LookupCache[Sequence[str]](now)
         self._visible = LookupCache[Sequence[Body]](now)

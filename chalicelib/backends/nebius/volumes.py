@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.offers import HOURS
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.regions import listed_everywhere, region_in
@@ -26,7 +27,6 @@ from chalicelib.backends.nebius.places import Places
 from chalicelib.backends.nebius.prices import create, hourly
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import BackendError, Gone, NotYet, Unfit
@@ -46,9 +46,7 @@ Body = Mapping[str, Any]
 
 
 class NebiusVolumes:
-    def __init__(
-        self, client: NebiusClient, config: NebiusBackendConfig, places: Places, now: Callable[[], Micros]
-    ) -> None:
+    def __init__(self, client: NebiusClient, config: NebiusBackendConfig, places: Places, now: Now) -> None:
         self._client, self._places, self._named = client, places, Named(client, places, config.tags)
         self._operations, self._prices = Operations(client, now), DiskPrices(now, self._price)
 

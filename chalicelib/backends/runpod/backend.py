@@ -6,14 +6,13 @@ The class is imported wherever its facts are needed; its parts are imported when
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import CreateRequest, CreateResult, Machine, Owned, OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Bug, InvalidCredentials, MissingPermission, Unfit
 
@@ -34,7 +33,7 @@ class RunpodBackend:
         self,
         config: RunpodBackendConfig,
         client: Client | None = None,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         prices: OfflinePrices | None = None,
         endpoint: str = "",
     ) -> None:

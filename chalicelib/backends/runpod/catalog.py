@@ -9,17 +9,18 @@ choose where in it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.runpod.client import Body, Client
 from chalicelib.backends.runpod.facts import MOST_NODES
 from chalicelib.backends.runpod.spot import SpotPrice, cluster_prices, spot_prices
 from chalicelib.backends.spi import IncompleteOffers
 from chalicelib.domain.gpu_names import squeeze
-from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import (
     CONTAINER,
@@ -53,9 +54,7 @@ BID = "bid"  # in an offer's own data: for a GPU, in dollars an hour
 
 
 class RunpodCatalog:
-    def __init__(
-        self, client: Client, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
-    ) -> None:
+    def __init__(self, client: Client, now: Now, regions: Sequence[str] | None, *, community: bool) -> None:
         self._client, self._regions, self._community = client, regions, community
         self._sizes = LookupCache[Body](now, 6 * HOUR, keeps=bool)
         self._tried = LookupCache[Body](now, MINUTE)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestAnswer, RestCall, RestClient, Sender, at, bearer
 from chalicelib.backends.runpod.errors import TABLE, failure_of, graphql_failure
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import Transient
 
 Body = Mapping[str, Any]
@@ -53,7 +53,7 @@ class Client:
     def __init__(
         self,
         key: str,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         listen: Sender | None = None,

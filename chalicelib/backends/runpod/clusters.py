@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.visibility import CREATED, is_fresh, stamp
@@ -33,7 +34,7 @@ from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import CreateRequest, GangMember, Owned
 from chalicelib.domain import container_script
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.owner import OwnedKind
 from chalicelib.errors import (
     AlreadyThere,
@@ -98,7 +99,7 @@ def id_of(pod: Body) -> str:
 
 
 class RunpodClusters:
-    def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+    def __init__(self, client: Client, now: Now, forget_offers: Callable[[], None]) -> None:
         self._client, self._now, self._forget_offers = client, now, forget_offers
         self._creating = threading.Lock()
 

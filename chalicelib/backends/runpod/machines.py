@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
@@ -39,7 +40,7 @@ MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no 
 
 
 class RunpodPods(DescribesOne):
-    def __init__(self, client: Client, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+    def __init__(self, client: Client, now: Now, forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: they were others, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers
         self._clusters = RunpodClusters(client, now, forget_offers)

@@ -7,8 +7,9 @@ They have no tags. Whoever owns an existing one offers it to projects by its nam
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import owned_volume
 from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.runpod.client import Body, Client
@@ -16,7 +17,6 @@ from chalicelib.backends.runpod.clusters import id_of, is_node
 from chalicelib.backends.runpod.facts import FACTS
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
 from chalicelib.errors import Gone, InUse, NotYet, Unfit
@@ -29,7 +29,7 @@ PRICE, PRICE_BEYOND = 0.07, 0.05  # a GB a month, of the standard type
 
 
 class NetworkVolumes:
-    def __init__(self, client: Client, now: Callable[[], Micros]) -> None:
+    def __init__(self, client: Client, now: Now) -> None:
         self._client, self._now = client, now
 
     def create(self, request: VolumeRequest) -> Handle:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
 from chalicelib.backends.tensordock.client import Body, TensorDockClient
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.offers import Availability, Disk, DiskTerms, InstanceType, Offer, OfferTerms, Resources
 from chalicelib.errors import InsufficientCapacity
 
@@ -37,7 +38,7 @@ class Size(NamedTuple):
 
 
 class TensorDockCatalog:
-    def __init__(self, client: TensorDockClient, now: Callable[[], Micros], regions: Sequence[str] | None) -> None:
+    def __init__(self, client: TensorDockClient, now: Now, regions: Sequence[str] | None) -> None:
         self._client = client
         self._only = None if regions is None else {each.lower() for each in regions}
         self._cached = LookupCache[Sequence[Body]](now, LOCATIONS_LAST)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.tensordock.errors import NOWHERE, TABLE, failure_of
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import InsufficientCapacity, Transient
 
 Body = Mapping[str, Any]
@@ -26,7 +25,7 @@ class TensorDockClient:
     def __init__(
         self,
         token: str,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         burst: int = BURST,

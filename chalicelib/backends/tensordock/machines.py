@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.dated_names import DatedName, dated, read
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
@@ -18,14 +19,13 @@ from chalicelib.backends.tensordock.client import Body, TensorDockClient
 from chalicelib.backends.tensordock.facts import LAG, LISTS_LAST
 from chalicelib.backends.tensordock.states import ENDED, ENDING, UP, described
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Transient
 
 INSTANCE = "vm"  # the kind of their handles
 
 
 class TensorDockInstances:
-    def __init__(self, client: TensorDockClient, now: Callable[[], Micros], catalog: TensorDockCatalog) -> None:
+    def __init__(self, client: TensorDockClient, now: Now, catalog: TensorDockCatalog) -> None:
         self._client, self._now, self._catalog = client, now, catalog
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._ends = LookupCache[None](now, LISTS_LAST)  # asked for since the list, perhaps

@@ -7,18 +7,19 @@ GPUs, and lives for minutes. Its region is its country and what Vast.ai says of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.regions import everywhere
 from chalicelib.backends.vastai.cards import card_of, spelled
 from chalicelib.backends.vastai.client import Body, VastAIClient
 from chalicelib.backends.vastai.specs import VastAIProfileOptions
 from chalicelib.domain.gpu_names import squeeze
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import (
     CONTAINER,
@@ -54,9 +55,7 @@ _PLACE = re.compile(r"[^a-z0-9]+")
 
 
 class VastAICatalog:
-    def __init__(
-        self, client: VastAIClient, now: Callable[[], Micros], regions: Sequence[str] | None, *, community: bool
-    ) -> None:
+    def __init__(self, client: VastAIClient, now: Now, regions: Sequence[str] | None, *, community: bool) -> None:
         self._client, self._now, self._community = client, now, community
         self._regions = None if regions is None else [each.lower() for each in regions]
         self._answers = LookupCache[Sequence[Body]](now, ANSWER_LASTS)

@@ -7,12 +7,12 @@ bucket of its own, and a list of many pages is read over several calls of ours: 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.rest import RestClient, Sender, at, bearer
 from chalicelib.backends.vastai.errors import TABLE, failure_of
@@ -43,7 +43,7 @@ class VastAIClient:
     def __init__(
         self,
         key: str,
-        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         burst: int = 1,
@@ -166,9 +166,7 @@ class _List:
     has read to the next, unless that comes too late: later than `within`, and `each` more for each page. What isn't
     listed would count as gone, so new instances are on the page that is read last."""
 
-    def __init__(
-        self, page: Callable[[str], Page], now: Callable[[], Micros], within: Micros, each: Micros = 0
-    ) -> None:
+    def __init__(self, page: Callable[[str], Page], now: Now, within: Micros, each: Micros = 0) -> None:
         self._page, self._now, self._lock = page, now, threading.Lock()
         self._within, self._each = within, each
         self._begun: Micros | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.kit.visibility import CREATED, first_shown, is_fresh, stamp
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.backends.vastai import requests
 from chalicelib.backends.vastai.catalog import region_of
@@ -18,14 +19,14 @@ from chalicelib.backends.vastai.errors import NO_OFFER
 from chalicelib.backends.vastai.facts import FACTS, LISTS_LAST
 from chalicelib.backends.vastai.states import described
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity, Transient
 
 INSTANCE = "vm"  # the kind of their handles
 
 
 class VastAIInstances(DescribesOne):
-    def __init__(self, client: VastAIClient, now: Callable[[], Micros], forget_offers: Callable[[], None]) -> None:
+    def __init__(self, client: VastAIClient, now: Now, forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: an offer is no longer there, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers
 
@@ -65,15 +66,14 @@ class VastAIInstances(DescribesOne):
         return outcomes(machines, lambda handles: self._machine(handles, known))
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
-        for handle in handles:
-            if handle.id in known:
-                return described(known[handle.id], self._now())
-        check_settled(handles, self._now(), FACTS.visibility_lag, "Vast.ai")
-        for handle in handles:  # a list may lack some
-            if (body := self._client.instance(handle.id)) is not None:
-                return described(body, self._now())
+        found = first_shown(handles, known, self._find, self._now(), FACTS.visibility_lag, "Vast.ai")
+        if found is not None:
+            return described(found[1], self._now())
         names = " or ".join(handle.id for handle in handles) or "of this job"
         raise Gone(f"There is no instance {names}: somebody has destroyed it, or its host has left Vast.ai.")
+
+    def _find(self, handle: Handle) -> Body | None:
+        return self._client.instance(handle.id)
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.scripts import (
     PLACE,
     SSH_COMMAND,
+    check_gateway,
     cloud_config,
     secrets_of,
     user_data,
@@ -34,6 +35,13 @@ def test_a_script_is_passed_on_as_it_is_if_it_is_short_enough() -> None:
     assert user_data(request, 100, "Example") == request.user_data
     with pytest.raises(Unfit, match=rf"boot script of {REQUEST.name} is longer than the 99 bytes that Example takes"):
         user_data(request, 99, "Example")
+
+
+def test_a_gateways_machine_has_an_address_that_the_world_reaches() -> None:
+    check_gateway(REQUEST, public_ips=False)
+    check_gateway(replace(REQUEST, open_ports=(80,)), public_ips=True)
+    with pytest.raises(Unfit, match=r"needs a public address, and the backend has `public_ips: false`"):
+        check_gateway(replace(REQUEST, open_ports=(80,)), public_ips=False)
 
 
 def test_secrets_are_the_script_and_its_token() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.backends.kit.errors import ErrorTable, ProviderFailure
-from chalicelib.backends.kit.rpc_codes import code_of
+from chalicelib.backends.kit.rpc import code_of
 from chalicelib.backends.kit.tables import FOLDER, table
 from chalicelib.errors import Bug, Gone, InUse, QuotaExceeded, Throttled, Transient, Unfit
 

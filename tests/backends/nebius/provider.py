@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from chalicelib.backends.kit.rpc import CallFailed
 from chalicelib.backends.nebius.catalog import LEAST_DISK
 from chalicelib.backends.nebius.client import NebiusClient
 from chalicelib.backends.nebius.config import NebiusBackendConfig
-from chalicelib.backends.nebius.wire import CallFailed
 from chalicelib.backends.spi import Backend, Container
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, Micros

@@ -1,9 +1,9 @@
-"""Crusoe's prices, which its API doesn't say: they are the operator's. A row without a region is for all locations."""
+"""The operator's prices, of a provider whose API says none. A row without a region is for all regions."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from chalicelib.backends.price_file import UNKNOWN, OfflinePrices, Priced
 from chalicelib.errors import BackendError, Unfit
@@ -14,32 +14,34 @@ HINT = "Name a file by DSTACK_CATALOG_FILE, or a catalogue by DSTACK_CATALOG_URL
 SHOWN = 3  # types without a price that are named
 
 
-class CrusoePrices:
-    def __init__(self, given: OfflinePrices | None) -> None:
-        self._given = given
+class OperatorsPrices:
+    def __init__(self, backend: str, provider: str, given: OfflinePrices | None) -> None:
+        """`provider`: as people call it."""
+        self._backend, self._provider, self._given = backend, provider, given
 
     def known(self) -> Priced:
         """Raises Unfit if there is none at all."""
         if self._given is None:
-            raise Unfit("Crusoe's API says no prices, and the control plane has none.", hint=HINT)
-        rows = self._given.of("crusoe")
+            raise Unfit(f"{self._provider}'s API says no prices, and the control plane has none.", hint=HINT)
+        rows = self._given.of(self._backend)
         if not rows:
-            raise Unfit(f"Crusoe's API says no prices, and {self._given.name} has none for it.", hint=HINT)
+            raise Unfit(f"{self._provider}'s API says no prices, and {self._given.name} has none for it.", hint=HINT)
         return rows
 
     def of_disk(self, kind: str, region: str) -> float | None:
         """Dollars a month for a GiB; None: nobody says it, or its source can't be read, for which no volume waits."""
         try:
-            return None if self._given is None else price_of(self._given.of("crusoe"), kind, region)
+            return None if self._given is None else price_of(self._given.of(self._backend), kind, region)
         except BackendError as error:
             log.warning("the price of %s in %s isn't known: %s", kind, region, error)
             return None
 
-    def origin(self, unpriced: Sequence[str]) -> str:
+    def origin(self, unpriced: Collection[str]) -> str:
         """Where they are from, and the types of which they say nothing."""
-        shown = ", ".join(unpriced[:SHOWN]) + (f" and {len(unpriced) - SHOWN} more" if len(unpriced) > SHOWN else "")
+        named = sorted(unpriced)
+        shown = ", ".join(named[:SHOWN]) + (f" and {len(named) - SHOWN} more" if len(named) > SHOWN else "")
         source = self._given.origin if self._given else ""
-        return f"{source}, without {shown}" if unpriced else source
+        return f"{source}, without {shown}" if named else source
 
 
 def price_of(known: Priced, name: str, region: str) -> float | None:

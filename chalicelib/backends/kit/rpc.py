@@ -1,4 +1,5 @@
-"""Procedure calls over gRPC: one attempt each, with a deadline."""
+"""Procedure calls over gRPC: one attempt each, with a deadline; and Google's codes of failures, by the numbers that
+operations and parts of answers have in their place."""
 
 from __future__ import annotations
 
@@ -9,6 +10,11 @@ from typing import Any, Protocol
 LARGEST = 64 << 20  # bytes of an answer
 IDLE = 60_000  # milliseconds until a connection is given up; who is between may forget it after some minutes
 DETAILS = "grpc-status-details-bin"
+_NAMES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
 
 
 class CallFailed(Exception):
@@ -73,3 +79,10 @@ class GrpcWire:
                     else grpc.secure_channel(address, grpc.ssl_channel_credentials(), options)
                 )
             return self._channels[address]
+
+
+def code_of(number: int) -> str:
+    """A number that is none is its own name. 0 is no failure, and has none."""
+    if not number:
+        return ""
+    return _NAMES[number] if 0 < number < len(_NAMES) else str(number)
