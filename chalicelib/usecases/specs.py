@@ -154,7 +154,7 @@ def changed_fields(old: RunSpec | FleetSpec, new: RunSpec | FleetSpec) -> list[s
 def _settled(spec: RunSpec | FleetSpec) -> dict[str, Any]:
     """The spec as plain data, without the parts that the control plane fills in."""
     data = spec.model_dump(exclude={"run_name", "ssh_key_pub", "autocreated"})
-    data["profile"] = data.get("profile") or Profile().model_dump()
+    data["profile"] = {**(data.get("profile") or Profile().model_dump()), "name": ""}  # clients differ in what it is
     if isinstance(spec, RunSpec):
         data["configuration"]["priority"] = data["configuration"]["priority"] or 0
     else:

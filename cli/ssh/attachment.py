@@ -102,6 +102,13 @@ class JobAttachment:
         """Will the attachment be announced in a moment?"""
         return not (self._was_up or self._given_up) and self.terminal.now() < self._announced_by
 
+    @property
+    def forwarded(self) -> dict[int, int] | None:
+        """The local port of each of the job's; None unless the connection is up."""
+        if self.tunnel is None or not self.tunnel.up:
+            return None
+        return {one.remote: one.local for one in self._forwards}
+
     def close(self) -> None:
         self._let_go()
 

@@ -19,6 +19,9 @@ import httpx
 from chalicelib.errors import DstackError
 from dstack_serverless.sdk.core import API_VERSION, Core, encoded
 from dstack_serverless.sdk.flow import Exchange, Flow, Item, Lost, NotSent, Pause, Reply, Request, Together, Work
+from dstack_serverless.sdk.machines import Fleets, Gateways, Instances, Volumes
+from dstack_serverless.sdk.observations import Events, Offers
+from dstack_serverless.sdk.people import Projects, Secrets, Users
 from dstack_serverless.sdk.resource import Async, Mode, Sync
 from dstack_serverless.sdk.runs import Runs
 from dstack_serverless.sdk.settings import endpoint_of
@@ -60,6 +63,15 @@ class _Nouns(Generic[Mode]):
             "verify": found.url.startswith("https"),  # without it, reading certificates would take a while for nothing
         }
         self.runs: Runs[Mode] = Runs(self)
+        self.fleets: Fleets[Mode] = Fleets(self)
+        self.instances: Instances[Mode] = Instances(self)
+        self.volumes: Volumes[Mode] = Volumes(self)
+        self.gateways: Gateways[Mode] = Gateways(self)
+        self.offers: Offers[Mode] = Offers(self)
+        self.events: Events[Mode] = Events(self)
+        self.secrets: Secrets[Mode] = Secrets(self)
+        self.projects: Projects[Mode] = Projects(self)
+        self.users: Users[Mode] = Users(self)
 
     def run_flow(self, flow: Flow[Any]) -> Any:
         raise NotImplementedError

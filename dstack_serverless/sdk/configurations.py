@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 OF_THIS_MACHINE = ("files", "repos", "registry_auth", "probes")  # keys whose values may be filled in, or packed, here
 
 
+WITH_KEYS = ("ssh_config", "certificate")  # of fleets and gateways: they may name files with keys
+
+
 class Model(Protocol):
     """A pydantic model."""
 
@@ -41,13 +44,13 @@ def run_spec_of(core: Core, configuration: Configuration, profile: str | None) -
     return {"repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": document}
 
 
-def loaded(core: Core, configuration: Configuration) -> Flow[dict[str, Any]]:
-    """A configuration that isn't a run, in the form that is sent."""
+def resource_of(core: Core, configuration: Configuration) -> Flow[dict[str, Any]]:
+    """What a fleet, a volume or a gateway is planned with: `configuration`, and of a file also its path and profile."""
     document = document_of(configuration)
-    if document is None:
-        found: dict[str, Any] = yield Work(lambda: _definition(core, configuration, None, None)[1].configuration)
+    if document is None or any(document.get(key) for key in WITH_KEYS):
+        found: dict[str, Any] = yield Work(lambda: _completed(core, configuration, document))
         return found
-    return document
+    return {"configuration": document}
 
 
 def document_of(configuration: Configuration) -> dict[str, Any] | None:
@@ -80,13 +83,24 @@ def _prepared(
     return spec
 
 
+def _completed(core: Core, configuration: Configuration, document: dict[str, Any] | None) -> dict[str, Any]:
+    from cli.applying.certificates import with_certificate
+    from cli.applying.fleets import with_ssh_keys
+
+    session, definition = _definition(core, configuration, document, None)
+    folder = session.terminal.cwd
+    found = with_certificate(with_ssh_keys(definition.configuration, folder, core.home), folder, core.home)
+    if document is not None:
+        return {"configuration": found}
+    return {"configuration": found, "configuration_path": definition.path, "profile": definition.profile}
+
+
 def _definition(
     core: Core, configuration: Configuration, document: dict[str, Any] | None, profile: str | None
 ) -> tuple[Session, LoadedConfiguration]:
     from cli.applying.definition import load_definition
-    from cli.screen.terminal import Terminal
 
-    session = session_of(core, Terminal(env=core.env, home=core.home, watched=False))
+    session = session_of(core)
     if document is None:
         assert isinstance(configuration, str | PathLike), "else it is a document"
         return session, load_definition(session.terminal, fspath(configuration), profile=profile)
@@ -97,9 +111,11 @@ def _definition(
         raise Invalid([replace(each, file="", line=0, column=0) for each in error.problems], hint=error.hint) from None
 
 
-def session_of(core: Core, terminal: Any) -> Session:
-    """The command line's connection, for what it does better: packing, uploading, SSH."""
+def session_of(core: Core) -> Session:
+    """The command line's connection, for what it does already: packing, uploading, SSH."""
     from cli.connection.client import Client
     from cli.connection.session import Session
+    from dstack_serverless.sdk.quiet import QuietTerminal
 
+    terminal = QuietTerminal(env=core.env, home=core.home, watched=False, ssh=core.ssh)
     return Session(terminal, Client(core.url, core.token, core.in_project(), via=core.dial))

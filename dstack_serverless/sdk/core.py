@@ -37,6 +37,7 @@ class Core:
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
     dial: Any = None  # another way to connect for what the command line does, as `cli.connection.client` takes it
+    ssh: Any = None  # another SSH client for attachments, likewise
 
     def ask(self, request: Request[T]) -> Flow[T]:
         """Sends the request, and again while that is safe: nothing was sent, it only reads, or it has a key by which

@@ -42,7 +42,11 @@ class Resource(Generic[Mode]):
     """The methods of a noun."""
 
     def __init__(self, client: Runner) -> None:
-        self.client, self.core = client, client.core
+        self.client = client
+
+    @property
+    def core(self) -> Core:
+        return self.client.core
 
 
 class method(Generic[P, R]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,19 +12,20 @@ from cli.connection.polling import PollPauses
 from dstack_serverless.api import logs as logs_api
 from dstack_serverless.api import metrics as metrics_api
 from dstack_serverless.api import runs as api
+from dstack_serverless.sdk.attachment import FINISHED, Attachment
 from dstack_serverless.sdk.configurations import Configuration, run_spec_of
 from dstack_serverless.sdk.core import keyed
 from dstack_serverless.sdk.errors import RunEnded, WaitedTooLong
 from dstack_serverless.sdk.flow import UNSET, Flow, Item, Items, Pause, Together
+from dstack_serverless.sdk.paging import Order, pages
 from dstack_serverless.sdk.resource import Mode, Resource, iterated, method
 
 if TYPE_CHECKING:
     from chalicelib import contract
     from dstack_serverless.api import bodies
 
-FINISHED = ("terminated", "failed", "done")
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
-PAGE = 100  # runs of a page
+RUNS = Order("submitted_at", "prev_submitted_at", after_id="prev_run_id")
 RECORDS = 1000  # of a page of a log
 AT_ONCE = 16  # submissions
 
@@ -83,8 +84,9 @@ class Runs(Resource[Mode]):
         limit: int | None = None,
     ) -> Items[contract.Run]:
         """Runs, newest first; pages are fetched as they are needed. `limit`: at most so many."""
-        project = None if every_project else self.core.in_project()
-        return Items(self._list(project, only_active, user, limit))
+        project = UNSET if every_project else self.core.in_project()
+        named = {"project_name": project, "username": user, "only_active": only_active}
+        return Items(pages(self.core, api.list_runs, limit, RUNS, **named))
 
     @method
     def stop(self, *names: str, abort: bool = False) -> Flow[None]:
@@ -131,6 +133,21 @@ class Runs(Resource[Mode]):
         call = metrics_api.job(self.core.in_project(), name, replica_num=replica, job_num=job, limit=limit)
         return (yield from self.core.ask(call))
 
+    def attach(
+        self,
+        name: str,
+        ports: Mapping[int, int] | None = None,
+        *,
+        replica: int | None = None,
+        job: int = 0,
+        identity: str | None = None,
+        timeout: float | None = None,
+    ) -> Attachment:
+        """Forwards the job's ports to this machine, over SSH: `with client.runs.attach("web") as attached:`, and then
+        `attached.ports[80]` is the local port of the job's port 80. `ports`: which local ports they should have.
+        `identity`: your private key, if the run has another. Raises WaitedTooLong after `timeout` seconds."""
+        return Attachment(self.core, name, ports or {}, replica=replica, job=job, identity=identity, timeout=timeout)
+
     # --- their parts -------------------------------------------------------------------------------------------------
 
     def _plan(
@@ -153,21 +170,6 @@ class Runs(Resource[Mode]):
 
     def _get(self, name: str | None, id: str | None = None) -> Flow[contract.Run]:
         return (yield from self.core.ask(api.get(self.core.in_project(), run_name=name, id=id)))
-
-    def _list(self, project: str | None, only_active: bool, user: str | None, limit: int | None) -> Flow[None]:
-        after: dict[str, Any] = {}
-        left = limit
-        while left is None or left > 0:
-            count = PAGE if left is None else min(left, PAGE)
-            page = yield from self.core.ask(
-                api.list_runs(project_name=project, only_active=only_active, username=user, limit=count, **after)
-            )
-            for run in page:
-                yield Item(run)
-            if len(page) < count:
-                return
-            left = None if left is None else left - count
-            after = {"prev_submitted_at": page[-1]["submitted_at"], "prev_run_id": page[-1]["id"]}
 
     def _logs(
         self, name: str, follow: bool, since: str | None, replica: int | None, job: int, diagnose: bool

@@ -28,8 +28,7 @@ class User:
         self.env = {"DSTACK_SERVER_URL": site.url, "DSTACK_TOKEN": ADMIN, "DSTACK_PROJECT": "main"}
         handler = self._handle if kind == "sync" else self._handle_elsewhere
         self.client = KINDS[kind](transport=httpx.MockTransport(handler), env=self.env, home=home, **settings)
-        core = replace(self.client.core, clock=site.time.seconds, dial=site.via)
-        self.client.core = self.client.runs.core = core
+        self.client.core = replace(self.client.core, clock=site.time.seconds, dial=site.via)
         self.client.sleep = site.time.pass_ if kind == "sync" else self._sleep
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +70,7 @@ async def _collected(found: Any) -> list[Any]:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[EmbeddedSite]:
-    with contextlib.closing(EmbeddedSite("main", tmp_path / "server")) as site:
+    with contextlib.closing(EmbeddedSite("main", tmp_path / "server", "aws")) as site:
         yield site
 
 

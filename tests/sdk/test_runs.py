@@ -46,6 +46,9 @@ def test_a_model_or_a_file_does_as_well(user: User) -> None:
     assert run["run_spec"]["configuration"]["env"] == {"WHO": "me"} and len(run["run_spec"]["file_archives"]) == 1
     assert user.runs.wait("written", "done")["status"] == "done"
     assert b"".join(user.runs.logs("written")) == b"me\n"
+    file.write_text("{type: task, name: long, commands: ['sleep 600']}")
+    user.runs.apply(file)
+    assert user.runs.apply(task("long", "sleep 600", priority=1))["deployment_num"] == 1
 
 
 def test_a_dict_that_names_what_this_machine_has_is_completed_here(user: User) -> None:

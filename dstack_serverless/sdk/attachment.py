@@ -1,0 +1,105 @@
+"""An attachment to a job while a block of a program runs: its ports are ports of this machine.
+
+The command line's attachment does the work. A thread tends it, so that a connection that is lost is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import Any, Self
+
+from chalicelib.errors import DstackError
+from cli.connection.polling import PollPauses
+from dstack_serverless.sdk.configurations import session_of
+from dstack_serverless.sdk.core import Core
+from dstack_serverless.sdk.errors import RunEnded, WaitedTooLong
+
+FINISHED = ("terminated", "failed", "done")
+
+
+class Attachment:
+    """`with client.runs.attach("web") as attached:`, or `async with`. Meanwhile `ssh RUN` logs in to the job, too."""
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        ports: Mapping[int, int],
+        *,
+        replica: int | None,
+        job: int,
+        identity: str | None,
+        timeout: float | None,
+    ) -> None:
+        self._core, self._name, self._job, self._timeout = core, name, (replica, job), timeout
+        self._maps = tuple(f"{local}:{remote}" for remote, local in ports.items())
+        self._identity = identity
+        self._changed, self._leaving = threading.Condition(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._forwarded: dict[int, int] | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """The local port of each port of the job. Raises what ended the attachment, if something has."""
+        with self._changed:
+            if self._failure is not None:
+                raise self._failure
+            assert self._forwarded is not None, "only inside of the block"
+            return self._forwarded
+
+    def __enter__(self) -> Self:
+        """Returns once the ports are forwarded, which takes until the job runs."""
+        self._thread = threading.Thread(target=self._tend, name=f"attachment to {self._name}", daemon=True)
+        self._thread.start()
+        with self._changed:
+            in_time = self._changed.wait_for(lambda: self._forwarded is not None or self._failure, self._timeout)
+        if in_time and self._failure is None:
+            return self
+        self.close()
+        if self._failure is not None:
+            raise self._failure
+        raise WaitedTooLong(f"The run {self._name} could not be attached to in {self._timeout:g} s.")
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        self._leaving.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _tend(self) -> None:
+        from cli.applying.follow import job_of
+        from cli.ssh.attachment import AttachOptions, JobAttachment
+
+        session, pauses = session_of(self._core), PollPauses()
+        wishes = AttachOptions(self._identity, maps=self._maps)
+        attachment = JobAttachment(session, self._name, wishes, needed=True)
+        try:
+            while not self._leaving.is_set():
+                run: Any = session.get_run(self._name)
+                if run["status"] in FINISHED:
+                    raise RunEnded(f"The run {self._name} {run['status']}.", run)
+                attachment.tend(run, job_of(run, *self._job))
+                if (forwarded := attachment.forwarded) is not None:
+                    self._tell(forwarded=forwarded)
+                self._leaving.wait(pauses.after((run["status"], forwarded)))
+        except (DstackError, OSError) as error:
+            self._tell(failure=error)
+        finally:
+            attachment.close()
+            session.client.close()
+
+    def _tell(self, *, forwarded: dict[int, int] | None = None, failure: BaseException | None = None) -> None:
+        with self._changed:
+            self._forwarded, self._failure = forwarded or self._forwarded, failure
+            self._changed.notify_all()
