@@ -141,6 +141,8 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
             caller.project,
             caller.role,
             caller.token,
+            request.method,
+            request.path,
         )
         with plane.backends.held():
             value = _handle(route, call)

@@ -53,6 +53,8 @@ class Call:
     project: Project | None = None  # set if the path has {project_name}
     role: ProjectRole | None = None  # the user's role there; None for a global admin who isn't a member
     token: AccessToken | None = None  # with which the user calls, unless it is their own token or a sign-on's
+    method: str = ""
+    path: str = ""
 
     @property
     def actor(self) -> User:

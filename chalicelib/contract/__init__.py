@@ -219,20 +219,71 @@ from chalicelib.contract.users import (
     UserPermissions as UserPermissions,
     UserWithCreds as UserWithCreds,
 )
-from chalicelib.contract.v1 import (
-    V1Attachment as V1Attachment,
-    V1Change as V1Change,
+from chalicelib.contract.v1.gateways import (
+    V1Certificate as V1Certificate,
+    V1Gateway as V1Gateway,
+    V1GatewayPage as V1GatewayPage,
+    V1GatewayReplica as V1GatewayReplica,
+    V1GatewaySummary as V1GatewaySummary,
+)
+from chalicelib.contract.v1.history import (
+    V1Event as V1Event,
+    V1EventPage as V1EventPage,
+    V1Target as V1Target,
+)
+from chalicelib.contract.v1.machines import (
+    V1Fleet as V1Fleet,
+    V1FleetPage as V1FleetPage,
+    V1FleetSummary as V1FleetSummary,
+    V1Gpus as V1Gpus,
+    V1Health as V1Health,
+    V1HealthCheck as V1HealthCheck,
     V1Instance as V1Instance,
+    V1InstancePage as V1InstancePage,
+    V1Offer as V1Offer,
+    V1Offers as V1Offers,
+    V1Resources as V1Resources,
+    V1Trouble as V1Trouble,
+)
+from chalicelib.contract.v1.people import (
+    V1Backend as V1Backend,
+    V1Backends as V1Backends,
+    V1Limits as V1Limits,
+    V1Member as V1Member,
+    V1MemberPage as V1MemberPage,
+    V1NewUser as V1NewUser,
+    V1Project as V1Project,
+    V1ProjectPage as V1ProjectPage,
+    V1Quota as V1Quota,
+    V1Secret as V1Secret,
+    V1SecretPage as V1SecretPage,
+    V1SecretSummary as V1SecretSummary,
+    V1Used as V1Used,
+    V1User as V1User,
+    V1UserPage as V1UserPage,
+    V1UserQuota as V1UserQuota,
+)
+from chalicelib.contract.v1.runs import (
+    V1GpuUsage as V1GpuUsage,
     V1Job as V1Job,
     V1LogLine as V1LogLine,
     V1LogPage as V1LogPage,
+    V1Metrics as V1Metrics,
+    V1Placement as V1Placement,
     V1PlannedJob as V1PlannedJob,
-    V1Problem as V1Problem,
-    V1ProblemPart as V1ProblemPart,
     V1Run as V1Run,
     V1RunPage as V1RunPage,
     V1RunPlan as V1RunPlan,
     V1RunSummary as V1RunSummary,
+    V1Usage as V1Usage,
+)
+from chalicelib.contract.v1.shared import (
+    V1Change as V1Change,
+    V1Problem as V1Problem,
+    V1ProblemPart as V1ProblemPart,
+)
+from chalicelib.contract.v1.volumes import (
+    V1Attachment as V1Attachment,
     V1Volume as V1Volume,
     V1VolumePage as V1VolumePage,
 )

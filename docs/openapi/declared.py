@@ -102,7 +102,7 @@ def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
     if found is None or (status == found.status and found.media != JSON):
         return None
     if status == HTTPStatus.OK and found.dry_run is not None:
-        return _of(found.dry_run)
+        return _of(found.dry_run if found.status != HTTPStatus.OK else found.dry_run | found.answer)
     if status < HTTPStatus.BAD_REQUEST:
         return _of(found.answer) if status == found.status else None
     if is_v1(route.path):

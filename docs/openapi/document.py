@@ -18,6 +18,7 @@ from chalicelib.api.dispatch import is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
 from chalicelib.api.v1.problems import MEDIA, kinds
+from chalicelib.domain.keyed_requests import LONGEST_KEY
 from docs.openapi.declared import JSON, NOTHING, Declared, Schemas, close_types, declared
 from docs.openapi.examples import RECORDED
 
@@ -31,6 +32,9 @@ The API of the control plane: the protocol of the `dstack` 0.22 clients, and wha
 
 A call has a token: `Authorization: Bearer <token>`. A body that is left out is `{}`, and keys of a body that the server
 doesn't know are ignored. Keys may be added to answers: ignore what you don't know.
+
+Under `/api/v1` are resources for programs. They refuse unknown keys and parameters, and their errors are problems as in
+RFC 9457. Every write takes `dry_run` and an `Idempotency-Key`.
 """
 CALLERS: Mapping[Access, str] = {
     Access.public: "Needs no token.",
@@ -49,6 +53,25 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "404": ("NoProject", "There is no such project. Only global admins learn that.", contract.Denied),
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
     "503": ("Busy", "The server is busy, or isn't deployed completely. Try again in a moment.", contract.Failure),
+}
+TEXT = {"type": "string"}
+HEADERS: Mapping[str, Schema] = {
+    "IdempotencyKey": {
+        "name": "Idempotency-Key",
+        "description": "The same request with the same key takes effect once, for 24 hours.",
+        "schema": {**TEXT, "minLength": 1, "maxLength": LONGEST_KEY},
+    },
+    "IfNoneMatch": {
+        "name": "If-None-Match",
+        "description": "The `ETag` of what the caller has: if it is still so, the answer is 304.",
+        "schema": TEXT,
+    },
+    "IfMatch": {"name": "If-Match", "description": "Only if the spec has this `ETag`.", "schema": TEXT},
+    "IfNew": {
+        "name": "If-None-Match",
+        "description": "`*`: only if there is none.",
+        "schema": {**TEXT, "const": "*"},
+    },
 }
 PROBLEM, PROBLEMS = "Problem", "What is wrong, where, and how to mend it. `code` stays the same across versions."
 
@@ -104,8 +127,10 @@ def document() -> Schema:
             "schemas": types.named,
             "responses": {
                 **{name: _response(text, types.of(status)) for status, (name, text, _) in ERRORS.items()},
+                "Unchanged": {"description": "The caller has it already."},
                 PROBLEM: {"description": PROBLEMS, "content": {MEDIA: {"schema": types.of(PROBLEM)}}},
             },
+            "parameters": {name: {"in": "header", **shown} for name, shown in HEADERS.items()},
             "securitySchemes": SECURITY,
         },
         "x-problems": {kind.code: {"status": int(kind.status), "title": kind.title} for kind in kinds()},
@@ -128,7 +153,7 @@ def _parts(rows: list[Row]) -> Iterator[tuple[Any, Any]]:
 
 def _operation(route: Route, found: Declared, types: Types, examples: Mapping[str, Schema]) -> Schema:
     example = examples.get(found.name, {})
-    parameters, body = [*_parameters(route, found, types)], _body(found, types, example)
+    parameters, body = [*_parameters(route, found, types), *_headers(route)], _body(found, types, example)
     return {
         "operationId": found.name.replace(".", "_"),
         "tags": [_tag(found)],
@@ -142,11 +167,12 @@ def _operation(route: Route, found: Declared, types: Types, examples: Mapping[st
 
 
 def _tag(found: Declared) -> str:
-    return found.name.partition(".")[0].replace("_", "-")
+    """The module of the handler: `runs`, and `v1/runs` for the resource."""
+    return found.name.rpartition(".")[0].replace("_", "-").replace(".", "/")
 
 
 def _about(tag: str) -> str:
-    module = import_module(f"chalicelib.api.routes.{tag.replace('-', '_')}")
+    module = import_module(f"chalicelib.api.routes.{tag.replace('-', '_').replace('/', '.')}")
     return (inspect.getdoc(module) or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -164,6 +190,14 @@ def _parameters(route: Route, found: Declared, types: Types) -> Iterator[Schema]
         keys, needed = types.keys_of((found.name, "query"))
         for name, schema in keys.items():
             yield {"name": name, "in": "query", "required": name in needed, "schema": schema}
+
+
+def _headers(route: Route) -> Iterator[Schema]:
+    """Those of resources."""
+    if is_v1(route.path):
+        names = ["IfNoneMatch"] if route.method == "GET" else ["IdempotencyKey"]
+        names += ["IfMatch", "IfNew"] if route.method == "PUT" and route.path.endswith("/spec") else []
+        yield from ({"$ref": f"#/components/parameters/{name}"} for name in names)
 
 
 def _body(found: Declared, types: Types, example: Schema) -> Schema:
@@ -185,11 +219,16 @@ def _answer(found: Declared, types: Types, example: Schema) -> Schema:
         return {status: {"description": phrase}}
     if found.media != JSON:
         return {status: {"description": phrase, "content": {found.media: {"schema": {"type": "string"}}}}}
-    return {status: _response(phrase, types.of((found.name, "answer")), example)}
+    schema = types.of((found.name, "answer"))
+    if found.dry_run is not None and found.status == HTTPStatus.OK:
+        schema = {"anyOf": [schema, types.of((found.name, "dry_run"))]}
+    return {status: _response(phrase, schema, example)}
 
 
 def _dry_run(found: Declared, types: Types) -> Schema:
-    return {} if found.dry_run is None else {"200": _response("With `dry_run`", types.of((found.name, "dry_run")))}
+    if found.dry_run is None or found.status == HTTPStatus.OK:
+        return {}
+    return {"200": _response("With `dry_run`", types.of((found.name, "dry_run")))}
 
 
 def _response(text: str, schema: Schema, example: Schema | None = None) -> Schema:
@@ -202,7 +241,8 @@ def _example(example: Schema, part: str) -> Schema:
 
 def _errors(route: Route) -> Schema:
     if is_v1(route.path):
-        return {"default": {"$ref": f"#/components/responses/{PROBLEM}"}}
+        unchanged = {"304": {"$ref": "#/components/responses/Unchanged"}} if route.method == "GET" else {}
+        return {**unchanged, "default": {"$ref": f"#/components/responses/{PROBLEM}"}}
     found = set(ERRORS) if "{project_name}" in route.path else set(ERRORS) - {"404"}
     return {status: {"$ref": f"#/components/responses/{ERRORS[status][0]}"} for status in sorted(found)}
 

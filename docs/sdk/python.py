@@ -169,7 +169,7 @@ def _signature(parameters: list[Parameter], uploads: bool) -> str:
 
 def _parameters(operation: Schema, types: Types) -> Iterator[Parameter]:
     for each in operation.get("parameters", ()):
-        if each["in"] != "header":
+        if "$ref" not in each and each["in"] != "header":  # those that are shared are headers
             yield Parameter(each["name"], types.of(each["schema"]), each["required"], each["in"])
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     if schema is None:

@@ -121,6 +121,43 @@ def delete(
     )
 
 
+def get_spec(
+    project_name: str,
+    run_name: str,
+) -> Request[dict[str, Any]]:
+    """The run's configuration. Its `ETag` is that of the spec alone.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/spec",
+        safe=True,
+    )
+
+
+def apply(
+    project_name: str,
+    run_name: str,
+    *,
+    body: dict[str, Any],
+    dry_run: bool = UNSET,
+) -> Request[dict[str, Any] | contract.V1RunPlan]:
+    """Submits the run, or changes the live one in place, where that is possible: its code stays. With `If-Match` only
+    if the spec has this tag, with `If-None-Match: *` only if there is no such run.
+
+    For members of the project.
+    """
+    return Request(
+        "PUT",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/spec",
+        query=given(
+            dry_run=dry_run,
+        ),
+        body=body,
+    )
+
+
 def stop(
     project_name: str,
     run_name: str,
@@ -168,6 +205,34 @@ def read_logs(
             since=since,
             until=until,
             newest_first=newest_first,
+        ),
+        safe=True,
+    )
+
+
+def read_metrics(
+    project_name: str,
+    run_name: str,
+    *,
+    replica: int = UNSET,
+    node: int = UNSET,
+    since: str | None = UNSET,
+    until: str | None = UNSET,
+    limit: int = UNSET,
+) -> Request[contract.V1Metrics]:
+    """What the latest submission of a job used of its machine.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/metrics",
+        query=given(
+            replica=replica,
+            node=node,
+            since=since,
+            until=until,
+            limit=limit,
         ),
         safe=True,
     )

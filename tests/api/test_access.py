@@ -23,6 +23,7 @@ from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.agents.downloads import publish
 from tests.api.rig import fleet, task
 from tests.api.uploads import BOUNDARY, multipart, tar
+from tests.api.v1.bodies import body_of
 from tests.fuzz.tenants import Town
 from tests.fuzz.watch import Caller
 from tests.harness.rows import each
@@ -37,8 +38,6 @@ PRIVATE, PUBLIC = "red", "green"
 _CONFIGURATION = {"type": "gateway", "backend": "aws", "region": "r"}  # whose machines can't be gateways
 _SPEC = {"configuration": _CONFIGURATION}
 GATEWAY = {"spec": _SPEC, "plan": {"spec": _SPEC}, "configuration": _CONFIGURATION}
-_VOLUME = {"type": "volume", "backend": "aws", "name": "fresh", "region": "r", "size": "100GB"}
-_TASK = {"type": "task", "commands": ["echo hello"], "resources": {"cpu": {"count": {"min": 1}}}}
 NOTHING = "nothing is written here"
 IDS = [f"{route.method} {route.path}" for route in ROUTES]
 
@@ -108,8 +107,10 @@ def body(route: Route, town: Town, project: str) -> bytes:
     usual = {name: things[name] for name in ("run_name", "runs_names", "name", "names", "repo_id", "repos_ids")}
     usual |= {name: things[name] for name in ("projects_names", "secrets_names")}
     if is_v1(route.path):
-        chosen = {"/runs": {**_TASK, "name": "fresh"}, "/volumes": _VOLUME}.get(route.path[route.path.rfind("/") :], {})
-        return orjson.dumps(chosen if route.method == "POST" else {})
+        chosen = body_of(route)
+        return orjson.dumps(
+            {**chosen, "public": project == PRIVATE} if route.method == "PATCH" and "public" in chosen else chosen
+        )
     plain = route.path.replace("{project_name}/", "")
     chosen = [found for ending, found in bodies.items() if plain.endswith(ending)]
     return orjson.dumps(chosen[0] if chosen else {"username": user} if "/users/" in plain else named(plain, usual))
@@ -127,8 +128,14 @@ def members(user: str, *admins: str) -> dict[str, Any]:
 
 def request(route: Route, town: Town, project: str, token: str | None) -> Request:
     names = {name: str(choices[0]) for name, choices in town.handles_of(project).items()}
+    joins = route.method == "PUT" and route.path.endswith("/members/{user_name}")
+    ours = {
+        "fleet_name": "seen", "volume_name": "seen", "gateway_name": "seen", "secret_name": "seen",
+        "instance_id": names["instance"], "instance_num": "0", "backend_type": "aws",
+        "user_name": "loner" if joins else f"{project}user",
+    }  # fmt: skip
     path = route.path.format(
-        **{**names, "backend_name": "aws", "path": "x", "stream_id": "x", "volume_name": "seen", "provider": "corp"}
+        **{**names, **ours, "backend_name": "aws", "path": "x", "stream_id": "x", "provider": "corp"}
     )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     if "/upload_" not in route.path:
@@ -144,7 +151,7 @@ def what(town: Town, route: Route, project: str, caller: Caller) -> str:
         return "."
     if 200 <= reply.status < 300 or NOTHING.encode() in reply.body:
         return "+"
-    assert reply.status in (400, 404, 409, 410), reply
+    assert reply.status in (400, 404, 409, 410, 422), reply
     return "u" if b"doesn't support" in reply.body else "w"
 
 

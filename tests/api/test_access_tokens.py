@@ -132,6 +132,7 @@ def test_every_route_has_a_verb_unless_its_answer_would_outlive_the_token() -> N
     assert without & called == {
         "/api/users/create",
         "/api/users/update",
+        *("/api/v1/users", "/api/v1/users/{user_name}"),  # to create one, and to change one
         "/api/users/refresh_token",
         "/api/users/refresh_ssh_key",
         *(f"/api/users/public_keys/{act}" for act in ("list", "add", "delete")),

@@ -194,8 +194,7 @@ _NARROWED = frozenset(
         "events.list_events",
         "files.get_archive_by_hash",
         "files.upload_archive",
-        "v1.runs.list_all",
-        "v1.volumes.list_all",
+        *v1.NARROWED,
     )
 )
 

@@ -111,14 +111,13 @@ def apply(call: Call, body: ApplyRunBody) -> contract.Run:
 
 
 def _applied_once(call: Call, spec: dict[str, Any], seen: plans.SeenRun | None) -> RunRow:
-    def act(plane: Plane, run_id: str) -> None:
+    def act(plane: Plane, run_id: str) -> RunRow:
         of = (plane, call.actor, call.tenant, spec, seen)
-        rows.append(plans.apply_plan(*of, role=call.role, new=run_id, or_change=True))
+        return plans.apply_plan(*of, role=call.role, new=run_id, or_change=True)
 
-    rows: list[RunRow] = []
-    acted = act_once(call, "POST", f"/api/project/{call.tenant.name}/runs/apply", act)
-    if rows:
-        return rows[-1]
+    acted = act_once(call, act)
+    if acted.result is not None:
+        return acted.result
     if run := nouns.find(call.plane.store, Run, keys.run(acted.subject_id)):
         return call.plane.read.run_row(run)
     name = spec.get("run_name") or spec["configuration"].get("name")  # it was changed, and not made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from pydantic import ConfigDict, Field
 
@@ -20,10 +20,11 @@ T = TypeVar("T")
 PAGE, LONGEST_PAGE = 50, 100
 
 
-def resource(call: Call, value: Any, headers: Mapping[str, str] | None = None) -> Answer:
-    """A resource with its tag, or nothing where the caller has it already."""
+def resource(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, tag: str = "") -> Answer:
+    """A resource with its tag, or nothing where the caller has it already. `tag`: that of its version, if it has
+    one."""
     body = encode(value, call.plane.limits.answer)
-    sent = {**(headers or {}), "ETag": etags.of(body), "Cache-Control": "private, no-cache"}
+    sent = {**(headers or {}), "ETag": tag or etags.of(body), "Cache-Control": "private, no-cache"}
     if etags.has(call.headers.get("if-none-match", ""), sent["ETag"]):
         return Answer(b"", status=304, headers=sent)
     return Answer(body, headers=sent)
@@ -37,23 +38,49 @@ class PageQuery(RequestBody):
     limit: Annotated[int, Field(ge=1, le=LONGEST_PAGE)] = PAGE
     cursor: Annotated[str, Field(max_length=cursors.LONGEST)] | None = None
 
-    def after(self, listing: str) -> tuple[Micros, str] | tuple[None, None]:
+    def after(self, call: Call) -> tuple[Micros, str] | tuple[None, None]:
         """The date and the id of the last row of the page before, in a list by time."""
-        return (None, None) if self.cursor is None else cursors.decode_row(self.cursor, listing)
+        return (None, None) if self.cursor is None else cursors.decode_row(self.cursor, listing(call))
 
-    def following(self, listing: str, rows: Sequence[T], key: Callable[[T], tuple[Micros, str]]) -> str | None:
-        """The cursor of the next page; None if these rows are the last. `key`: a row's date and id."""
-        return cursors.encode(listing, *key(rows[-1])) if len(rows) == self.limit else None
+    def after_name(self, call: Call) -> str:
+        """The name of the last row of the page before, in a list by name; empty at the beginning."""
+        return "" if self.cursor is None else cursors.decode_text(self.cursor, listing(call))
 
 
-def page(call: Call, path: str, value: Any, cursor: str | None) -> Answer:
-    """A page of a list, with a link to the next one. `path`: the list's."""
+def page(
+    call: Call, query: PageQuery, rows: Sequence[T], key: Callable[[T], tuple[Micros, str]], item: Callable[[T], Any]
+) -> Answer:
+    """A page of a list by time: `rows` are at most the page's. `key`: a row's date and id."""
+    cursor = cursors.encode(listing(call), *key(rows[-1])) if len(rows) == query.limit else None
+    return linked(call, [item(row) for row in rows], cursor)
+
+
+def cut(
+    call: Call, query: PageQuery, rows: Sequence[T], key: Callable[[T], tuple[Micros, str]], item: Callable[[T], Any]
+) -> Answer:
+    """Likewise, of the rows of all pages, which come in the order of the list: newest first."""
+    at, tie = query.after(call)
+    later = rows if at is None or tie is None else [row for row in rows if key(row) < (at, tie)]
+    return page(call, query, later[: query.limit], key, item)
+
+
+def named_page(
+    call: Call, query: PageQuery, rows: Sequence[T], name: Callable[[T], str], item: Callable[[T], Any]
+) -> Answer:
+    """A page of a list by name: `rows` are at most the page's."""
+    cursor = cursors.encode(listing(call), name(rows[-1])) if len(rows) == query.limit else None
+    return linked(call, [item(row) for row in rows], cursor)
+
+
+def linked(call: Call, items: Sequence[Any], cursor: str | None, **more: Any) -> Answer:
+    """A page with a link to the next one. `more`: what else its document has."""
+    document = {**more, "items": items, "next": cursor}
     if cursor is None:
-        return resource(call, value)
+        return resource(call, document)
     following = urlencode({**call.query, "cursor": cursor})
-    return resource(call, value, {"Link": f'<{path}?{following}>; rel="next"'})
+    return resource(call, document, {"Link": f'<{quote(call.path)}?{following}>; rel="next"'})
 
 
-def changed(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, status: int = 200) -> Answer:
-    """The answer to a write."""
-    return Answer(encode(value, call.plane.limits.answer), status=status, headers=headers or {})
+def listing(call: Call) -> str:
+    """The list that the call is about, whatever the page."""
+    return cursors.listing(call.path, call.query)

@@ -51,6 +51,14 @@ def decode_row(cursor: str, listing: str) -> tuple[Micros, str]:
     raise _refused("`cursor` isn't one that this server issued.")
 
 
+def decode_text(cursor: str, listing: str) -> str:
+    """The position in a list whose rows have a text each."""
+    match decode(cursor, listing):
+        case [str(text)]:
+            return text
+    raise _refused("`cursor` isn't one that this server issued.")
+
+
 def listing(path: str, filters: Mapping[str, str]) -> str:
     """A list: its path and filters, in any order."""
     chosen = sorted((name, value) for name, value in filters.items() if name not in ("cursor", "limit"))

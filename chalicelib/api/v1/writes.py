@@ -1,15 +1,27 @@
-"""Writes under `/api/v1`: once for each `Idempotency-Key`."""
+"""Writes under `/api/v1`: once for each `Idempotency-Key`, and rehearsed with `?dry_run=true`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import ConfigDict, RootModel
 
+from chalicelib.api.encode import encode
 from chalicelib.api.requests import Object, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Answer, Call
+from chalicelib.api.v1 import conditions
 from chalicelib.domain.keyed_requests import SentKey, sent_key
+from chalicelib.errors import Ended, Invalid
 from chalicelib.usecases.keyed_requests import Act, Acted, once
+from chalicelib.usecases.rehearsals import would_write
+
+T = TypeVar("T")
+Verb = Literal["create", "change", "stop", "abort", "delete"]
 
 KEY, REPEATED = "idempotency-key", "Idempotency-Replayed"
 
@@ -32,17 +44,79 @@ class WriteQuery(RequestBody):
     dry_run: bool = False
 
 
-def act_once(call: Call, method: str, path: str, act: Act) -> Acted:
-    """`path`: the request's own."""
-    return once(call.plane, call.actor, _sent(call, method, path), act)
+class ForceQuery(WriteQuery):
+    """`force`: hosts that are out of reach aren't waited for."""
+
+    force: bool = False
 
 
-def _sent(call: Call, method: str, path: str) -> SentKey | None:
+def write(
+    call: Call,
+    query: WriteQuery,
+    verb: Verb,
+    act: Act[T],
+    answer: Callable[[Acted[T]], Answer],
+    *,
+    by_store: bool = False,
+    conditional: bool = False,
+) -> Answer:
+    """Do it, or say what would be done. `answer` is made after it, and after each repetition. `by_store`: as `once` has
+    it. `conditional`: the route has looked at the request's conditions."""
+    if not conditional:
+        conditions.refuse(call)
+    if query.dry_run:
+        return changed(call, {"action": verb if would_write(call.plane, act) else "none"})
+    acted = act_once(call, act, by_store=by_store)
+    reply = answer(acted)
+    return Answer(reply.body, reply.status, reply.content_type, {**reply.headers, **_replayed(acted)})
+
+
+def act_once(call: Call, act: Act[T], *, by_store: bool = False) -> Acted[T]:
+    """Act, unless the request repeats one that has: `once` says how."""
+    return once(call.plane, call.actor, _sent(call), act, by_store=by_store)
+
+
+def _sent(call: Call) -> SentKey | None:
     key = call.headers.get(KEY)
     if key is None:
         return None
-    return sent_key(key, method, f"{path}?{urlencode(sorted(call.query.items()))}", call.body)
+    return sent_key(key, call.method, f"{call.path}?{urlencode(sorted(call.query.items()))}", call.body)
 
 
-def headers_of(acted: Acted) -> dict[str, str]:
+def _replayed(acted: Acted[Any]) -> dict[str, str]:
     return {REPEATED: "true"} if acted.repeated else {}
+
+
+def changed(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, status: int = HTTPStatus.OK) -> Answer:
+    """The answer to a write."""
+    return Answer(encode(value, call.plane.limits.answer), status=status, headers=headers or {})
+
+
+def created(call: Call, value: Any, path: str) -> Answer:
+    """`path`: the resource's."""
+    return changed(call, value, {"Location": path}, status=HTTPStatus.CREATED)
+
+
+def gone(acted: Acted[Any]) -> Answer:
+    return Answer(b"", status=HTTPStatus.NO_CONTENT)
+
+
+def going(acted: Acted[Any]) -> Answer:
+    """It takes some time."""
+    return Answer(b"", status=HTTPStatus.ACCEPTED)
+
+
+@contextmanager
+def as_sent(**names: str) -> Iterator[None]:
+    """Problems have the names of this body's keys, in place of those that the use case has for them."""
+    try:
+        yield
+    except Invalid as refused:
+        raise Invalid([replace(each, path=names.get(each.path, each.path)) for each in refused.problems]) from None
+
+
+def still(found: T | None, noun: str) -> T:
+    """What a repeated request made. Raises Ended if it was deleted since."""
+    if found is None:
+        raise Ended(f"The {noun} that this request made has been deleted.", hint="To make another, send a new key.")
+    return found

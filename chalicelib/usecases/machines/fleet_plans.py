@@ -19,7 +19,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
-from chalicelib.errors import AlreadyExists, Conflict, Contended, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, PreconditionFailed, Problem
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -87,9 +87,11 @@ def apply_plan(
     seen: SeenFleet | None,
     *,
     role: ProjectRole | None = None,
+    new: str = "",
 ) -> FleetRow:
     """Creates the fleet, or changes it in place if possible. `seen`: the fleet that the plan was about, which must
-    still be as it was; None: whatever is there. `role` is the user's role in the project."""
+    still be as it was; None: whatever is there. `role` is the user's role in the project. With `new`, the id of the
+    fleet to make, none is changed."""
     specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
@@ -102,7 +104,7 @@ def apply_plan(
     raw = _complete(raw, name)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, name, spec, raw, seen, role)
+            return _apply(plane, user, project, name, spec, raw, seen, role, new)
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: try again
     raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
@@ -142,16 +144,19 @@ def _apply(
     raw: dict[str, Any],
     seen: SeenFleet | None,
     role: ProjectRole | None,
+    new: str,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
     if seen is not None:
         _check_seen(current, seen, name)
     if current is None:
-        return _create(plane, user, project, (name, version), spec, raw)
+        return _create(plane, user, project, (name, version), spec, raw, new or plane.random_id())
     if current.fleet.status is not FleetStatus.active:
         hint = "Wait until it is gone."
         raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
+    if new:
+        raise AlreadyExists(f"There is a fleet {name} already.", hint="Choose another name.")
     obstacles = _obstacles(plane, current, spec)
     if obstacles:
         fields = ", ".join(field.removeprefix("configuration.") for field in obstacles)
@@ -170,7 +175,9 @@ def _check_seen(current: FleetRow | None, seen: SeenFleet, name: str) -> None:
         if not specs.changed_fields(then, now):
             return
     what = "was deleted" if current is None else "was changed"
-    raise Refused(f"The fleet {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+    raise PreconditionFailed(
+        f"The fleet {name} {what} since this plan was made.", hint="Plan it again, or apply with --force."
+    )
 
 
 def _create(
@@ -180,11 +187,12 @@ def _create(
     claim: tuple[str, int],
     spec: FleetSpec,
     raw: dict[str, Any],
+    fleet_id: str,
 ) -> FleetRow:
     """A new fleet. `claim`: its name, and the pointer's version at which that name was free."""
     (name, version), now = claim, plane.clock.now()
     fleet = Fleet(
-        id=plane.random_id(),
+        id=fleet_id,
         project_id=project.id,
         name=name,
         user_id=user.id,

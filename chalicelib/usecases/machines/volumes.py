@@ -223,22 +223,10 @@ def _create(
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def refuse_attached(plane: RecordPorts, project: Project, names: Sequence[str]) -> None:
-    """Raises Refused if one of the volumes is attached, and NotFound if it doesn't exist."""
-    for volume in [get(plane, project, name) for name in dict.fromkeys(names)]:
-        _refuse_if_attached(volume)
-
-
-def refuse_taken(plane: RecordPorts, project: Project, name: str | None) -> None:
-    """Raises AlreadyExists if a volume has the name."""
-    found = None if name is None else holder(plane, project, name)[0]
-    if found is not None:
-        raise _taken(found)
-
-
 def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
     """Deletes volumes; none if one of them is attached or doesn't exist."""
-    refuse_attached(plane, project, names)
+    for volume in [get(plane, project, name) for name in dict.fromkeys(names)]:
+        _refuse_if_attached(volume)
     for name in dict.fromkeys(names):
         _delete(plane, user, project, name)
 

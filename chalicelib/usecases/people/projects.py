@@ -95,13 +95,14 @@ def without_fleets(plane: RecordPorts, user: User) -> list[Project]:
     return [project for project in visible(plane.store, user, not_joined=False) if not _live_fleets(plane, project)]
 
 
-def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: bool = False) -> Project:
+def create_project(plane: ChangePorts, actor: User, name: str, *, is_public: bool = False, new: str = "") -> Project:
+    """A new project. `new`: its id, if that is known before."""
     if not PROJECT_NAME.fullmatch(name):
         raise Invalid([Problem("a name has 1 to 50 letters, digits, - and _", path="project_name")])
     if not plane.permissions.create_projects(actor):
         raise Refused("Only global admins may create projects here.", hint="Ask one of them to create it.")
     now = plane.clock.now()
-    project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
+    project = Project(id=new or plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
     member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
     event = audit_event(
         EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor

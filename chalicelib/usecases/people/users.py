@@ -141,14 +141,21 @@ def private_key(plane: SealedPorts, user: User) -> str:
 
 
 def create_user(
-    plane: AccountPorts, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+    plane: AccountPorts,
+    actor: User,
+    name: str,
+    role: GlobalRole,
+    *,
+    email: str | None = None,
+    active: bool = True,
+    new: str = "",
 ) -> tuple[User, str]:
-    """The new user and its token, which is shown this once."""
+    """The new user and its token, which is shown this once. `new`: the user's id, if that is known before."""
     if not USER_NAME.fullmatch(name):
         raise Invalid([Problem("a name has 1 to 60 letters, digits, - and _", path="username")])
     token, now = plane.random_token(), plane.clock.now()
     user, changes = make_user(
-        plane.seal, plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
+        plane.seal, new or plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
     )
     if nouns.find_target(plane.store, keys.user_name(name)) is not None:
         raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")

@@ -29,7 +29,7 @@ from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, PreconditionFailed, Refused
 from chalicelib.planning.jobs import jobs as planned_jobs
 from chalicelib.planning.jobs import replica_groups
 from chalicelib.planning.kernel.plan import Note
@@ -80,6 +80,7 @@ class RunPlan:
     jobs: tuple[JobPlan, ...]
     current: RunRow | None
     action: Literal["create", "update"]
+    obstacles: tuple[str, ...]  # why the current run can't be changed into this one
     replaces: tuple[str, ...]  # the replica groups that an update replaces, one replica after the other
     notes: tuple[Note, ...]
     delays: str
@@ -203,13 +204,15 @@ def get_plan(
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
-    updates = row is not None and not _obstacles(plane, row, draft)
+    obstacles = () if row is None else tuple(_obstacles(plane, row, draft))
+    updates = row is not None and not obstacles
     return RunPlan(
         run_spec=specs.text_of(back),
         effective_spec=sealed_specs.shown(RunSpec, specs.text_of(draft.effective)),
         jobs=tuple(planned),
         current=row,
         action="update" if updates else "create",
+        obstacles=obstacles,
         replaces=_replaced(plane, row, draft) if row is not None and updates else (),
         notes=tuple(notes),
         delays=plane.pace.delays(),
@@ -417,25 +420,32 @@ def _apply(
     if current is None or current.finished:
         return _submit(plane, user, project, draft, current, version, new or plane.random_id())
     row = plane.read.run_row(current)
-    if current.status is RunStatus.terminating:
-        raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
-    if not changes:
+    if not changes and current.status is not RunStatus.terminating:
         raise taken(current)
-    if obstacles := _obstacles(plane, row, draft):
+    refuse_change(current, _obstacles(plane, row, draft))
+    return _update(plane, user, project, draft, row)
+
+
+def refuse_change(run: Run, obstacles: Sequence[str]) -> None:
+    """Raises AlreadyExists if the run is live and can't be changed."""
+    if run.status is RunStatus.terminating:
+        raise AlreadyExists(f"There is a run {run.name} already, and it is still ending.", hint="Wait for it to end.")
+    if not run.finished and obstacles:
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
         raise AlreadyExists(
-            f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it "
+            f"There is a run {run.name} already, it is {run.status.value}, and this can't be changed while it "
             f"runs: {fields}.",
-            hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
+            hint=f"Stop it first (dstack stop {run.name}) or choose another name.",
         )
-    return _update(plane, user, project, draft, row)
 
 
 def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:
     if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
         return
     what = "was deleted" if current is None else "was resubmitted or changed"
-    raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+    raise PreconditionFailed(
+        f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force."
+    )
 
 
 def _submit(

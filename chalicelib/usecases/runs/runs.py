@@ -148,12 +148,6 @@ def _stop(plane: ChangePorts, user: User, run: Run | None, reason: RunReason) ->
 
 def delete(plane: ChangePorts, user: User, project: Project, names: Sequence[str]) -> None:
     """Removes finished runs from the lists. None is deleted if one of them can't be."""
-    for run in deletable(plane, project, names):
-        _delete(plane, user, run)
-
-
-def deletable(plane: RecordPorts, project: Project, names: Sequence[str]) -> list[Run]:
-    """The runs of these names. Raises Refused if one of them hasn't ended."""
     runs = [_required(plane.store, project, name) for name in dict.fromkeys(names)]
     live = [run for run in runs if not run.finished]
     if live:
@@ -162,7 +156,8 @@ def deletable(plane: RecordPorts, project: Project, names: Sequence[str]) -> lis
             f"Only finished runs can be deleted, and {listed}.",
             hint=f"Stop first: dstack stop {' '.join(run.name for run in live)}",
         )
-    return runs
+    for run in runs:
+        _delete(plane, user, run)
 
 
 def _delete(plane: ChangePorts, user: User, run: Run | None) -> None:

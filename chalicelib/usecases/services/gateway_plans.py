@@ -19,7 +19,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.specs.gateways import GatewayConfiguration, GatewaySpec, GivenGatewayCertificate
 from chalicelib.domain.tenants import Project, User
-from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Invalid, PreconditionFailed, Problem
 from chalicelib.planning.gateways.field_support import gateway_refusals
 from chalicelib.planning.kernel.snapshot import NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
@@ -72,20 +72,20 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
     )
 
 
-def create(plane: OfferPorts, user: User, project: Project, configuration: dict[str, Any]) -> Gateway:
-    """Create a gateway. Unlike `apply_plan`, this never changes an existing one."""
+def create(plane: OfferPorts, user: User, project: Project, configuration: dict[str, Any], *, new: str = "") -> Gateway:
+    """Create a gateway. Unlike `apply_plan`, this never changes an existing one. `new`: its id, if that is known."""
     name = configuration.get("name")
     found = gateways.holder(plane, project, name)[0] if isinstance(name, str) else None
     if found is not None:
         raise _taken(found, [])
-    return apply_plan(plane, user, project, {"configuration": configuration}, None)
+    return apply_plan(plane, user, project, {"configuration": configuration}, None, new=new)
 
 
 def apply_plan(
-    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None
+    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None, *, new: str = ""
 ) -> Gateway:
     """Creates the gateway, or changes it in place if possible. `seen`: the one that the plan was about, which must
-    still be as it was; None: whatever is there."""
+    still be as it was; None: whatever is there. With `new`, the id of the gateway to make, none is changed."""
     _, configuration = _checked(plane, user, project, raw)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "gateway", lambda name: plane.store.get(keys.gateway_name(project.id, name)) is not None
@@ -97,7 +97,9 @@ def apply_plan(
             _check_seen(current, seen, name)
         try:
             if current is None:
-                return _create(plane, user, project, configuration, version)
+                return _create(plane, user, project, configuration, version, new or plane.random_id())
+            if new:
+                raise _taken(current, [])
             return _update(plane, user, project, current, configuration)
         except Conflict:
             continue  # somebody took the name, or the engine moved the gateway: try again
@@ -229,7 +231,9 @@ def _check_seen(current: Gateway | None, seen: SeenGateway, name: str) -> None:
         if not _differences(then, now) - given:
             return
     what = "was deleted" if current is None else "was changed"
-    raise Refused(f"The gateway {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+    raise PreconditionFailed(
+        f"The gateway {name} {what} since this plan was made.", hint="Plan it again, or apply with --force."
+    )
 
 
 # --- writing it -----------------------------------------------------------------------------------------------------
@@ -260,10 +264,15 @@ def _fields(
 
 
 def _create(
-    plane: SealedChangePorts, user: User, project: Project, configuration: GatewayConfiguration, version: int
+    plane: SealedChangePorts,
+    user: User,
+    project: Project,
+    configuration: GatewayConfiguration,
+    version: int,
+    gateway_id: str,
 ) -> Gateway:
     """A new gateway. `version`: of the name's pointer, at which the name was free."""
-    now, gateway_id = plane.clock.now(), plane.random_id()
+    now = plane.clock.now()
     gateway = Gateway(
         id=gateway_id,
         project_id=project.id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,3 +121,38 @@ def test_of_two_at_once_one_acts(rig: Rig) -> None:
     slow = replace(api, plane=replace(rig.world.plane, store=between))
     answers.append(slow.call("POST", api.runs, TASK, idempotency_key="k").status)
     assert answers == [201, 201] and len(names(api)) == 1
+
+
+PEOPLE = [
+    ("POST", "/api/v1/projects", {"name": "lab"}, "/api/v1/projects/lab", 201),
+    ("POST", "/api/v1/users", {"name": "ann"}, "/api/v1/users/ann", 201),
+    ("PUT", "/api/v1/projects/main/secrets/one", {"value": "v"}, "/api/v1/projects/main/secrets/one", 200),
+    ("POST", "/api/v1/projects/main/fleets", {"type": "fleet", "name": "pool", "nodes": {"min": 0, "max": 1}},
+     "/api/v1/projects/main/fleets/pool", 201),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize(("method", "path", "body", "made", "status"), PEOPLE)
+def test_whatever_was_cut_off_is_made_once(
+    rig: Rig, method: str, path: str, body: Any, made: str, status: int, at: int, after: bool
+) -> None:
+    api = Client.of(rig)
+    cut = replace(api, plane=replace(rig.world.plane, store=Crashing(rig.world.plane.store, at, after)))
+    with suppress(Crash):
+        cut.call(method, path, body, idempotency_key="k")
+    api.ok(method, path, body, status=status, idempotency_key="k")
+    api.ok("GET", made)
+    assert api.call(method, path, body, idempotency_key="k").headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_deletion_that_was_cut_off_is_repeated_in_peace(rig: Rig) -> None:
+    api = Client.of(rig)
+    secret = "/api/v1/projects/main/secrets/one"
+    api.ok("PUT", secret, {"value": "v"})
+    cut = replace(api, plane=replace(rig.world.plane, store=Crashing(rig.world.plane.store, 0, True)))
+    with pytest.raises(Crash):
+        cut.call("DELETE", secret, idempotency_key="k")
+    assert api.call("DELETE", secret, idempotency_key="k").status == 204
+    assert api.refused("DELETE", secret)[0] == 404

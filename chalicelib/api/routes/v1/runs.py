@@ -6,25 +6,34 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from chalicelib.api.requests import At, Id, Name
+from chalicelib.api.requests import At, Id, Name, Num, RequestBody
 from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
-from chalicelib.api.v1 import answers, cursors
+from chalicelib.api.v1 import answers, cursors, specs
 from chalicelib.api.v1.answers import PageQuery
-from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, act_once, headers_of
-from chalicelib.api.wire.v1.runs import log_page_json, plan_json, run_json, run_path, run_summary_json
+from chalicelib.api.v1.conditions import Condition
+from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, changed, created, gone, still, write
+from chalicelib.api.wire.v1.runs import (
+    log_lines_json,
+    metrics_json,
+    plan_json,
+    run_json,
+    run_path,
+    run_spec_json,
+    run_summary_json,
+)
 from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import Ended, Invalid, NotFound
+from chalicelib.errors import Invalid, NotFound
 from chalicelib.store import nouns
 from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.visible_projects import projects_seen
-from chalicelib.usecases.runs import logs, plans, runs
+from chalicelib.usecases.runs import logs, metrics, plans, runs
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -50,24 +59,33 @@ class LogQueryParameters(PageQuery):
     limit: Annotated[int, Field(ge=1, le=pages.RECORDS)] = 100
 
 
+class MetricQuery(RequestBody):
+    model_config = ConfigDict(extra="forbid")
+
+    replica: Num = 0
+    node: Num = 0
+    since: At | None = None
+    until: At | None = None
+    limit: Annotated[int, Field(ge=1, le=metrics.MAX_POINTS)] = answers.PAGE
+
+
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 
 @asks(RunQuery)
 def list_all(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1RunPage]:
     """Runs of the projects that the caller is in, newest first."""
-    return _list(call, "/api/v1/runs", projects_seen(call.plane.store, call.actor, None, call.token), query)
+    return _list(call, projects_seen(call.plane.store, call.actor, None, call.token), query)
 
 
 @asks(RunQuery)
 def list_project(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1RunPage]:
     """Runs of the project, newest first."""
-    return _list(call, f"/api/v1/projects/{call.tenant.name}/runs", [call.tenant], query)
+    return _list(call, [call.tenant], query)
 
 
-def _list(call: Call, path: str, projects: Sequence[Project], query: RunQuery) -> Answer:
-    listing = cursors.listing(path, call.query)
-    after = query.after(listing)
+def _list(call: Call, projects: Sequence[Project], query: RunQuery) -> Answer:
+    after = query.after(call)
     statuses = _statuses(query.status)
     wanted = runs.RunFilter(
         only_active=query.active or (bool(statuses) and statuses.isdisjoint(ENDED)),
@@ -81,9 +99,11 @@ def _list(call: Call, path: str, projects: Sequence[Project], query: RunQuery) -
     )
     names, now = {project.id: project.name for project in projects}, call.plane.clock.now()
     rows = runs.list_rows(call.plane, projects, wanted)
-    cursor = query.following(listing, rows, lambda row: (row.run.submitted_at, row.run.id))
-    items = [run_summary_json(row, names[row.run.project_id], now) for row in rows]
-    return answers.page(call, path, {"items": items, "next": cursor}, cursor)
+
+    def item(row: RunRow) -> contract.V1RunSummary:
+        return run_summary_json(row, names[row.run.project_id], now)
+
+    return answers.page(call, query, rows, lambda row: (row.run.submitted_at, row.run.id), item)
 
 
 def _statuses(text: str) -> frozenset[RunStatus]:
@@ -108,27 +128,67 @@ def submit(
 ) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:
     """Submits a run. The body is its configuration; one without a `name` gets one. With `dry_run` the answer is its
     plan, with status 200."""
-    spec = {"repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": body.root}
+    spec = _spec_of(body.root)
     if query.dry_run:
-        return _plan(call, spec)
+        plan = _plan(call, spec)
+        if plan.current is not None:
+            runs.refuse_live(call.plane, call.tenant, plan.current.run.name)
+        return changed(call, plan_json(plan))
 
-    def act(plane: Plane, run_id: str) -> None:
-        plans.apply_plan(plane, call.actor, call.tenant, spec, None, role=call.role, new=run_id)
+    def act(plane: Plane, run_id: str) -> RunRow:
+        return plans.apply_plan(plane, call.actor, call.tenant, spec, None, role=call.role, new=run_id)
 
-    acted = act_once(call, "POST", f"/api/v1/projects/{call.tenant.name}/runs", act)
-    run = nouns.find(call.plane.store, Run, keys.run(acted.subject_id))
-    if run is None or run.deleted:
-        raise Ended("The run that this request made has been deleted.", hint="To make another, send a new key.")
-    row = call.plane.read.run_row(run)
-    headers = {"Location": run_path(call.tenant.name, run.name), **headers_of(acted)}
-    return answers.changed(call, _shown(call, row), headers, status=HTTPStatus.CREATED)
+    def made(run_id: str) -> RunRow:
+        run = nouns.find(call.plane.store, Run, keys.run(run_id))
+        return call.plane.read.run_row(still(None if run is None or run.deleted else run, "run"))
+
+    def answer(row: RunRow) -> Answer:
+        return created(call, _shown(call, row), run_path(call.tenant.name, row.run.name))
+
+    return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
 
 
-def _plan(call: Call, spec: dict[str, Any]) -> Answer:
-    plan = plans.get_plan(call.plane, call.actor, call.tenant, spec, plans.PlanView(), role=call.role)
-    if plan.current is not None:
-        runs.refuse_live(call.plane, call.tenant, plan.current.run.name)
-    return answers.changed(call, plan_json(plan))
+def _spec_of(configuration: dict[str, Any]) -> dict[str, Any]:
+    return {"repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": configuration}
+
+
+def _plan(call: Call, spec: dict[str, Any]) -> plans.RunPlan:
+    return plans.get_plan(call.plane, call.actor, call.tenant, spec, plans.PlanView(), role=call.role)
+
+
+def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
+    """The run's configuration. Its `ETag` is that of the spec alone."""
+    row = _row(call)
+    return answers.resource(call, _spec(call, row), tag=_tag(row.run))
+
+
+@takes_both(Written, WriteQuery)
+def apply(
+    call: Call, body: Written, query: WriteQuery
+) -> Annotated[Answer, contract.Configuration, DryRun(contract.V1RunPlan)]:
+    """Submits the run, or changes the live one in place, where that is possible: its code stays. With `If-Match` only
+    if the spec has this tag, with `If-None-Match: *` only if there is no such run."""
+    name, condition = call.params["run_name"], Condition.of(call)
+    current = runs.named(call.plane.store, call.tenant, name)
+    condition.check(None if current is None else _tag(current))
+    spec = _spec_of(specs.named(body.root, name))
+    if current is not None and not current.finished:  # with its code, which isn't sent again
+        spec = {**specs.raw(call.plane.read.run_row(current).run_spec), "configuration": spec["configuration"]}
+    seen = plans.SeenRun(current.id, current.deployment_num) if current is not None and condition.match else None
+    if query.dry_run:
+        plan = _plan(call, spec)
+        if plan.current is not None:
+            plans.refuse_change(plan.current.run, plan.obstacles)
+        return changed(call, plan_json(plan))
+
+    def act(plane: Plane, run_id: str) -> RunRow:
+        new = run_id if condition.new else ""
+        return plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
+
+    def answer(row: RunRow) -> Answer:
+        return specs.applied(call, _spec(call, row), _tag(row.run))
+
+    return write(call, query, "change", act, lambda done: answer(done.result or _row(call)), conditional=True)
 
 
 @takes_both(Nothing, StopQuery)
@@ -138,20 +198,14 @@ def stop(
     """Stops the run: its jobs get time to end. `abort` ends them at once. A run that has ended stays as it is. The run
     ends after the answer, which shows it as it is then."""
     name = call.params["run_name"]
-    if query.dry_run:
-        return _would(call, _row(call).run, "abort" if query.abort else "stop")
 
     def act(plane: Plane, _: str) -> None:
         runs.stop(plane, call.actor, call.tenant, [name], abort=query.abort)
 
-    acted = act_once(call, "POST", f"{run_path(call.tenant.name, name)}/stop", act)
-    return answers.changed(call, _shown(call, _row(call)), headers_of(acted), status=HTTPStatus.ACCEPTED)
+    def answer() -> Answer:
+        return changed(call, _shown(call, _row(call)), status=HTTPStatus.ACCEPTED)
 
-
-def _would(call: Call, run: Run, action: str) -> Answer:
-    ended = run.finished or (run.status is RunStatus.terminating and action == "stop")
-    why = f"The run is {run.status.value} already." if ended else None
-    return answers.changed(call, {"action": "none" if ended else action, "why": why})
+    return write(call, query, "abort" if query.abort else "stop", act, lambda _: answer())
 
 
 @takes_both(Nothing, WriteQuery)
@@ -160,15 +214,11 @@ def delete(
 ) -> Annotated[Answer, HTTPStatus.NO_CONTENT, DryRun(contract.V1Change)]:
     """Deletes a run that has ended."""
     name = call.params["run_name"]
-    if query.dry_run:
-        runs.deletable(call.plane, call.tenant, [name])
-        return answers.changed(call, {"action": "delete", "why": None})
 
     def act(plane: Plane, _: str) -> None:
         runs.delete(plane, call.actor, call.tenant, [name])
 
-    acted = act_once(call, "DELETE", run_path(call.tenant.name, name), act)
-    return Answer(b"", status=HTTPStatus.NO_CONTENT, headers=headers_of(acted))
+    return write(call, query, "delete", act, gone)
 
 
 def _row(call: Call) -> RunRow:
@@ -176,26 +226,36 @@ def _row(call: Call) -> RunRow:
 
 
 def _shown(call: Call, row: RunRow) -> contract.V1Run:
-    own = row.run.user_id == call.actor.id and call.may(Verb.run)
-    return run_json(row, call.tenant.name, call.plane.clock.now(), env=own)
+    return run_json(row, call.tenant.name, call.plane.clock.now(), env=_own(call, row))
 
 
-# --- its output -----------------------------------------------------------------------------------------------------
+def _spec(call: Call, row: RunRow) -> contract.Configuration:
+    return run_spec_json(row, env=_own(call, row))
+
+
+def _own(call: Call, row: RunRow) -> bool:
+    return row.run.user_id == call.actor.id and call.may(Verb.run)
+
+
+def _tag(run: Run) -> str:
+    return f'"{run.id}.{run.deployment_num}"'
+
+
+# --- its output and use ---------------------------------------------------------------------------------------------
 
 
 @asks(LogQueryParameters)
 def read_logs(call: Call, query: LogQueryParameters) -> Annotated[Answer, contract.V1LogPage]:
     """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job."""
     name = call.params["run_name"]
-    path = f"{run_path(call.tenant.name, name)}/logs"
     job_id = query.job or _first_job(_row(call), name)
-    listing = cursors.listing(path, {**call.query, "job": job_id})
+    listing = cursors.listing(call.path, {**call.query, "job": job_id})
     span = {key: at for key, at in (("start", query.since), ("end", query.until)) if at is not None}
-    token = None if query.cursor is None else _token(query.cursor, listing)
+    token = None if query.cursor is None else cursors.decode_text(query.cursor, listing)
     wanted = LogQuery(**span, token=token, limit=query.limit, descending=query.newest_first)
     records, following = logs.read_log(call.plane, call.tenant, name, job_id, wanted)
     cursor = None if following is None else cursors.encode(listing, following)
-    return answers.page(call, path, log_page_json(job_id, records, cursor), cursor)
+    return answers.linked(call, log_lines_json(records), cursor, job=job_id)
 
 
 def _first_job(row: RunRow, name: str) -> str:
@@ -205,8 +265,15 @@ def _first_job(row: RunRow, name: str) -> str:
     return histories[0][-1].id
 
 
-def _token(cursor: str, listing: str) -> str:
-    match cursors.decode(cursor, listing):
-        case [str(token)]:
-            return token
-    raise Invalid("`cursor` isn't one that this server issued.", hint="Begin again without one.")
+@asks(MetricQuery)
+def read_metrics(call: Call, query: MetricQuery) -> Annotated[Answer, contract.V1Metrics]:
+    """What the latest submission of a job used of its machine."""
+    wanted = metrics.WantedPoints(
+        run_name=call.params["run_name"],
+        replica_num=query.replica,
+        job_num=query.node,
+        limit=query.limit,
+        after=query.since,
+        before=query.until,
+    )
+    return answers.resource(call, metrics_json(metrics.job_usage(call.plane, call.tenant, wanted)))

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from chalicelib.api.wire.runs import job_message, run_message
+from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.jobs import Assignment, Job
-from chalicelib.domain.specs.env import without_values
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.store.logs import Piece
-from chalicelib.store.sealed_specs import shown
+from chalicelib.usecases.runs.metrics import JobUsage
 from chalicelib.usecases.runs.plans import JobPlan, RunPlan
 
 if TYPE_CHECKING:
@@ -55,17 +55,13 @@ def run_json(row: RunRow, project_name: str, now: Micros, *, env: bool) -> contr
     """A run with its spec and jobs. Without `env` the environment variables have no values."""
     return {
         **run_summary_json(row, project_name, now),
-        "spec": _configuration(shown(RunSpec, row.run_spec), env=env),
+        "spec": run_spec_json(row, env=env),
         "jobs": [_job_json(history[-1]) for history in row.histories()],
     }
 
 
-def _configuration(spec: str | bytes, *, env: bool) -> contract.Configuration:
-    """What the user wrote, of a spec without secrets."""
-    written: contract.Configuration = orjson.loads(spec)["configuration"]
-    if not env and "env" in written:
-        written = {**written, "env": without_values(written["env"])}
-    return written
+def run_spec_json(row: RunRow, *, env: bool) -> contract.Configuration:
+    return configuration_of(RunSpec, row.run_spec, env=env)
 
 
 def _job_json(job: Job) -> contract.V1Job:
@@ -81,11 +77,11 @@ def _job_json(job: Job) -> contract.V1Job:
         "exit_status": job.exit_status,
         "submitted_at": iso(job.submitted_at),
         "finished_at": _date(job.finished_at),
-        "instance": None if job.assignment is None else _instance_json(job.assignment),
+        "instance": None if job.assignment is None else _placement_json(job.assignment),
     }
 
 
-def _instance_json(where: Assignment) -> contract.V1Instance:
+def _placement_json(where: Assignment) -> contract.V1Placement:
     offer = where.offer
     return {
         "id": where.instance_id,
@@ -103,7 +99,7 @@ def plan_json(plan: RunPlan) -> contract.V1RunPlan:
     spec = orjson.loads(plan.effective_spec)
     notes = [f"{note.subject} {note.text}{f' ({note.hint})' if note.hint else ''}" for note in plan.notes]
     return {
-        "action": "create",
+        "action": "create" if plan.action == "create" else "change",
         "name": spec["run_name"],
         "spec": spec["configuration"],
         "jobs": [_planned_json(job) for job in plan.jobs],
@@ -120,9 +116,27 @@ def _planned_json(job: JobPlan) -> contract.V1PlannedJob:
     }
 
 
-def log_page_json(job_id: str, records: Sequence[Piece], cursor: str | None) -> contract.V1LogPage:
-    lines: list[contract.V1LogLine] = [{"at": iso(at), "text": data.decode(errors="replace")} for at, data in records]
-    return {"job": job_id, "items": lines, "next": cursor}
+def log_lines_json(records: Sequence[Piece]) -> list[contract.V1LogLine]:
+    return [{"at": iso(at), "text": data.decode(errors="replace")} for at, data in records]
+
+
+def metrics_json(usage: JobUsage) -> contract.V1Metrics:
+    has = usage.has
+    return {
+        "cpus": None if has is None else has.cpus,
+        "memory_total_bytes": None if has is None else has.memory_mib * 2**20,
+        "gpus": None if has is None else len(has.gpus),
+        "items": [
+            {
+                "at": iso(point.at),
+                "cpu_percent": point.cpu_percent,
+                "memory_bytes": point.memory_bytes,
+                "working_set_bytes": point.working_set_bytes,
+                "gpus": [{"memory_bytes": used, "percent": percent} for used, percent in point.gpus],
+            }
+            for point in usage.points
+        ],
+    }
 
 
 def _date(at: Micros | None) -> str | None:

@@ -1,45 +1,17 @@
-"""The resources under `/api/v1`. Dates are RFC 3339, money is US dollars, and `why` is a text for people."""
+"""Runs, their jobs, plans, output and usage."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from chalicelib.contract.jobs import JobReason, JobStatus
 from chalicelib.contract.runs import RunReason, RunStatus
 from chalicelib.contract.values import Configuration, Date, Id
 
 
-class V1ProblemPart(TypedDict):
-    """One thing that is wrong with a request."""
-
-    detail: str
-    pointer: str
-    """A JSON pointer into the body; empty: the request as a whole."""
-    code: str
-    """A kind of mistake; the reference of errors has an entry for each."""
-    hint: str | None
-    """How to mend it."""
-    line: NotRequired[int]
-    """In a text that was sent."""
-
-
-class V1Problem(TypedDict):
-    """Problem details, as in RFC 9457."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    """The kind of problem, for programs."""
-    detail: str
-    hint: str | None
-    """What to do about it."""
-    errors: list[V1ProblemPart]
-
-
-class V1Instance(TypedDict):
+class V1Placement(TypedDict):
     """Where a job is."""
 
     id: Id
@@ -67,7 +39,7 @@ class V1Job(TypedDict):
     exit_status: int | None
     submitted_at: Date
     finished_at: Date | None
-    instance: V1Instance | None
+    instance: V1Placement | None
 
 
 class V1RunSummary(TypedDict):
@@ -122,19 +94,12 @@ class V1PlannedJob(TypedDict):
 class V1RunPlan(TypedDict):
     """What submitting a run would do. Nothing was changed."""
 
-    action: Literal["create"]
+    action: Literal["create", "change"]
     name: str
     spec: Configuration
     jobs: list[V1PlannedJob]
     notes: list[str]
     """Why there is no place for it now, how its jobs are separated, what it has of a quota, and other remarks."""
-
-
-class V1Change(TypedDict):
-    """What a request would do. Nothing was changed."""
-
-    action: Literal["none", "create", "stop", "abort", "delete"]
-    why: str | None
 
 
 class V1LogLine(TypedDict):
@@ -149,41 +114,26 @@ class V1LogPage(TypedDict):
     next: str | None
 
 
-class V1Attachment(TypedDict):
-    """A machine that has the volume."""
-
-    instance: str
-    instance_id: Id
-    fleet: str
-    run: str
+class V1GpuUsage(TypedDict):
+    memory_bytes: int | None
+    percent: float | None
 
 
-class V1Volume(TypedDict):
-    id: Id
-    name: str
-    project: str
-    user: str
-    url: str
-    """The path of the volume."""
-    status: Literal["submitted", "provisioning", "active", "deleting", "deleted", "failed"]
-    why: str | None
-    """What is wrong with it, or what it waits for."""
-    backend: str
-    region: str
-    zone: str | None
-    size_gb: int | None
-    external: bool
-    """The disk existed before, and stays when the volume is deleted."""
-    disk_id: str | None
-    """The provider's."""
-    created_at: Date
-    deleted_at: Date | None
-    cost_usd: float
-    """Until now."""
-    attachments: list[V1Attachment]
-    spec: Configuration
+class V1Usage(TypedDict):
+    """What a job used of its machine at one moment."""
+
+    at: Date
+    cpu_percent: int
+    """Of one core."""
+    memory_bytes: int
+    working_set_bytes: int
+    gpus: list[V1GpuUsage]
 
 
-class V1VolumePage(TypedDict):
-    items: list[V1Volume]
-    next: str | None
+class V1Metrics(TypedDict):
+    cpus: int | None
+    """What the machine has; null while the job has none."""
+    memory_total_bytes: int | None
+    gpus: int | None
+    items: list[V1Usage]
+    """Newest first."""

@@ -1,0 +1,161 @@
+"""Fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
+
+from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
+from chalicelib.api.v1 import answers, specs
+from chalicelib.api.v1.answers import PageQuery
+from chalicelib.api.v1.conditions import Condition
+from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, Written, created, going, still, write
+from chalicelib.api.wire.v1.machines import fleet_json, fleet_path, fleet_spec_json, fleet_summary_json, health_json
+from chalicelib.domain import keys
+from chalicelib.domain.access_tokens import Verb
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.read import FleetRow
+from chalicelib.errors import NotFound
+from chalicelib.store import nouns
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.machines import fleet_plans, fleets, health
+from chalicelib.usecases.people.visible_projects import projects_seen
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+@asks(PageQuery)
+def list_all(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1FleetPage]:
+    """Fleets of the projects that the caller is in, newest first."""
+    return _list(call, projects_seen(call.plane.store, call.actor, None, call.token), query)
+
+
+@asks(PageQuery)
+def list_project(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1FleetPage]:
+    """Fleets of the project, newest first."""
+    return _list(call, [call.tenant], query)
+
+
+def _list(call: Call, projects: Sequence[Project], query: PageQuery) -> Answer:
+    wanted = fleets.FleetFilter(query.limit, False, *query.after(call))
+    rows = fleets.list_rows(call.plane, projects, wanted)
+    key = lambda row: (row[1].fleet.created_at, row[1].fleet.id)  # noqa: E731
+    return answers.page(call, query, rows, key, lambda row: fleet_summary_json(row[1], row[0].name))
+
+
+def get(call: Call) -> Annotated[Answer, contract.V1Fleet]:
+    """The fleet of this name. Values of environment variables are in the caller's own fleets only."""
+    return answers.resource(call, _shown(call, _row(call)))
+
+
+@takes_both(Written, WriteQuery)
+def create(
+    call: Call, body: Written, query: WriteQuery
+) -> Annotated[Answer, contract.V1Fleet, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
+    """Creates a fleet. The body is its configuration; one without a `name` gets one. Its machines come after the
+    answer."""
+    spec = {"configuration": body.root}
+
+    def act(plane: Plane, fleet_id: str) -> FleetRow:
+        return fleet_plans.apply_plan(plane, call.actor, call.tenant, spec, None, role=call.role, new=fleet_id)
+
+    def made(fleet_id: str) -> FleetRow:
+        found = nouns.find(call.plane.store, Fleet, keys.fleet(fleet_id))
+        return call.plane.read.fleet_row(still(None if found is None or found.deleted else found, "fleet"))
+
+    def answer(row: FleetRow) -> Answer:
+        return created(call, _shown(call, row), fleet_path(call.tenant.name, row.fleet.name))
+
+    return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
+
+
+def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
+    """The fleet's configuration. Its `ETag` is that of the spec alone."""
+    row = _row(call)
+    return answers.resource(call, _spec(call, row), tag=_tag(row))
+
+
+@takes_both(Written, WriteQuery)
+def apply(
+    call: Call, body: Written, query: WriteQuery
+) -> Annotated[Answer, contract.Configuration, DryRun(contract.V1Change)]:
+    """Creates the fleet, or changes it in place, where that is possible. With `If-Match` only if the spec has this
+    tag, with `If-None-Match: *` only if there is no such fleet."""
+    name, condition = call.params["fleet_name"], Condition.of(call)
+    fleet = fleets.named(call.plane.store, call.tenant, name)
+    current = None if fleet is None else call.plane.read.fleet_row(fleet, sure=True)
+    condition.check(None if current is None else _tag(current))
+    beside = {} if current is None else specs.raw(current.spec)
+    spec = {**beside, "configuration": specs.named(body.root, name)}
+    seen = fleet_plans.SeenFleet(current.fleet.id, beside) if current is not None and condition.match else None
+
+    def act(plane: Plane, fleet_id: str) -> FleetRow:
+        new = fleet_id if condition.new else ""
+        return fleet_plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
+
+    def answer(row: FleetRow) -> Answer:
+        return specs.applied(call, _spec(call, row), _tag(row))
+
+    return write(call, query, "change", act, lambda done: answer(done.result or _row(call)), conditional=True)
+
+
+@takes_both(Nothing, ForceQuery)
+def delete(
+    call: Call, body: Nothing, query: ForceQuery
+) -> Annotated[Answer, HTTPStatus.ACCEPTED, DryRun(contract.V1Change)]:
+    """Deletes a fleet with its machines. It is gone some time after the answer."""
+    name = call.params["fleet_name"]
+
+    def act(plane: Plane, _: str) -> None:
+        fleets.delete(plane, call.actor, call.tenant, [name], role=call.role, force=query.force)
+
+    return write(call, query, "delete", act, going)
+
+
+@takes_both(Nothing, ForceQuery)
+def delete_instance(
+    call: Call, body: Nothing, query: ForceQuery
+) -> Annotated[Answer, HTTPStatus.ACCEPTED, DryRun(contract.V1Change)]:
+    """Deletes a machine of a fleet, by its number. It is gone some time after the answer."""
+    name, num = call.params["fleet_name"], _num(call)
+
+    def act(plane: Plane, _: str) -> None:
+        fleets.delete_instances(plane, call.actor, call.tenant, name, [num], role=call.role, force=query.force)
+
+    return write(call, query, "delete", act, going)
+
+
+def get_health(call: Call) -> Annotated[Answer, contract.V1Health]:
+    """A machine's health as its agent reported it in the last week, newest first."""
+    wanted = health.WantedChecks(call.params["fleet_name"], _num(call), limit=answers.LONGEST_PAGE)
+    return answers.resource(call, health_json(health.list_checks(call.plane, call.tenant, wanted)))
+
+
+def _num(call: Call) -> int:
+    text = call.params["instance_num"]
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise NotFound(f"There is no instance {text[:40]!r}.", hint="Instances of a fleet are numbered from 0.")
+    return int(text)
+
+
+def _row(call: Call) -> FleetRow:
+    return fleets.get(call.plane, call.tenant, name=call.params["fleet_name"], fleet_id=None)
+
+
+def _shown(call: Call, row: FleetRow) -> contract.V1Fleet:
+    return fleet_json(row, call.tenant.name, env=_own(call, row))
+
+
+def _spec(call: Call, row: FleetRow) -> contract.Configuration:
+    return fleet_spec_json(row, env=_own(call, row))
+
+
+def _own(call: Call, row: FleetRow) -> bool:
+    return row.fleet.user_id == call.actor.id and call.may(Verb.fleets)
+
+
+def _tag(row: FleetRow) -> str:
+    return f'"{row.fleet.id}.{row.fleet.spec_num}"'

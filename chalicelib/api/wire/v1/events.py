@@ -1,0 +1,25 @@
+"""Events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.instants import iso
+from chalicelib.domain.tenants import Project
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+def event_json(event: Event, projects: Mapping[str, Project]) -> contract.V1Event:
+    project = projects.get(event.project_id)
+    return {
+        "id": event.id,
+        "at": iso(event.at),
+        "text": event.message,
+        "project": None if project is None else project.name,
+        "user": event.actor_name,
+        "targets": [{"type": each.type, "id": each.id, "name": each.name} for each in event.targets],
+    }

@@ -1,0 +1,121 @@
+"""Fleets, their instances, and offers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chalicelib.api.wire.v1.specs import configuration_of
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import iso
+from chalicelib.domain.offers import Offer, Resources
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.engine.read import FleetRow
+from chalicelib.usecases.machines.health import HealthCheck
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+
+def fleet_path(project_name: str, name: str) -> str:
+    return f"/api/v1/projects/{project_name}/fleets/{name}"
+
+
+def fleet_summary_json(row: FleetRow, project_name: str) -> contract.V1FleetSummary:
+    fleet = row.fleet
+    return {
+        "id": fleet.id,
+        "name": fleet.name,
+        "project": project_name,
+        "url": fleet_path(project_name, fleet.name),
+        "status": fleet.status.value,
+        "why": fleet.message or None,
+        "revision": fleet.spec_num,
+        "instance_count": len(row.instances),
+        "created_at": iso(fleet.created_at),
+    }
+
+
+def fleet_json(row: FleetRow, project_name: str, *, env: bool) -> contract.V1Fleet:
+    """A fleet with its spec and machines. Without `env` the environment variables have no values."""
+    return {
+        **fleet_summary_json(row, project_name),
+        "spec": fleet_spec_json(row, env=env),
+        "instances": [instance_json(each, project_name) for each in row.instances],
+    }
+
+
+def fleet_spec_json(row: FleetRow, *, env: bool) -> contract.Configuration:
+    return configuration_of(FleetSpec, row.spec, env=env)
+
+
+def instance_json(instance: Instance, project_name: str) -> contract.V1Instance:
+    offer = instance.offer
+    return {
+        "id": instance.id,
+        "name": instance.name,
+        "project": project_name,
+        "url": f"/api/v1/projects/{project_name}/instances/{instance.id}",
+        "fleet": instance.fleet_name or None,
+        "num": instance.num,
+        "status": instance.status.value,
+        "reason": None if instance.reason is None else instance.reason.value,
+        "why": instance.message or None,
+        "unreachable": instance.unreachable,
+        "health": instance.health,
+        "health_why": instance.health_message or None,
+        "hostname": instance.hostname or None,
+        "backend": offer.backend,
+        "region": offer.region,
+        "zone": instance.zone or None,
+        "type": offer.instance.name,
+        "resources": _resources_json(offer.instance.resources),
+        "spot": offer.instance.resources.spot,
+        "price_per_hour_usd": offer.price,
+        "blocks": instance.total_blocks,
+        "busy_blocks": instance.busy_blocks,
+        "created_at": iso(instance.created_at),
+        "finished_at": None if instance.finished_at is None else iso(instance.finished_at),
+    }
+
+
+def health_json(checks: Sequence[HealthCheck]) -> contract.V1Health:
+    items: list[contract.V1HealthCheck] = [
+        {
+            "at": iso(check.at),
+            "status": check.health.status,
+            "troubles": [
+                {"since": iso(each.since), "status": each.status, "why": each.message} for each in check.health.troubles
+            ],
+        }
+        for check in checks
+    ]
+    return {"items": items}
+
+
+def offer_json(offer: Offer) -> contract.V1Offer:
+    return {
+        "backend": offer.backend,
+        "region": offer.region,
+        "type": offer.instance.name,
+        "resources": _resources_json(offer.instance.resources),
+        "spot": offer.instance.resources.spot,
+        "price_per_hour_usd": offer.price,
+        "availability": offer.availability.value,
+    }
+
+
+def _resources_json(has: Resources) -> contract.V1Resources:
+    kinds = Counter((gpu.name, gpu.memory_mib) for gpu in has.gpus)
+    return {
+        "cpus": has.cpus,
+        "cpu_arch": has.cpu_arch,
+        "memory_gb": _gb(has.memory_mib),
+        "disk_gb": _gb(has.disk.size_mib),
+        "gpus": [{"name": name, "count": count, "memory_gb": _gb(size)} for (name, size), count in kinds.items()],
+    }
+
+
+def _gb(mebibytes: int) -> float:
+    return round(mebibytes / 1024, 2)

@@ -1,0 +1,126 @@
+"""Fleets, their instances, and offers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from chalicelib.contract.instances import HealthStatus, InstanceReason, InstanceStatus
+from chalicelib.contract.offers import Availability
+from chalicelib.contract.values import Configuration, Date, Id
+
+
+class V1Gpus(TypedDict):
+    """GPUs of one kind."""
+
+    name: str
+    count: int
+    memory_gb: float
+
+
+class V1Resources(TypedDict):
+    """What a machine has."""
+
+    cpus: int
+    cpu_arch: str | None
+    memory_gb: float
+    disk_gb: float
+    gpus: list[V1Gpus]
+
+
+class V1Instance(TypedDict):
+    """A machine of a fleet."""
+
+    id: Id
+    name: str
+    project: str
+    url: str
+    fleet: str | None
+    num: int
+    status: InstanceStatus
+    reason: InstanceReason | None
+    why: str | None
+    unreachable: bool
+    health: HealthStatus
+    health_why: str | None
+    hostname: str | None
+    backend: str
+    region: str
+    zone: str | None
+    type: str
+    resources: V1Resources
+    spot: bool
+    price_per_hour_usd: float
+    blocks: int
+    """How many jobs can share it."""
+    busy_blocks: int
+    created_at: Date
+    finished_at: Date | None
+
+
+class V1InstancePage(TypedDict):
+    items: list[V1Instance]
+    next: str | None
+
+
+class V1Trouble(TypedDict):
+    since: Date
+    status: Literal["warning", "failure"]
+    why: str
+
+
+class V1HealthCheck(TypedDict):
+    """A machine's health as its agent reported it."""
+
+    at: Date
+    status: HealthStatus
+    troubles: list[V1Trouble]
+
+
+class V1Health(TypedDict):
+    items: list[V1HealthCheck]
+    """Newest first."""
+
+
+class V1FleetSummary(TypedDict):
+    """A fleet in a list."""
+
+    id: Id
+    name: str
+    project: str
+    url: str
+    status: Literal["submitted", "active", "terminating", "terminated", "failed"]
+    why: str | None
+    revision: int
+    """How often its spec was changed."""
+    instance_count: int
+    created_at: Date
+
+
+class V1Fleet(V1FleetSummary):
+    spec: Configuration
+    instances: list[V1Instance]
+
+
+class V1FleetPage(TypedDict):
+    items: list[V1FleetSummary]
+    next: str | None
+
+
+class V1Offer(TypedDict):
+    """A machine that could be had."""
+
+    backend: str
+    region: str
+    type: str
+    resources: V1Resources
+    spot: bool
+    price_per_hour_usd: float
+    availability: Availability
+
+
+class V1Offers(TypedDict):
+    items: list[V1Offer]
+    """The best, in the order in which a run would take them."""
+    total: int
