@@ -29,7 +29,7 @@ from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import AlreadyExists, Conflict, Contended, NotFound, PreconditionFailed, Refused
+from chalicelib.errors import Conflict, Contended, NotFound, PreconditionFailed, Refused
 from chalicelib.planning.jobs import jobs as planned_jobs
 from chalicelib.planning.jobs import replica_groups
 from chalicelib.planning.kernel.plan import Note
@@ -54,7 +54,7 @@ from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
 from chalicelib.usecases.runs import files, named_volumes, repos
 from chalicelib.usecases.runs.market_offers import AskedMarket, ask_markets, offers_of
-from chalicelib.usecases.runs.runs import holder, named, stop, taken
+from chalicelib.usecases.runs.runs import holder, named, refuse_change, stop, taken
 from chalicelib.usecases.services import service_gateways
 
 JOBS_AT_ONCE = 30  # written by the submission itself; the run's own pass adds the others
@@ -424,19 +424,6 @@ def _apply(
         raise taken(current)
     refuse_change(current, _obstacles(plane, row, draft))
     return _update(plane, user, project, draft, row)
-
-
-def refuse_change(run: Run, obstacles: Sequence[str]) -> None:
-    """Raises AlreadyExists if the run is live and can't be changed."""
-    if run.status is RunStatus.terminating:
-        raise AlreadyExists(f"There is a run {run.name} already, and it is still ending.", hint="Wait for it to end.")
-    if not run.finished and obstacles:
-        fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
-        raise AlreadyExists(
-            f"There is a run {run.name} already, it is {run.status.value}, and this can't be changed while it "
-            f"runs: {fields}.",
-            hint=f"Stop it first (dstack stop {run.name}) or choose another name.",
-        )
 
 
 def _check_seen(current: Run | None, seen: SeenRun, name: str) -> None:

@@ -115,6 +115,19 @@ def taken(run: Run) -> AlreadyExists:
     )
 
 
+def refuse_change(run: Run, obstacles: Sequence[str]) -> None:
+    """Raises AlreadyExists if the run is live and can't be changed."""
+    if run.status is RunStatus.terminating:
+        raise AlreadyExists(f"There is a run {run.name} already, and it is still ending.", hint="Wait for it to end.")
+    if not run.finished and obstacles:
+        fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
+        raise AlreadyExists(
+            f"There is a run {run.name} already, it is {run.status.value}, and this can't be changed while it "
+            f"runs: {fields}.",
+            hint=f"Stop it first (dstack stop {run.name}) or choose another name.",
+        )
+
+
 def refuse_live(plane: RecordPorts, project: Project, name: str) -> None:
     """Raises AlreadyExists while a run has the name and hasn't ended."""
     current = named(plane.store, project, name)

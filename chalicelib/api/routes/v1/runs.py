@@ -178,7 +178,7 @@ def apply(
     if query.dry_run:
         plan = _plan(call, spec)
         if plan.current is not None:
-            plans.refuse_change(plan.current.run, plan.obstacles)
+            runs.refuse_change(plan.current.run, plan.obstacles)
         return changed(call, plan_json(plan))
 
     def act(plane: Plane, run_id: str) -> RunRow:
