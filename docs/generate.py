@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import containers_table, cost_page, draw_states, json_page, metrics_page
+from docs import client_calls, containers_table, cost_page, draw_states, json_page, metrics_page
 from docs.openapi.document import DOCUMENT, text
 from docs.sdk import python
 from tests.wire import differences
@@ -21,6 +21,7 @@ def main() -> None:
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
     containers_table.write()
+    client_calls.write()
     DOCUMENT.write_text(text(), encoding="utf-8")
     python.write()  # of the document
     metrics_page.PAGE.write_text(metrics_page.page(), encoding="utf-8")

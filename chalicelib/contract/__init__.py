@@ -55,6 +55,7 @@ from chalicelib.contract.documents import (
     VolumeList as VolumeList,
 )
 from chalicelib.contract.events import (
+    AnyTarget as AnyTarget,
     Event as Event,
     EventTarget as EventTarget,
     Named as Named,
@@ -218,6 +219,7 @@ from chalicelib.contract.users import (
     UserPage as UserPage,
     UserPermissions as UserPermissions,
     UserWithCreds as UserWithCreds,
+    Verb as Verb,
 )
 from chalicelib.contract.v1.gateways import (
     V1Certificate as V1Certificate,

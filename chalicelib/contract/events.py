@@ -11,6 +11,8 @@ from chalicelib.contract.values import Date, Id
 TargetType = Literal[
     "project", "user", "fleet", "instance", "run", "job", "volume", "gateway", "gateway-replica", "secret", "preset"
 ]
+AnyTarget = Literal[TargetType, "workflow", "gang", "backend", "automation", "certificate"]
+"""Also those that events don't list, because clients of this protocol don't know them."""
 
 
 class EventTarget(TypedDict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from typing_extensions import TypedDict
 
 from chalicelib.contract.values import Date, GlobalRole, Id
@@ -48,6 +50,10 @@ class PublicKey(TypedDict):
     type: str
     fingerprint: str
     """As OpenSSH writes it."""
+
+
+Verb = Literal["read", "run", "fleets", "project", "server"]
+"""What a token may do."""
 
 
 class AccessToken(TypedDict):

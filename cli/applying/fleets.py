@@ -9,6 +9,7 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.applying.follow import Stages
 from cli.applying.host_progress import HostProgress
 from cli.applying.runs import ApplyOptions, LoadedConfiguration
+from cli.connection import calls
 from cli.connection.session import Session
 from cli.screen.render import as_json, facts
 from cli.screen.terminal import Terminal
@@ -18,6 +19,7 @@ from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 GONE_SECONDS = 1.0
 READY_SECONDS = 0.5
@@ -31,8 +33,8 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
     terminal = session.terminal
     configuration = with_ssh_keys(definition.configuration, terminal.cwd, terminal.home)
     spec = {"configuration": configuration, "configuration_path": definition.path, "profile": definition.profile}
-    plan = session.client.in_project("fleets/get_plan", {"spec": spec})
-    current = plan.get("current_resource")
+    plan = calls.fleets_get_plan(session.client, {"spec": spec})
+    current = plan["current_resource"]
     if current is not None and plan["action"] != "update" and options.in_place:
         raise Refused(
             f"Fleet {current['name']} would have to be deleted and re-created for this.",
@@ -49,8 +51,11 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
     if current is not None and (plan["action"] != "update" or unchanged):
         delete_fleet(session, current["name"])
         current = None
-    body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
-    fleet = session.client.in_project("fleets/apply", body)
+    body: bodies.ApplyFleetBody = {
+        "plan": {"spec": plan["spec"], "current_resource": current},
+        "force": options.force,
+    }
+    fleet = calls.fleets_apply(session.client, body)
     session.cache_names("fleet", [fleet["name"]])
     if options.as_json:
         terminal.print(as_json(fleet))
@@ -63,11 +68,11 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
 
 def delete_fleet(session: Session, name: str) -> None:
     """Deletes the fleet and returns when it is gone."""
-    session.client.in_project("fleets/delete", {"names": [name]})
+    calls.fleets_delete(session.client, {"names": [name]})
     session.terminal.warn(f"Deleting fleet {name} …")
     while True:
         try:
-            session.client.in_project("fleets/get", {"name": name, "id": None})
+            calls.fleets_get(session.client, {"name": name, "id": None})
         except NotFound:
             return
         session.terminal.sleep(GONE_SECONDS)
@@ -105,15 +110,15 @@ def _show(session: Session, plan: contract.FleetPlan) -> None:
     terminal = session.terminal
     terminal.print(facts(fleet_facts(plan), terminal.width, terminal.colour))
     terminal.print()
-    offers = plan.get("offers") or []
+    offers = plan["offers"]
     if offers:
         session.show(offers_table(offers[:3], dim_all_but_first=False))
-        summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
+        summary = offers_summary(len(offers[:3]), plan["total_offers"], plan["max_offer_price"])
         if summary:
             terminal.print(summary)
-    for remark in plan.get("remarks") or ():
+    for remark in plan["remarks"]:
         terminal.print(remark)
-    if offers or plan.get("remarks"):
+    if offers or plan["remarks"]:
         terminal.print()
 
 
@@ -160,7 +165,7 @@ def _lacks_hosts(fleet: contract.Fleet) -> bool:
 
 
 def _changes(plan: contract.FleetPlan, current: contract.Fleet) -> list[tuple[str, Any, Any]]:
-    return changes(current["spec"], plan.get("effective_spec") or plan["spec"])
+    return changes(current["spec"], plan["effective_spec"])
 
 
 def _wait(session: Session, fleet: contract.Fleet, *, asks: bool) -> int:
@@ -186,7 +191,7 @@ def _wait(session: Session, fleet: contract.Fleet, *, asks: bool) -> int:
         terminal.print(f"Fleet {name} is deleted.")
         return 0
     failed = any(one["status"] == "terminated" for one in fleet["instances"])
-    failed = failed or (bool(fleet.get("status_message")) and _ready(fleet) < _wanted(fleet))
+    failed = failed or (bool(fleet["status_message"]) and _ready(fleet) < _wanted(fleet))
     session.show(fleets_table([fleet], terminal.now(), session.project, verbose=failed))
     return 1 if failed else 0
 
@@ -195,7 +200,7 @@ def _is_coming(fleet: contract.Fleet, polls: int) -> bool:
     """Is a machine being created or about to be? A fleet with a message is stuck."""
     if any(one["status"] in COMING for one in fleet["instances"]):
         return True
-    return polls < POLLS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
+    return polls < POLLS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet["status_message"]
 
 
 def _ready(fleet: contract.Fleet) -> int:

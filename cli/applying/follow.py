@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import NotFound
 from chalicelib.printable import printable
@@ -15,9 +14,11 @@ from cli.connection.session import Session
 from cli.screen.render import paint
 from cli.ssh.attachment import JobAttachment
 from cli.tables.cells import age, moment, money, place
-from cli.tables.runs import FINISHED, failed_job, newest, run_status
+from cli.tables.runs import FINISHED, failed_job, newest, run_status, status_of
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from chalicelib import contract
 
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
@@ -29,14 +30,14 @@ STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
 def job_of(run: contract.Run, replica: int | None, job: int) -> contract.Job | None:
     """The requested job; None if the run has none yet. The default replica is the lowest running one, else the
     lowest."""
-    jobs: list[contract.Job] = [found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job]
-    jobs.sort(key=lambda found: int(found["job_spec"].get("replica_num", 0)))
+    jobs = [found for found in run["jobs"] if found["job_spec"]["job_num"] == job]
+    jobs.sort(key=lambda found: found["job_spec"]["replica_num"])
     if replica is not None:
-        jobs = [found for found in jobs if found["job_spec"].get("replica_num", 0) == replica]
-    running = [found for found in jobs if newest(found).get("status") == "running"]
+        jobs = [found for found in jobs if found["job_spec"]["replica_num"] == replica]
+    running = [found for found in jobs if status_of(found) == "running"]
     if jobs:
         return (running if replica is None and running else jobs)[0]
-    if run.get("jobs"):
+    if run["jobs"]:
         wanted = f"job {job}" if replica is None else f"replica {replica}, job {job}"
         raise NotFound(f"This run has no {wanted}.", hint="`dstack ps -v` lists its replicas and jobs.")
     return None
@@ -48,7 +49,7 @@ class Stages:
     def __init__(self, session: Session) -> None:
         self.terminal = session.terminal
         self.last = ""
-        self._spinner: Any = None
+        self._spinner: Status | None = None
 
     def update(self, run: contract.Run, job: contract.Job | None) -> None:
         self.print(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
@@ -78,33 +79,30 @@ class Stages:
 
 def stage(run: contract.Run, job: contract.Job | None) -> str:
     """`pulling 1.2/3.4GB on aws (us-east-1)`: the run's status, how far it is, and where."""
-    latest = newest(job) if job else {}
-    status = run_status(run)
-    pull = latest.get("image_pull_progress") or {}
-    if latest.get("status") == "pulling":
-        status = f"pulling{pull_progress(pull)}"
-    placed = latest.get("job_provisioning_data") or {}
-    where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
-    known = latest.get("status") == "running" or run["status"] == "terminating"  # its end gives the reason
+    latest = newest(job) if job else None
+    status, now = run_status(run), latest["status"] if latest else None
+    if latest and now == "pulling":
+        status = f"pulling{pull_progress(latest['image_pull_progress'])}"
+    placed = latest["job_provisioning_data"] if latest else None
+    where = f" on {place(placed['backend'], placed['region'])}" if placed else ""
+    known = now == "running" or run["status"] == "terminating"  # its end gives the reason
     why = "" if known else reason_of(run)
     return f"{status}{where}{': ' + why if why else ''}"
 
 
 def reason_of(run: contract.Run) -> str:
     """Why the run waits or ended, as the server puts it; empty if it gives no reason."""
-    latest: Mapping[str, Any] = run.get("latest_job_submission") or {}
-    return str(
-        latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
-    )
+    latest = run["latest_job_submission"]
+    of_job = latest["termination_reason_message"] if latest else None
+    return of_job or run["message"] or run["error"] or (latest["error"] if latest else None) or ""
 
 
-def pull_progress(pull: Mapping[str, Any]) -> str:
-    total = pull.get("total_bytes") or 0
-    if not total:
+def pull_progress(pull: contract.PullProgress | None) -> str:
+    if not pull or not pull["total_bytes"]:
         return ""
-    at_least = "" if pull.get("is_total_bytes_final") else "≥"
-    parts = [f"{(pull.get(key) or 0) / 2**30:.1f}" for key in ("extracted_bytes", "downloaded_bytes")]
-    return f" {'/'.join(parts)}/{at_least}{total / 2**30:.1f}GB"
+    at_least = "" if pull["is_total_bytes_final"] else "≥"
+    parts = [f"{amount / 2**30:.1f}" for amount in (pull["extracted_bytes"], pull["downloaded_bytes"])]
+    return f" {'/'.join(parts)}/{at_least}{pull['total_bytes'] / 2**30:.1f}GB"
 
 
 def follow(
@@ -123,9 +121,9 @@ def follow(
     while True:
         run = session.get_run(name)
         chosen = job_of(run, replica, job)
-        latest = newest(chosen) if chosen else {}
+        latest = newest(chosen) if chosen else None
         ended = run["status"] in FINISHED
-        started = bool(latest.get("id")) and latest.get("status") not in BEFORE_LOG
+        started = latest is not None and latest["status"] not in BEFORE_LOG
         if stages and started:
             _begin(stages, run, chosen, log)
         elif stages and not ended:
@@ -141,14 +139,16 @@ def follow(
             if stages:
                 stages.close()
             return run
-        _wait(session, pace.after((run["status"], latest.get("id"), latest.get("status"))), log, attachment)
+        seen = (latest["id"], latest["status"]) if latest else None
+        _wait(session, pace.after((run["status"], seen)), log, attachment)
 
 
 def _begin(stages: Stages, run: contract.Run, job: contract.Job | None, log: JobLog | None) -> None:
     """Ends the stages when the job has started: its log, if wanted, takes their place."""
     stages.close()
-    assert job is not None, "it has a submission"
-    if log and log.submission != newest(job)["id"] and run["status"] not in FINISHED:
+    latest = newest(job) if job else None
+    assert latest is not None, "it has started"
+    if log and log.submission != latest["id"] and run["status"] not in FINISHED:
         before, stages.last = stages.last, stage(run, job)
         if before != stages.last:
             stages.terminal.warn(stages.last)
@@ -175,16 +175,18 @@ def exit_code(run: contract.Run) -> int:
     if run["status"] != "failed":
         return 0 if run["status"] == "done" else 1
     failed = failed_job(run)
-    status = newest(failed).get("exit_status") if failed else None
+    latest = newest(failed) if failed else None
+    status = latest["exit_status"] if latest else None
     return status if isinstance(status, int) and 0 < status < 256 else 1
 
 
 def ending(run: contract.Run, name: str, colour: bool) -> str:
     """How the run ended, how long it took, what it cost and, unless it is done, why: one line per reason."""
-    latest: Mapping[str, Any] = run.get("latest_job_submission") or {}
-    started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
+    latest = run["latest_job_submission"]
+    finished = latest["finished_at"] if latest else None
+    started, ended = moment(run["submitted_at"]), moment(finished or run["last_processed_at"])
     took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""
-    cost = f", {money(run['cost'])}" if run.get("cost") else ""
+    cost = f", {money(run['cost'])}" if run["cost"] else ""
     why = reason_of(run).split("; ") if run["status"] != "done" else []
     reason = ":\n  " + "\n  ".join(why) if len(why) > 1 else f": {why[0]}" if why and why[0] else ""
     failed = failed_job(run)

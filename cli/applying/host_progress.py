@@ -3,12 +3,14 @@ that is repeated, which may take minutes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cli.connection import calls
 from cli.connection.session import Session
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 STEPS = ("done: ", "undone: ")  # how the events of steps begin
 RETRIED = "Transient: "  # how the events of failed attempts that are repeated begin
@@ -25,14 +27,19 @@ class HostProgress:
         if not fleet["spec"]["configuration"].get("ssh_config"):
             return []
         hosts = {one["id"]: f"{one.get('hostname') or one['name']}" for one in fleet["instances"]}
-        since = {"prev_recorded_at": self._last[0], "prev_id": self._last[1]} if self._last else {}
-        body = {"within_fleets": [fleet["id"]], "include_target_types": ["instance"], "ascending": True, **since}
-        found = self._session.client.post("/api/events/list", body)
+        body: bodies.ListEventsBody = {
+            "within_fleets": [fleet["id"]],
+            "include_target_types": ["instance"],
+            "ascending": True,
+        }
+        if self._last:
+            body["prev_recorded_at"], body["prev_id"] = self._last
+        found = calls.events_list(self._session.client, body)
         if found:
             self._last = found[-1]["recorded_at"], found[-1]["id"]
         return [line for event in found for line in self._lines(event, hosts)]
 
-    def _lines(self, event: dict[str, Any], hosts: dict[str, str]) -> list[str]:
+    def _lines(self, event: contract.Event, hosts: dict[str, str]) -> list[str]:
         host = next((hosts[target["id"]] for target in event["targets"] if target["id"] in hosts), None)
         text = str(event["message"])
         if host is None or not text.startswith((*STEPS, RETRIED)):

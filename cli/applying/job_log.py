@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.domain import pages
 from chalicelib.errors import DstackError, Refused
+from cli.connection import calls
 from cli.connection.session import Session
 from cli.tables.runs import newest
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
     from cli.connection.streams import Stream
 
 COMPLETE = 1000  # the code of a stream's end once the job has ended and all of its log was sent
@@ -55,7 +56,7 @@ class LogReader:
 
     def page(self, *, descending: bool = False) -> tuple[list[tuple[str, bytes]], str | None]:
         """The pieces of the current page with their times, and the token of the next page."""
-        body = {
+        body: bodies.PollBody = {
             "run_name": self.run_name,
             "job_submission_id": self.submission_id,
             "start_time": self.start_time,
@@ -65,9 +66,9 @@ class LogReader:
             "limit": pages.RECORDS,
             "diagnose": self.diagnose,
         }
-        answer = self.session.client.in_project("logs/poll", body)
-        pieces = [(entry.get("timestamp", ""), _decoded(entry["message"])) for entry in answer.get("logs") or ()]
-        return pieces, answer.get("next_token")
+        answer = calls.logs_poll(self.session.client, body)
+        pieces = [(entry["timestamp"], _decoded(entry["message"])) for entry in answer["logs"]]
+        return pieces, answer["next_token"]
 
 
 def last_lines(reader: LogReader, count: int) -> tuple[str | None, int]:
@@ -113,7 +114,7 @@ class JobLog:
         self.session, self.run_name, self.since, self.diagnose = session, run_name, since, diagnose
         self._not_wanted = skip
         self.submission = ""
-        self._spec: Mapping[str, Any] = {}  # of the job
+        self._spec: contract.JobSpec | None = None
         self._stream: Stream | None = None
         self._pages: LogReader | None = None
         self._written = 0  # bytes that came over streams or were skipped
@@ -127,7 +128,7 @@ class JobLog:
     def turn_to(self, job: contract.Job) -> bool:
         """Continues with the job's newest submission; returns whether that is a new one."""
         latest = newest(job)
-        if latest["id"] == self.submission:
+        if latest is None or latest["id"] == self.submission:
             return False
         if self.submission:
             self.drain(ended=True)
@@ -185,9 +186,13 @@ class JobLog:
         """Requests a stream; if the server has none, the log is read by pages."""
         if self.diagnose:
             return
-        where = {"replica": self._spec.get("replica_num", 0), "job": self._spec.get("job_num", 0)}
+        query: bodies.StreamQuery = {
+            "target": "logs",
+            "replica": self._spec["replica_num"] if self._spec else 0,
+            "job": self._spec["job_num"] if self._spec else 0,
+            "start_time": self.since,
+        }
         try:
-            query = {"target": "logs", **where, "start_time": self.since}
             self._stream = self.session.client.stream(self.run_name, query)
         except DstackError:
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from chalicelib.errors import NotFound, Refused
 from cli.applying.follow import Stages, ending, exit_code, follow
 from cli.applying.job_log import JobLog
+from cli.connection import calls
 from cli.connection.polling import POLL_SECONDS
 from cli.connection.session import Session
 from cli.repositories.repos import Brought, RepoFlags, bring
@@ -24,6 +25,7 @@ from cli.tables.services import addresses, replaced
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Submission:
         self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
         self.run_spec = self._run_spec(key)
         plan = self._plan()
-        current = plan.get("current_resource")
+        current = plan["current_resource"]
         if current is not None and current["status"] in FINISHED:
             current = None
         if not self.options.as_json:
@@ -135,15 +137,14 @@ class Submission:
         return read_key(name, terminal.cwd, terminal.home, named_by="--ssh-identity", as_it_is=True)["public"]
 
     def _plan(self) -> contract.RunPlan:
-        body = {
+        body: bodies.GetRunPlanBody = {
             "run_spec": self.run_spec,
             "max_offers": self.options.max_offers,
             "full_offers": self.options.full_offers,
             "unallocated_resources": self.options.unallocated,
             "for_offers_only": False,
         }
-        plan: contract.RunPlan = self.session.client.in_project("runs/get_plan", body)
-        return plan
+        return calls.runs_get_plan(self.session.client, body)
 
     def _show(self, plan: contract.RunPlan) -> None:
         terminal = self.session.terminal
@@ -152,19 +153,19 @@ class Submission:
         parts = plan["job_plans"] if self.definition.kind == "service" else plan["job_plans"][:1]
         for job in parts:
             if len(parts) > 1:
-                count, name = job.get("count", 1), group_of(job["job_spec"])
+                count, name = job["count"], group_of(job["job_spec"])
                 terminal.print(f"Group {name}, {count} at first:" if job["offers"] else f"Group {name}: no offers now")
             if job["offers"]:
                 self.session.show(offers_table(job["offers"]))
-            if line := offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")):
+            if line := offers_summary(len(job["offers"]), job["total_offers"], job["max_price"]):
                 terminal.print(line)
-        terminal.dim(*asked_lines(plan.get("offers_asked") or []))
+        terminal.dim(*asked_lines(plan["offers_asked"]))
         if all(job["offers"] for job in parts):
-            for line in (cost_line(plan), *(plan.get("isolation") or ()), *(plan.get("remarks") or ())):
+            for line in (cost_line(plan), *(plan["isolation"]), *(plan["remarks"])):
                 if line:
                     terminal.print(line)
         else:
-            terminal.warn(refusals(plan["notes"]) if plan.get("notes") else no_offers_hint(self.session))
+            terminal.warn(refusals(plan["notes"]) if plan["notes"] else no_offers_hint(self.session))
         terminal.print()
 
     def _agreed(self, question: str) -> bool:
@@ -175,7 +176,7 @@ class Submission:
 
     def _changes(self, plan: contract.RunPlan, current: contract.Run) -> list[tuple[str, Any, Any]]:
         """The differences from the active run, shown if there are any."""
-        found = changes(current["run_spec"], plan.get("effective_run_spec") or plan["run_spec"])
+        found = changes(current["run_spec"], plan["effective_run_spec"])
         if found and not self.options.as_json:
             self.session.show(changes_table(found))
             self.session.terminal.print()
@@ -192,7 +193,7 @@ class Submission:
         return self._agreed(f"Run {name} {why}. Stop it and submit it again?")
 
     def _stop_and_wait(self, name: str) -> None:
-        self.session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
+        calls.runs_stop(self.session.client, {"runs_names": [name], "abort": False})
         self.session.terminal.warn(f"Stopping {name} …")
         while self.session.get_run(name)["status"] not in FINISHED:
             self.session.terminal.sleep(POLL_SECONDS)
@@ -203,11 +204,11 @@ class Submission:
         if instead_of:
             self._stop_and_wait(instead_of)
             plan = self._plan()  # a new plan: the run that the server compared with has ended
-        body = {
-            "plan": {"run_spec": plan["run_spec"], "current_resource": plan.get("current_resource")},
+        body: bodies.ApplyRunBody = {
+            "plan": {"run_spec": plan["run_spec"], "current_resource": plan["current_resource"]},
             "force": self.options.force,
         }
-        run = self.session.client.in_project("runs/apply", body)
+        run = calls.runs_apply(self.session.client, body)
         name = run["run_spec"]["run_name"]
         self.session.cache_names("run", [name])
         if self.options.as_json:
@@ -215,7 +216,7 @@ class Submission:
             return 0
         for line in addresses(run, self.session.client.url):
             self.session.terminal.print(line)
-        if at := run.get("next_triggered_at"):
+        if at := run["next_triggered_at"]:
             self.session.terminal.print(
                 f"Run {name} is {done}: it starts by its schedule, next at {str(at)[:16].replace('T', ' ')} UTC. "
                 f"`dstack stop {name}` ends that."
@@ -251,19 +252,19 @@ def _stay(session: Session, name: str, attachment: JobAttachment, *, asks: bool)
             return 0
         ended = _stop(session, name)
     session.terminal.warn(ending(ended, name, session.terminal.colour))
-    if ended.get("service"):
+    if ended["service"]:
         session.show(runs_table([ended], session.terminal.now()))
     return exit_code(ended)
 
 
 def _stop(session: Session, name: str) -> contract.Run:
     """Stops the run and waits for its end; Ctrl-C meanwhile aborts it."""
-    session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
+    calls.runs_stop(session.client, {"runs_names": [name], "abort": False})
     session.terminal.warn(f"Stopping {name} … Ctrl-C again kills it at once.")
     try:
         return follow(session, name)
     except KeyboardInterrupt:
-        session.client.in_project("runs/stop", {"runs_names": [name], "abort": True})
+        calls.runs_stop(session.client, {"runs_names": [name], "abort": True})
         session.terminal.warn(f"Aborting {name} …")
         return follow(session, name)
 
@@ -277,9 +278,7 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
     for entry in configuration.get("files") or ():
         archive = pack(Path(entry["local_path"]))
         if archive.hash not in uploaded:
-            uploaded[archive.hash] = session.client.upload("/api/files/upload_archive", archive.hash, archive.data)[
-                "id"
-            ]
+            uploaded[archive.hash] = calls.files_upload_archive(session.client, archive.hash, archive.data)["id"]
         mappings.append({"id": uploaded[archive.hash], "path": entry["path"]})
     return mappings
 
@@ -289,7 +288,7 @@ def refusals(notes: list[contract.Note]) -> str:
     lines = [
         f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes
     ]
-    if any(note.get("waits") for note in notes):
+    if any(note["waits"] for note in notes):
         end = "If you submit it anyway, it waits for the first offers, ten minutes at most."
     else:
         end = "If you submit it anyway, it waits only if it has `retry`."
@@ -299,7 +298,7 @@ def refusals(notes: list[contract.Note]) -> str:
 def no_offers_hint(session: Session) -> str:
     """A hint if the server gives no reason: there is no fleet, or none that fits."""
     try:
-        fleets = session.client.in_project("fleets/list", {"include_imported": True})
+        fleets = calls.fleets_list(session.client, {"include_imported": True})
     except (Refused, NotFound) as error:
         return f"No offers now, and the fleets can't be listed: {error.message}"
     if not fleets:

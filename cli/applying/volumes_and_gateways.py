@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from chalicelib.errors import NotFound
 from cli.applying.certificates import with_certificate
 from cli.applying.runs import ApplyOptions, LoadedConfiguration
+from cli.connection import calls
 from cli.connection.session import Session
 from cli.screen.render import as_json, facts
 from cli.tables.cells import gigabytes
 
+if TYPE_CHECKING:
+    from chalicelib import contract
+    from chalicelib.contract.bodies import GetVolumeBody as ByName  # a gateway's is the same
+    from cli.connection.client import Client
+
+R = TypeVar("R", bound="contract.Volume | contract.Gateway")
 READY_SECONDS = 2.0
 GONE_SECONDS = 1.0
 ENDED = ("active", "running", "failed")
@@ -33,7 +40,7 @@ SHOWN = {
 def apply_volume(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates or re-creates the volume, which never changes in place. Returns the exit code."""
     configuration, name = definition.configuration, definition.name
-    current = _get(session, "volumes", name) if name else None
+    current = _found(calls.volumes_get, session, name) if name else None
     if not options.as_json:
         _show(session, definition)
     if current is not None and _same(current["configuration"], configuration) and options.yes and not options.force:
@@ -49,29 +56,36 @@ def apply_volume(session: Session, definition: LoadedConfiguration, options: App
         return 0
     if current is not None:
         delete_volume(session, str(name))
-    return _wait(
-        session, "volumes", session.client.in_project("volumes/create", {"configuration": configuration}), options
-    )
+    created = calls.volumes_create(session.client, {"configuration": configuration})
+    if options.as_json:
+        session.terminal.print(as_json(created))
+        return 0
+    settled = _settled(session, created, calls.volumes_get, options)
+    return _ending(session, f"Volume {settled['name']}", settled)
 
 
 def delete_volume(session: Session, name: str) -> None:
     """Deletes the volume and waits until it is gone."""
-    _delete(session, "volumes", name)
+    calls.volumes_delete(session.client, {"names": [name]})
+    while _found(calls.volumes_get, session, name) is not None:
+        session.terminal.sleep(GONE_SECONDS)
 
 
 def delete_gateway(session: Session, name: str) -> None:
     """Deletes the gateway and waits until no machine carries it any more."""
-    _delete(session, "gateways", name)
+    calls.gateways_delete(session.client, {"names": [name]})
+    while _found(calls.gateways_get, session, name) is not None:
+        session.terminal.sleep(GONE_SECONDS)
 
 
 def apply_gateway(session: Session, definition: LoadedConfiguration, options: ApplyOptions) -> int:
     """Creates the gateway, or changes it if possible; returns the exit code."""
     configuration = with_certificate(definition.configuration, session.terminal.cwd, session.terminal.home)
     spec = {"configuration": configuration, "configuration_path": definition.path}
-    plan = session.client.in_project("gateways/get_plan", {"spec": spec})
-    current = plan.get("current_resource")
+    plan = calls.gateways_get_plan(session.client, {"spec": spec})
+    current = plan["current_resource"]
     if not options.as_json:
-        _show(session, definition, plan.get("remarks") or ())
+        _show(session, definition, plan["remarks"])
     if current is None:
         question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
     elif plan["action"] == "update" and not plan["changes"]:
@@ -85,16 +99,26 @@ def apply_gateway(session: Session, definition: LoadedConfiguration, options: Ap
     if current is not None and plan["action"] != "update":
         delete_gateway(session, current["name"])
         current = None
-    body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
-    return _wait(session, "gateways", session.client.in_project("gateways/apply", body), options)
+    applied = _applied(session, plan, current, options)
+    if options.as_json:
+        session.terminal.print(as_json(applied))
+        return 0
+    settled = _settled(session, applied, calls.gateways_get, options)
+    return _ending(session, f"Gateway {settled['name']}", settled, _share(settled))
 
 
-def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) -> int:
-    """Applies an unchanged gateway, so that failed certificates are retried at once."""
-    current = plan["current_resource"]
-    resource = session.client.in_project(
-        "gateways/apply", {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
+def _applied(
+    session: Session, plan: contract.GatewayPlan, current: contract.Gateway | None, options: ApplyOptions
+) -> contract.Gateway:
+    return calls.gateways_apply(
+        session.client,
+        {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force},
     )
+
+
+def _unchanged(session: Session, plan: contract.GatewayPlan, options: ApplyOptions) -> int:
+    """Applies an unchanged gateway, so that failed certificates are retried at once."""
+    resource = _applied(session, plan, plan["current_resource"], options)
     if options.as_json:
         session.terminal.print(as_json(resource))
     else:
@@ -102,23 +126,16 @@ def _unchanged(session: Session, plan: dict[str, Any], options: ApplyOptions) ->
     return 0
 
 
-def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
+def _found(get: Callable[[Client, ByName], R], session: Session, name: str) -> R | None:
     try:
-        found: dict[str, Any] = session.client.in_project(f"{kind}/get", {"name": name})
+        return get(session.client, {"name": name})
     except NotFound:
         return None
-    return found
 
 
-def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+def _same(before: contract.Configuration, after: contract.Configuration) -> bool:
     """Are the two equal, if an absent key means null?"""
     return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
-
-
-def _delete(session: Session, kind: str, name: str) -> None:
-    session.client.in_project(f"{kind}/delete", {"names": [name]})
-    while _get(session, kind, name) is not None:
-        session.terminal.sleep(GONE_SECONDS)
 
 
 def _show(session: Session, definition: LoadedConfiguration, remarks: Iterable[str] = ()) -> None:
@@ -133,7 +150,7 @@ def _show(session: Session, definition: LoadedConfiguration, remarks: Iterable[s
     terminal.print()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return gigabytes(value) if isinstance(value, float) else str(value)
 
 
@@ -144,27 +161,29 @@ def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
     return False
 
 
-def _share(resource: dict[str, Any]) -> str:
-    """How many of a gateway's replicas run, if not all."""
-    wanted = resource["configuration"].get("replicas") or 1
-    up = sum(each["status"] == "running" for each in resource.get("replicas") or ())
-    return f" with {up} of {wanted} replicas" if resource["status"] == "running" and up < wanted and wanted > 1 else ""
+def _share(gateway: contract.Gateway) -> str:
+    """How many of its replicas run, if not all."""
+    wanted = gateway["configuration"].get("replicas") or 1
+    up = sum(each["status"] == "running" for each in gateway["replicas"])
+    return f" with {up} of {wanted} replicas" if gateway["status"] == "running" and up < wanted and wanted > 1 else ""
 
 
-def _wait(session: Session, kind: str, resource: dict[str, Any], options: ApplyOptions) -> int:
-    """Waits until the volume or the gateway is active or has failed."""
+def _settled(session: Session, resource: R, get: Callable[[Client, ByName], R], options: ApplyOptions) -> R:
+    """Waits until the volume or the gateway is active or has failed, unless it is detached from."""
     terminal, name = session.terminal, resource["name"]
-    if options.as_json:
-        terminal.print(as_json(resource))
-        return 0
     shown = ""
     while resource["status"] not in ENDED and not options.detach:
-        if (why := resource.get("status_message") or "") != shown:
+        if (why := resource["status_message"] or "") != shown:
             shown = why
             terminal.warn(f"{name}: {why}" if why else f"{name}: {resource['status']}")
         terminal.sleep(READY_SECONDS)
-        resource = session.client.in_project(f"{kind}/get", {"name": name})
-    reason = f": {resource['status_message'].rstrip('.')}" if resource.get("status_message") else ""
+        resource = get(session.client, {"name": name})
+    return resource
+
+
+def _ending(session: Session, what: str, resource: contract.Volume | contract.Gateway, share: str = "") -> int:
+    why = resource["status_message"]
+    reason = f": {why.rstrip('.')}" if why else ""
     status = "failed" if resource["status"] == "failed" else f"is {resource['status']}"
-    terminal.print(f"{kind[:-1].capitalize()} {name} {status}{_share(resource)}{reason}.")
+    session.terminal.print(f"{what} {status}{share}{reason}.")
     return 1 if resource["status"] == "failed" else 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chalicelib.errors import NotFound, Refused
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
@@ -35,7 +36,7 @@ def list_automations(ctx: typer.Context, project: ProjectOption = None, json_wan
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[Any] = session.client.in_project("automations/list")
+    found = calls.automations_list(session.client)
     session.cache_names("automation", [one["name"] for one in found])
     if json_wanted:
         shown: contract.AutomationList = {"shape": 1, "project": session.project, "automations": found}
@@ -86,7 +87,7 @@ def _stored(session: Session, file: str | None) -> str:
             spec = {"configuration": keyed, "configuration_path": definition.path, "profile": definition.profile}
         else:
             spec = {"configuration": configuration, "configuration_path": definition.path}
-        return str(session.client.in_project("automations/add", {"spec": spec})["name"])
+        return str(calls.automations_add(session.client, {"spec": spec})["name"])
 
 
 @command(app, "delete", "dstack automation delete train", "dstack automation delete train -y")
@@ -100,13 +101,12 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     if not yes and not session.terminal.confirm(f"Delete the stored configuration {name}?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("automations/delete", {"names": [name]})
+    calls.automations_delete(session.client, {"names": [name]})
     session.terminal.print(f"Configuration {name} is deleted. Rules that name it are refused from now on.")
 
 
-def stored(session: Session, name: str) -> dict[str, Any]:
-    found: list[dict[str, Any]] = session.client.in_project("automations/list")
-    for one in found:
+def stored(session: Session, name: str) -> contract.Automation:
+    for one in calls.automations_list(session.client):
         if one["name"] == name:
             return one
     raise NotFound(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chalicelib.errors import DstackError, Invalid, NotFound, Refused
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
@@ -92,16 +93,17 @@ def add(
     if exists and not yes and not session.terminal.confirm(f"Change the backend {kind} of project {session.project}?"):
         session.terminal.print("Nothing was changed.")
         return
-    verb = "update" if exists else "create"
     if text is not None:
-        session.client.in_project(f"backends/{verb}_yaml", {"config_yaml": text})
+        save_text = calls.backends_update_yaml if exists else calls.backends_create_yaml
+        save_text(session.client, {"config_yaml": text})
     else:
-        body = session.client.in_project(f"backends/{kind}/config_info") if exists else {"type": kind}
+        body = calls.backends_config_info(session.client, kind) if exists else {"type": kind}
         creds = _creds(session, access_key, secret_key, own)
         if creds is None and not exists:
             _check_not_needed(kind)
         given = {"creds": creds, "regions": region or None}
-        session.client.in_project(f"backends/{verb}", {**body, **{key: value for key, value in given.items() if value}})
+        save = calls.backends_update if exists else calls.backends_create
+        save(session.client, {**body, **{key: value for key, value in given.items() if value}})
     session.terminal.print(f"Backend {kind} is {'changed' if exists else 'added'}.")
 
 
@@ -189,7 +191,7 @@ def check(
 def _error_of(session: Session, name: str) -> str | None:
     """What the provider reports as wrong; None if the backend works."""
     try:
-        session.client.in_project(f"backends/{name}/check")
+        calls.backends_check(session.client, name)
     except NotFound:
         raise
     except DstackError as error:
@@ -208,11 +210,11 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     if not yes and not session.terminal.confirm(question):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("backends/delete", {"backends_names": [name]})
+    calls.backends_delete(session.client, {"backends_names": [name]})
     session.terminal.print(f"Backend {name} is deleted.")
 
 
-def _known(session: Session) -> list[Any]:
-    found: list[Any] = session.client.in_project("backends/list")
+def _known(session: Session) -> list[contract.Backend]:
+    found = calls.backends_list(session.client)
     session.cache_names("backend", [one["name"] for one in found])
     return found

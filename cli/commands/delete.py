@@ -10,6 +10,7 @@ from chalicelib.errors import NotSupported, Refused
 from cli.applying.definition import RUN_TYPES, described
 from cli.applying.fleets import delete_fleet
 from cli.applying.volumes_and_gateways import delete_gateway, delete_volume
+from cli.connection import calls
 from cli.connection.session import open_session
 from cli.screen.parameters import ProjectOption, YesOption, command, new_group
 
@@ -60,7 +61,7 @@ def delete(
         terminal.print("Nothing was deleted.")
         return
     if kind in RUN_TYPES:
-        session.client.in_project("runs/delete", {"runs_names": [name]})
+        calls.runs_delete(session.client, {"runs_names": [name]})
     elif kind == "fleet":
         delete_fleet(session, name)
     elif kind == "volume":

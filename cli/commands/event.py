@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,9 @@ from chalicelib.domain import pages
 from chalicelib.errors import NotFound
 from cli.commands.automation import stored
 from cli.commands.secret import get_secret
-from cli.connection.session import WATCH_SECONDS, Session, completer, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
+from cli.connection import calls
+from cli.connection.session import WATCH_SECONDS, Session, all_users, completer, open_session, watch
+from cli.screen.parameters import Flags, JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.since import since_moment
 from cli.tables.cells import moment
@@ -22,6 +23,7 @@ from cli.tables.events import event_line
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 SYSTEM = "system"  # the actor of events of the control plane itself; no user has this name
 LATE = 30.0  # seconds between a change and the commit of its event, at most
@@ -140,15 +142,19 @@ def follow(ctx: typer.Context, project: ProjectOption = None, since: SinceOption
         raise typer.Exit(0) from None
 
 
-def followed(session: Session, start: float) -> Iterator[dict[str, Any]]:
+def followed(session: Session, start: float) -> Iterator[contract.StateChange]:
     """Each change once, from `start` on. A change that is committed late has an earlier time, so the last seconds are
     read again each time."""
     seen: dict[str, float] = {}  # the times of changes, by id
     at = start
     while True:
-        after: dict[str, Any] = {"prev_recorded_at": _date(max(start, at - LATE)), "prev_id": None}
+        after: bodies.ChangesBody = {
+            "prev_recorded_at": _date(max(start, at - LATE)),
+            "prev_id": None,
+            "limit": pages.EVENTS,
+        }
         while True:
-            page = session.client.in_project("events/changes", {**after, "limit": pages.EVENTS})
+            page = calls.events_changes(session.client, after)
             for change in page:
                 happened = moment(change["time"]) or 0.0
                 if change["id"] not in seen:
@@ -157,7 +163,7 @@ def followed(session: Session, start: float) -> Iterator[dict[str, Any]]:
                     yield change
             if len(page) < pages.EVENTS:
                 break
-            after = {"prev_recorded_at": page[-1]["time"], "prev_id": page[-1]["id"]}
+            after = {"prev_recorded_at": page[-1]["time"], "prev_id": page[-1]["id"], "limit": pages.EVENTS}
         seen = {id_: happened for id_, happened in seen.items() if happened >= at - 2 * LATE}
         session.terminal.sleep(WATCH_SECONDS)
 
@@ -192,26 +198,24 @@ def _list(ctx: typer.Context) -> None:
     watch(session, show, flags["watching"], json_too=flags["json_wanted"])
 
 
-def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
-    targets = ("projects", "users", "fleets", "instances", "runs", "jobs", "volumes", "gateways", "secrets")
-    body: dict[str, Any] = {f"target_{kind}": None for kind in targets}
-    body |= {"within_projects": None, "within_fleets": None, "within_runs": None}
-    for scope in ("target", "within"):
-        if flags[f"{scope}_fleet"]:
-            body[f"{scope}_fleets"] = [session.get_fleet(name)["id"] for name in flags[f"{scope}_fleet"]]
-        if flags[f"{scope}_run"]:
-            body[f"{scope}_runs"] = [session.get_run(name)["id"] for name in flags[f"{scope}_run"]]
-    if flags["target_secret"]:
-        body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
-    if flags["target_volume"]:
-        body["target_volumes"] = [session.get_volume(name)["id"] for name in flags["target_volume"]]
-    if flags["target_automation"]:
-        body["target_automations"] = [stored(session, name)["id"] for name in flags["target_automation"]]
-    for scope in ("target", "within"):
-        if flags[f"{scope}_gateway"]:
-            body[f"{scope}_gateways"] = [session.get_gateway(name)["id"] for name in flags[f"{scope}_gateway"]]
+def _filter(session: Session, flags: Flags) -> bodies.ListEventsBody:
+    def ids(flag: str, find: Callable[[str], contract.Fleet | contract.Run | contract.Named]) -> list[str] | None:
+        return [find(name)["id"] for name in flags[flag] or ()] or None
+
+    body: bodies.ListEventsBody = {
+        "target_fleets": ids("target_fleet", session.get_fleet),
+        "target_runs": ids("target_run", session.get_run),
+        "target_secrets": ids("target_secret", lambda name: get_secret(session, name)),
+        "target_volumes": ids("target_volume", session.get_volume),
+        "target_automations": ids("target_automation", lambda name: stored(session, name)),
+        "target_gateways": ids("target_gateway", session.get_gateway),
+        "within_projects": None,
+        "within_fleets": ids("within_fleet", session.get_fleet),
+        "within_runs": ids("within_run", session.get_run),
+        "within_gateways": ids("within_gateway", session.get_gateway),
+    }
     if not any(body.values()) and not flags["actor"]:  # an actor's events may be in any project
-        body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
+        body["within_projects"] = [calls.projects_get(session.client, session.project)["project_id"]]
     return {**body, "include_target_types": flags["include_type"] or None, "actors": _actors(session, flags["actor"])}
 
 
@@ -219,8 +223,7 @@ def _actors(session: Session, names: list[str] | None) -> list[str | None] | Non
     """The ids of users; None in the list is the control plane itself."""
     if not names:
         return None
-    users = session.client.post("/api/users/list", {})
-    known = {user["username"]: user["id"] for user in users}
+    known = {user["username"]: user["id"] for user in all_users(session.client)}
     session.cache_names("user", known)
     missing = [name for name in names if name != SYSTEM and name not in known]
     if missing:
@@ -228,17 +231,17 @@ def _actors(session: Session, names: list[str] | None) -> list[str | None] | Non
     return [None if name == SYSTEM else known[name] for name in names]
 
 
-def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[contract.Event]:
+def fetch_events(session: Session, body: bodies.ListEventsBody, start: str | None) -> list[contract.Event]:
     """Events, oldest first. The API pages from the newest back; pages are read until they reach `start`, if given."""
     begin = moment(start)
     found: list[contract.Event] = []
     while True:
-        after = {"prev_recorded_at": found[-1]["recorded_at"], "prev_id": found[-1]["id"]} if found else None
-        page = session.client.post(
-            "/api/events/list",
+        page = calls.events_list(
+            session.client,
             {
                 **body,
-                **(after or {"prev_recorded_at": None, "prev_id": None}),
+                "prev_recorded_at": found[-1]["recorded_at"] if found else None,
+                "prev_id": found[-1]["id"] if found else None,
                 "limit": pages.EVENTS,
                 "ascending": False,
             },

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 app = new_group("Share SSH fleets with other projects.", invoke_without_command=True)
 ExportArgument = Annotated[
@@ -34,7 +36,7 @@ def list_exports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[contract.Export] = session.client.in_project("exports/list")
+    found = calls.exports_list(session.client)
     session.cache_names("export", [one["name"] for one in found])
     if json_wanted:
         shown: contract.ExportList = {"shape": 1, "project": session.project, "exports": found}
@@ -70,9 +72,14 @@ def create(
     Their runs use them like fleets of their own, as PROJECT/FLEET. No --json: it prints a table.
     """
     session = open_session(ctx, project)
-    body = {"name": name, "is_global": everybody, "importer_projects": [*(importers or ())]}
-    more = {"exported_fleets": [*(fleets or ())], "exported_gateways": [*(gateways or ())]}
-    session.show(exports_table([session.client.in_project("exports/create", body | more)]))
+    body: bodies.CreateExportBody = {
+        "name": name,
+        "is_global": everybody,
+        "importer_projects": importers or [],
+        "exported_fleets": fleets or [],
+        "exported_gateways": gateways or [],
+    }
+    session.show(exports_table([calls.exports_create(session.client, body)]))
 
 
 @command(
@@ -123,18 +130,18 @@ def update(
     if set_global and unset_global:
         raise typer.BadParameter("--set-global and --unset-global exclude each other.", ctx=ctx)
     session = open_session(ctx, project)
-    body = {
+    body: bodies.UpdateExportBody = {
         "name": name,
         "set_global": set_global,
         "unset_global": unset_global,
-        "add_importer_projects": [*(add_importers or ())],
-        "remove_importer_projects": [*(remove_importers or ())],
-        "add_exported_fleets": [*(add_fleets or ())],
-        "remove_exported_fleets": [*(remove_fleets or ())],
-        "add_exported_gateways": [*(add_gateways or ())],
-        "remove_exported_gateways": [*(remove_gateways or ())],
+        "add_importer_projects": add_importers or [],
+        "remove_importer_projects": remove_importers or [],
+        "add_exported_fleets": add_fleets or [],
+        "remove_exported_fleets": remove_fleets or [],
+        "add_exported_gateways": add_gateways or [],
+        "remove_exported_gateways": remove_gateways or [],
     }
-    session.show(exports_table([session.client.in_project("exports/update", body)]))
+    session.show(exports_table([calls.exports_update(session.client, body)]))
 
 
 @command(app, "delete", "dstack export delete lab", "dstack export delete lab -y")
@@ -149,7 +156,7 @@ def delete(ctx: typer.Context, name: ExportArgument, project: ProjectOption = No
     ):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("exports/delete", {"name": name})
+    calls.exports_delete(session.client, {"name": name})
     session.terminal.print(f"Export {name} is deleted.")
 
 

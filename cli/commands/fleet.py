@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound, Refused
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
@@ -47,7 +48,7 @@ def list_fleets(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        fleets: list[contract.Fleet] = session.client.in_project("fleets/list", {"include_imported": True})
+        fleets = calls.fleets_list(session.client, {"include_imported": True})
         session.cache_names("fleet", [found["name"] for found in fleets])
         if json_wanted:
             found: contract.FleetList = {"shape": 1, "project": session.project, "fleets": fleets}
@@ -96,7 +97,7 @@ def delete_one(session: Session, fleet: str, number: int, yes: bool) -> None:
 
 def _by_id(session: Session, fleet_id: str) -> contract.Fleet:
     try:
-        found: contract.Fleet = session.client.in_project("fleets/get", {"name": None, "id": fleet_id})
+        found = calls.fleets_get(session.client, {"name": None, "id": fleet_id})
     except NotFound:
         raise NotFound(f"There is no fleet with the id {fleet_id} in project {session.project}.") from None
     return found
@@ -149,7 +150,7 @@ def delete_instance(
 
 def _delete(session: Session, name: str, numbers: list[int], yes: bool, force: bool = False) -> None:
     found = session.get_fleet(name)
-    existing = sorted(one["instance_num"] for one in found.get("instances") or ())
+    existing = sorted(one["instance_num"] for one in found["instances"])
     unknown = [number for number in numbers if number not in existing]
     if unknown:
         raise Refused(
@@ -165,11 +166,10 @@ def _delete(session: Session, name: str, numbers: list[int], yes: bool, force: b
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
         session.terminal.print("Nothing was deleted.")
         return
-    forced = {"force": True} if force else {}
     if numbers:
-        session.client.in_project("fleets/delete_instances", {"name": name, "instance_nums": numbers, **forced})
+        calls.fleets_delete_instances(session.client, {"name": name, "instance_nums": numbers, "force": force})
     else:
-        session.client.in_project("fleets/delete", {"names": [name], **forced})
+        calls.fleets_delete(session.client, {"names": [name], "force": force})
     session.terminal.print(f"Deleting {what}.")
 
 
@@ -191,8 +191,8 @@ def join_command(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    body = {"name": name, "expires_in": seconds_of(expires_in, "--expires-in")}
-    join = session.client.in_project("fleets/create_join", body)
+    seconds = seconds_of(expires_in, "--expires-in")
+    join = calls.fleets_create_join(session.client, {"name": name, "expires_in": seconds})
     session.terminal.print(join["command"])
     session.terminal.warn(
         f"Paste this on the machine. It works once, for {expires_in}. To revoke it: "
@@ -206,7 +206,7 @@ def joins(
 ) -> None:
     """List the join commands of a fleet, and what became of them."""
     session = open_session(ctx, project)
-    found: list[contract.Join] = session.client.in_project("fleets/list_joins", {"name": name})
+    found = calls.fleets_list_joins(session.client, {"name": name})
     if json_wanted:
         shown: contract.FleetJoins = {"shape": 1, "fleet": name, "joins": found}
         session.terminal.print(as_json(shown))
@@ -232,5 +232,5 @@ def revoke_join(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    session.client.in_project("fleets/revoke_join", {"name": name, "id": join_id})
+    calls.fleets_revoke_join(session.client, {"name": name, "id": join_id})
     session.terminal.print(f"The command {join_id} can't be used any more.")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.tables.gateways import certificates_table, gateways_table
 
 if TYPE_CHECKING:
-    from chalicelib import contract
+    pass
 
 app = new_group("Manage gateways, which give services their own names.", invoke_without_command=True)
 GatewayArgument = Annotated[
@@ -54,7 +55,7 @@ def list_gateways(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        found: list[contract.Gateway] = session.client.in_project("gateways/list", {"include_imported": True})
+        found = calls.gateways_list(session.client)
         session.cache_names("gateway", [one["name"] for one in found])
         if json_wanted:
             session.terminal.print(as_json({"project": session.project, "gateways": found}))
@@ -95,7 +96,7 @@ def delete(ctx: typer.Context, name: GatewayArgument, project: ProjectOption = N
     if not yes and not session.terminal.confirm(f"Delete gateway {name}?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("gateways/delete", {"names": [name]})
+    calls.gateways_delete(session.client, {"names": [name]})
     session.terminal.print(f"Deleting gateway {name}.")
 
 
@@ -127,7 +128,7 @@ def update(
     session = open_session(ctx, project)
     session.get_gateway(name)
     if domain is not None:
-        session.client.in_project("gateways/set_wildcard_domain", {"name": name, "wildcard_domain": domain})
+        calls.gateways_set_wildcard_domain(session.client, {"name": name, "wildcard_domain": domain})
     if default:
-        session.client.in_project("gateways/set_default", {"name": name})
+        calls.gateways_set_default(session.client, {"name": name})
     session.terminal.print(f"Gateway {name} is changed.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.commands.export import fleets_of
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
@@ -31,7 +32,7 @@ def list_imports(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[contract.Import] = session.client.in_project("imports/list")
+    found = calls.imports_list(session.client)
     named = [(f"{one['export']['project_name']}/{one['export']['name']}", one["export"]) for one in found]
     session.cache_names("import", [name for name, _ in named])
     if json_wanted:
@@ -65,5 +66,5 @@ def delete(
     if not yes and not session.terminal.confirm(f"Give {name} back, and end the jobs of {session.project} there?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("imports/delete", {"export_name": export, "export_project_name": exporter})
+    calls.imports_delete(session.client, {"export_name": export, "export_project_name": exporter})
     session.terminal.print(f"Import {name} is deleted.")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
-from urllib.parse import parse_qs, quote, urlsplit
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import parse_qs, urlsplit
 
 import typer
 
 from chalicelib.errors import Refused
+from cli.connection import calls
 from cli.connection.callback import Callback
 from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
@@ -17,6 +18,9 @@ from cli.connection.server_values import checked, seconds, web_address
 from cli.connection.server_values import token as token_of
 from cli.screen.parameters import command, new_group
 from cli.screen.terminal import Terminal, terminal
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 NAME = re.compile(r"[\w.-]{1,100}")
 app = new_group("Sign on with an account, and add the projects you may use.")
@@ -58,21 +62,22 @@ def login(
     if warning := in_clear(client.url):
         here.warn(warning)
     name = _provider(client, provider)
-    path = f"/api/auth/{quote(name, safe='')}"
-    entered = _by_code(here, client, path) if device else _by_browser(here, client, path)
+    entered = _by_code(here, client, name) if device else _by_browser(here, client, name)
     token = token_of(entered["creds"]["token"])
     here.print(f"You are {entered['username']} at {client.url}.")
     signed_on = Client(client.url, token, sleep=here.sleep, via=here.via)
-    joined = [
-        checked(NAME, project["project_name"], "a project's name")
-        for project in signed_on.post("/api/projects/list", {"include_not_joined": False})
-    ]
+    joined = [checked(NAME, project["project_name"], "a project's name") for project in _projects(signed_on)]
     if not joined:
         raise Refused(
             "You aren't a member of any project there.",
             hint=f"Ask an admin of a project to add {entered['username']}, and sign on again.",
         )
     _add(here, client.url, token, joined, default=True if yes else False if no else None)
+
+
+def _projects(client: Client) -> list[contract.Project]:
+    found = calls.projects_list(client, {"include_not_joined": False})
+    return found if isinstance(found, list) else found["projects"]
 
 
 def _url(here: Terminal, url: str | None) -> str:
@@ -83,7 +88,7 @@ def _url(here: Terminal, url: str | None) -> str:
 
 
 def _provider(client: Client, wanted: str | None) -> str:
-    names = [each["name"] for each in client.post("/api/auth/list_providers") if each["enabled"]]
+    names = [each["name"] for each in calls.auth_list_providers(client) if each["enabled"]]
     if not names:
         raise Refused(
             f"Nobody can sign on at {client.url}: no account provider is configured.",
@@ -98,31 +103,32 @@ def _provider(client: Client, wanted: str | None) -> str:
     return wanted or str(names[0])
 
 
-def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
+def _by_browser(here: Terminal, client: Client, provider: str) -> contract.UserWithCreds:
     with Callback() as callback:
-        body = {"local_port": callback.port, "base_url": None}
-        address = web_address(client.post(f"{path}/authorize", body)["authorization_url"])
+        begun = calls.auth_authorize(client, provider, {"local_port": callback.port, "base_url": None})
+        address = web_address(begun["authorization_url"])
         state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         here.print(f"Sign on in your browser. If it doesn't open, go to\n\n  {address}\n")
         here.browse(address)
         code = callback.code(state)
-    entered: dict[str, Any] = client.post(f"{path}/callback", {"code": code, "state": state, "base_url": None})
-    return entered
+    return calls.auth_callback(client, provider, {"code": code, "state": state, "base_url": None})
 
 
-def _by_code(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
-    begun = client.post(f"{path}/device")
+def _by_code(here: Terminal, client: Client, provider: str) -> contract.UserWithCreds:
+    begun = calls.auth_device(client, provider)
     here.print(f"Go to {web_address(begun['verification_uri'])} in any browser and type\n\n  {begun['user_code']}\n")
     if begun["verification_uri_complete"]:
         here.print(f"or open {web_address(begun['verification_uri_complete'])}")
-    return _polled(here, lambda: client.post(f"{path}/device_token", {"state": begun["state"]}), begun)
+    return _polled(here, lambda: calls.auth_device_token(client, provider, {"state": begun["state"]}), begun)
 
 
-def _polled(here: Terminal, poll: Callable[[], Any], begun: Mapping[str, Any]) -> Mapping[str, Any]:
+def _polled(
+    here: Terminal, poll: Callable[[], contract.UserWithCreds | None], begun: contract.DeviceCode
+) -> contract.UserWithCreds:
     until = here.now() + seconds(begun["expires_in"])
     while here.now() < until:
         here.sleep(seconds(begun["interval"]))
-        entered: dict[str, Any] | None = poll()
+        entered = poll()
         if entered is not None:
             return entered
     raise Refused("Nobody signed on with this code in time.", hint="Run the command again.")

@@ -55,8 +55,9 @@ def logs(
     if following is None:
         following = session.terminal.watched
     try:
-        latest, skip = newest(job_of(found, replica, job) or {}), 0
-        if tail is not None and "id" in latest:
+        chosen, skip = job_of(found, replica, job), 0
+        latest = newest(chosen) if chosen else None
+        if tail is not None and latest:
             start, skip = last_lines(LogReader(session, run, latest["id"], start, diagnose), tail)
         if following and found["status"] not in FINISHED:
             if not explicit:
@@ -64,7 +65,7 @@ def logs(
             log = JobLog(session, run, start, diagnose=diagnose, skip=skip)
             follow(session, run, replica=replica, job=job, log=log)
             return
-        if "id" not in latest:
+        if latest is None:
             session.terminal.warn(f"Run {run} has no job yet: it is {found['status']}.")
             return
         reader = LogReader(session, run, latest["id"], start, diagnose, skip=skip)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chalicelib.errors import NotFound
+from cli.connection import calls
 from cli.connection.session import completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
 from cli.screen.render import as_json
@@ -16,6 +15,7 @@ from cli.tables.metrics import axis_line, axis_of, metrics_table
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 SAMPLES = 1000
 
@@ -44,13 +44,17 @@ def metrics(
 
     def show() -> None:
         found = session.get_run(run)
-        jobs: list[tuple[Mapping[str, Any], list[Any]]] = []
-        for one in found.get("jobs") or ():
+        jobs: list[tuple[contract.Job, list[contract.Series]]] = []
+        for one in found["jobs"]:
             spec = one["job_spec"]
-            if replica not in (None, spec.get("replica_num", 0)) or job not in (None, spec.get("job_num", 0)):
+            if replica not in (None, spec["replica_num"]) or job not in (None, spec["job_num"]):
                 continue
-            query = {"replica_num": spec.get("replica_num", 0), "job_num": spec.get("job_num", 0), "limit": SAMPLES}
-            jobs.append((one, session.client.get_in_project(f"metrics/job/{quote(run, safe='')}", query)["metrics"]))
+            query: bodies.JobQuery = {
+                "replica_num": spec["replica_num"],
+                "job_num": spec["job_num"],
+                "limit": SAMPLES,
+            }
+            jobs.append((one, calls.metrics_job(session.client, run, query)["metrics"]))
         if not jobs:
             raise NotFound(
                 f"Run {run} has no such job.", hint=f"It is {found['status']}; `dstack ps -v` lists its jobs."

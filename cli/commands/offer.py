@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cli.applying.definition import synthetic_task
 from cli.applying.flags import PLANNED, max_offers, overrides, taking
+from cli.connection import calls
 from cli.connection.session import Session, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
+from cli.screen.parameters import Flags, JsonOption, ProjectOption, command, new_group
 from cli.screen.render import as_json, facts
 from cli.tables.cells import money, requirements
 from cli.tables.offers import ages_line, asked_lines, gpus_table
-from cli.tables.plans import offers_summary, offers_table
+from cli.tables.plans import offers_summary, offers_table, spot_policy
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+    from chalicelib.contract import bodies
 
 app = new_group("List available machines, cheapest first.")
 
-GROUPS = ("gpu", "backend", "region", "count")
-PLACES = ("backends", "backend", "regions", "region")
+Group = Literal["gpu", "backend", "region", "count"]
+GROUPS: tuple[Group, ...] = ("gpu", "backend", "region", "count")
 
 
 @command(
@@ -61,33 +65,37 @@ def offer(
             _show_offers(session, spec, flags, json_wanted)
 
 
-def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any], json_wanted: bool) -> None:
-    body = {
+def _show_offers(session: Session, spec: contract.Configuration, flags: Flags, json_wanted: bool) -> None:
+    body: bodies.GetRunPlanBody = {
         "run_spec": spec,
         "max_offers": flags["max_offers"],
         "full_offers": flags["full_offers"],
         "unallocated_resources": flags["unallocated"],
         "for_offers_only": True,
     }
-    plan = session.client.in_project("runs/get_plan", body)
+    plan = calls.runs_get_plan(session.client, body)
     job = plan["job_plans"][0]
     wanted = job["job_spec"]["requirements"]
     if json_wanted:
-        keys = ("resources", "max_price", "spot", "reservation")
-        document = {
+        document: contract.OfferList = {
             "project": plan["project_name"],
             "user": plan["user"],
-            "requirements": {key: wanted.get(key) for key in keys},
+            "requirements": {
+                "resources": wanted["resources"],
+                "max_price": wanted["max_price"],
+                "spot": wanted["spot"],
+                "reservation": wanted["reservation"],
+            },
             "offers": job["offers"],
             "total_offers": job["total_offers"],
-            "offers_as_of": plan.get("offers_as_of") or [],
-            "offers_asked": plan.get("offers_asked") or [],
+            "offers_as_of": plan["offers_as_of"],
+            "offers_asked": plan["offers_asked"],
         }
         session.terminal.print(as_json(document))
         return
     _show_facts(session, wanted)
     session.show(offers_table(job["offers"], dim_all_but_first=False))
-    summary = offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price"))
+    summary = offers_summary(len(job["offers"]), job["total_offers"], job["max_price"])
     if summary:
         session.terminal.print(summary)
     _show_age(session, plan)
@@ -95,7 +103,7 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
         session.terminal.warn(_nothing_fits(flags))
 
 
-def _nothing_fits(flags: Mapping[str, Any]) -> str:
+def _nothing_fits(flags: Flags) -> str:
     """A suggestion to relax the flags that narrowed the search."""
     narrowing = ("cpu", "gpu", "memory", "disk", "max_price", "backend", "region", "instance_type", "fleet", "reuse")
     given = [f"--{name.replace('_', '-')}" for name in narrowing if flags[name]]
@@ -106,52 +114,75 @@ def _nothing_fits(flags: Mapping[str, Any]) -> str:
 
 
 def _show_groups(
-    session: Session, spec: dict[str, Any], groups: list[str], flags: Mapping[str, Any], json_wanted: bool
+    session: Session, spec: contract.Configuration, groups: list[Group], flags: Flags, json_wanted: bool
 ) -> None:
-    body = {
+    body: bodies.ListGpusBody = {
         "run_spec": spec,
         "group_by": [key for key in groups if key != "gpu"],
         "full_offers": flags["full_offers"],
         "unallocated_resources": flags["unallocated"],
     }
-    answer = session.client.in_project("gpus/list", body)
+    answer = calls.gpus_list(session.client, body)
     found = answer["gpus"]
     merged = {**spec["profile"], **{key: value for key, value in spec["configuration"].items() if value is not None}}
-    wanted = {
+    wanted: contract.OfferRequirements = {
         "resources": merged["resources"],
         "max_price": merged.get("max_price"),
         "spot": {"spot": True, "auto": None}.get(str(merged.get("spot_policy")), False),
         "reservation": merged.get("reservation"),
     }
     if json_wanted:
-        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # with every key, as scripts expect
-        document = {"project": session.project, "requirements": wanted, "group_by": groups, "gpus": gpus}
-        known = {key: answer.get(key) or [] for key in ("offers_as_of", "offers_asked")}
-        session.terminal.print(as_json({**document, **known}))
+        document: contract.OfferGroups = {
+            "project": session.project,
+            "requirements": wanted,
+            "group_by": [*groups],
+            "gpus": [_with_every_key(group) for group in found],
+            "offers_as_of": answer["offers_as_of"],
+            "offers_asked": answer["offers_asked"],
+        }
+        session.terminal.print(as_json(document))
         return
     _show_facts(session, wanted)
     session.show(gpus_table(found, groups))
     _show_age(session, answer)
 
 
-def _show_age(session: Session, answer: Mapping[str, Any]) -> None:
+def _with_every_key(group: contract.GpuGroup) -> contract.OfferGroup:
+    """As scripts expect it: null for the keys of place that it wasn't grouped by."""
+    return {
+        "backends": group.get("backends"),
+        "backend": group.get("backend"),
+        "regions": group.get("regions"),
+        "region": group.get("region"),
+        "name": group["name"],
+        "memory_mib": group["memory_mib"],
+        "vendor": group["vendor"],
+        "availability": group["availability"],
+        "spot": group["spot"],
+        "count": group["count"],
+        "price": group["price"],
+        "offer_price": group["offer_price"],
+    }
+
+
+def _show_age(session: Session, answer: contract.RunPlan | contract.GpuList) -> None:
     """Shows in dim lines how old the offers are, since prices may have changed, and what was asked for others."""
-    line = ages_line(answer.get("offers_as_of") or [], session.terminal.now())
-    session.terminal.dim(*([line] if line else []), *asked_lines(answer.get("offers_asked") or []))
+    line = ages_line(answer["offers_as_of"], session.terminal.now())
+    session.terminal.dim(*([line] if line else []), *asked_lines(answer["offers_asked"]))
 
 
-def _show_facts(session: Session, wanted: Mapping[str, Any]) -> None:
+def _show_facts(session: Session, wanted: contract.Requirements | contract.OfferRequirements) -> None:
     terminal = session.terminal
     pairs = [
         ("Project", session.project),
         ("Resources", requirements(wanted["resources"])),
-        ("Spot policy", {True: "spot", False: "on-demand"}.get(wanted.get("spot"), "auto")),  # type: ignore[arg-type]
-        ("Max price", money(wanted.get("max_price")) or "off"),
+        ("Spot policy", spot_policy(wanted["spot"])),
+        ("Max price", money(wanted["max_price"]) or "off"),
     ]
     terminal.print(facts(pairs, terminal.width, terminal.colour) + "\n")
 
 
-def _groups(given: list[str] | None) -> list[str]:
+def _groups(given: list[str] | None) -> list[Group]:
     keys = [key.strip() for text in given or () for key in text.split(",") if key.strip()]
     unknown = [key for key in keys if key not in GROUPS]
     if unknown:
@@ -160,4 +191,5 @@ def _groups(given: list[str] | None) -> list[str]:
         raise typer.BadParameter("--group-by must include gpu, for example --group-by gpu,backend.")
     if "region" in keys and "backend" not in keys:
         raise typer.BadParameter("--group-by region also needs backend: --group-by gpu,backend,region.")
-    return list(dict.fromkeys(keys))
+    known = {name: name for name in GROUPS}
+    return [known[key] for key in dict.fromkeys(keys) if key in known]

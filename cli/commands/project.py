@@ -8,6 +8,7 @@ import typer
 
 from chalicelib.errors import DstackError, Refused
 from cli.commands import quota
+from cli.connection import calls
 from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
 from cli.connection.session import completer, open_session
@@ -59,7 +60,7 @@ def add(
     client = Client(url, token, name, sleep=here.sleep, via=here.via)
     if warning := in_clear(client.url):
         here.warn(warning)
-    client.post(f"/api/projects/{name}/get")
+    calls.projects_get(client, name)
     path = config_path(here.home)
     projects = load_projects(path)
     default = default_of(projects)
@@ -102,7 +103,7 @@ def _user(entry: ProjectEntry, here: Terminal) -> str:
     """The token's user or, in brackets, why it isn't known: one dead server must not hide the others."""
     try:
         client = Client(entry.url, entry.token, entry.name, sleep=here.sleep, via=here.via)
-        return str(client.post("/api/users/get_my_user")["username"])
+        return str(calls.users_get_my_user(client)["username"])
     except DstackError as error:
         return f"({error.message})"
 
@@ -155,7 +156,7 @@ def delete(
         return
     if on_server:
         client = Client(found.url, found.token, name, sleep=here.sleep, via=here.via)
-        client.post("/api/projects/delete", {"projects_names": [name]})
+        calls.projects_delete(client, {"projects_names": [name]})
         here.print(f"Project {name} is deleted on its server.")
     save_projects(path, [p for p in projects if p.name != name])
     here.print(f"Project {name} is removed from this machine.")
@@ -178,7 +179,7 @@ def create(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    session.client.post("/api/projects/create", {"project_name": name, "is_public": public})
+    calls.projects_create(session.client, {"project_name": name, "is_public": public})
     path = config_path(session.terminal.home)
     known = load_projects(path)
     if any(p.url == session.client.url and p.token == session.client.token for p in known) and not _named(known, name):
@@ -197,7 +198,7 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's na
 def members(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
     """List who is a member of a project, and in which role."""
     session = open_session(ctx, project)
-    found = session.client.post(f"/api/projects/{session.project}/get")["members"]
+    found = calls.projects_get(session.client, session.project)["members"]
     session.cache_names("user", [member["user"]["username"] for member in found])
     if json_wanted:
         shown: contract.ProjectMembers = {"shape": 1, "project": session.project, "members": found}
@@ -215,8 +216,7 @@ def add_member(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    body = {"members": [{"username": user, "project_role": role}]}
-    session.client.post(f"/api/projects/{session.project}/add_members", body)
+    calls.projects_add_members(session.client, session.project, {"members": [{"username": user, "project_role": role}]})
     session.terminal.print(f"{user} is {'an' if role == 'admin' else 'a'} {role} of project {session.project}.")
 
 
@@ -232,7 +232,7 @@ def remove_member(
     if not yes and not session.terminal.confirm(f"Remove {user} from project {session.project}?"):
         session.terminal.print("Nothing was changed.")
         return
-    session.client.post(f"/api/projects/{session.project}/remove_members", {"usernames": [user]})
+    calls.projects_remove_members(session.client, session.project, {"usernames": [user]})
     session.terminal.print(f"{user} is no longer a member of project {session.project}.")
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from chalicelib.domain import pages
+from cli.connection import calls
 from cli.connection.session import Session, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, command, new_group
 from cli.tables.runs import run_name, runs_table
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+    from chalicelib.contract import bodies
 
 app = new_group("List runs.")
 
@@ -49,11 +54,11 @@ def ps(
     watch(session, show, watching, json_too=as_json)
 
 
-def fetch_runs(session: Session, *, everything: bool, limit: int) -> list[Any]:
+def fetch_runs(session: Session, *, everything: bool, limit: int) -> list[contract.Run]:
     """Runs, newest first: the active ones, else the last that ended; or all of them, `limit` at most, page by page."""
     if not everything:
         return _page(session, only_active=True, limit=limit) or _page(session, only_active=False, limit=1)
-    runs: list[Any] = []
+    runs: list[contract.Run] = []
     while len(runs) < limit:
         page = _page(
             session, only_active=False, limit=min(pages.RUNS, limit - len(runs)), after=runs[-1] if runs else None
@@ -64,8 +69,8 @@ def fetch_runs(session: Session, *, everything: bool, limit: int) -> list[Any]:
     return runs
 
 
-def _page(session: Session, *, only_active: bool, limit: int, after: Any = None) -> list[Any]:
-    body = {
+def _page(session: Session, *, only_active: bool, limit: int, after: contract.Run | None = None) -> list[contract.Run]:
+    body: bodies.ListRunsBody = {
         "project_name": session.project,
         "repo_id": None,
         "username": None,
@@ -77,5 +82,4 @@ def _page(session: Session, *, only_active: bool, limit: int, after: Any = None)
         "limit": limit,
         "ascending": False,
     }
-    runs: list[Any] = session.client.post("/api/runs/list", body)
-    return runs
+    return calls.runs_list(session.client, body)

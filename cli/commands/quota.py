@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import open_session
 from cli.screen.parameters import JsonOption, ProjectOption, command
 from cli.screen.render import Table, as_json
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
+N = TypeVar("N", int, float)
 OFF = "off"
 EACH = "each user"
 
@@ -56,20 +59,21 @@ def quota(
     """
     if user is not None and each_user:
         raise typer.BadParameter("--user and --each-user exclude each other.", ctx=ctx)
-    changes = {
-        name: _limit(ctx, f"--{name}", text, kind)
-        for name, text, kind in (("gpus", gpus, int), ("jobs", jobs, int), ("money", money, float))
-        if text is not None
-    }
+    changes: bodies.SetBody = {}
+    if gpus is not None:
+        changes["gpus"] = _limit(ctx, "--gpus", gpus, int)
+    if jobs is not None:
+        changes["jobs"] = _limit(ctx, "--jobs", jobs, int)
+    if money is not None:
+        changes["money"] = _limit(ctx, "--money", money, float)
     if not changes and (user is not None or each_user):
         raise typer.BadParameter("give a limit: --gpus, --jobs or --money.", ctx=ctx)
     session = open_session(ctx, project)
-    path = f"/api/projects/{session.project}"
     if changes:
-        body = {"username": user, "each_user": each_user, **changes}
-        found: contract.Quota = session.client.post(f"{path}/set_quota", body)
+        body: bodies.SetBody = {"username": user, "each_user": each_user, **changes}
+        found = calls.projects_set_quota(session.client, session.project, body)
     else:
-        found = session.client.post(f"{path}/get_quota")
+        found = calls.projects_get_quota(session.client, session.project)
     if json_wanted:
         shown: contract.ProjectQuota = {"shape": 1, "project": session.project, "quota": found}
         session.terminal.print(as_json(shown))
@@ -77,13 +81,13 @@ def quota(
     session.show(quota_table(found))
 
 
-def _limit(ctx: typer.Context, flag: str, text: str, kind: type) -> float | None:
+def _limit(ctx: typer.Context, flag: str, text: str, kind: type[N]) -> N | None:
     if text == OFF:
         return None
     try:
-        number: float = kind(text.removeprefix("$"))
+        number = kind(text.removeprefix("$"))
     except ValueError:
-        number = -1
+        number = kind(-1)
     if not 0 <= number < float("inf"):
         what = "a whole number" if kind is int else "an amount of dollars"
         raise typer.BadParameter(f"{flag} takes {what} or `{OFF}`, not {text!r}.", ctx=ctx)

@@ -9,6 +9,7 @@ import typer
 
 from chalicelib.errors import NotFound
 from cli.applying.follow import reason_of
+from cli.connection import calls
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import CommandGroup, JsonOption, ProjectOption, command, new_group
 from cli.screen.render import as_json, facts
@@ -74,7 +75,7 @@ def get(
         found = session.get_run(name)
     else:
         try:
-            found = session.client.in_project("runs/get", {"run_name": None, "id": run_id})
+            found = calls.runs_get(session.client, {"run_name": None, "id": run_id})
         except NotFound:
             raise NotFound(
                 f"There is no run with the id {run_id} in project {session.project}.",
@@ -83,18 +84,18 @@ def get(
     if json_wanted:
         session.terminal.print(as_json(found))
         return
-    configuration, fleet = found["run_spec"].get("configuration") or {}, found.get("fleet")
+    configuration, fleet = found["run_spec"].get("configuration") or {}, found["fleet"]
     pairs = [
         ("Name", run_name(found)),
         ("Id", str(found["id"])),
         ("Type", str(configuration.get("type", ""))),
-        ("User", str(found.get("user", ""))),
+        ("User", found["user"]),
         ("Fleet", fleet["name"] if fleet else "-"),
         ("Resources", requirements(configuration.get("resources"))),
         *places(found, session.client.url),
         ("Status", run_status(found)),
-        ("Submitted", local_time(found.get("submitted_at"))),
-        ("Cost", money(found.get("cost"))),
+        ("Submitted", local_time(found["submitted_at"])),
+        ("Cost", money(found["cost"])),
         ("Why", reason_of(found) if found["status"] != "done" else ""),
     ]
     shown = [(key, value) for key, value in pairs if value]

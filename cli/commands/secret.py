@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
@@ -37,7 +38,7 @@ def list_secrets(ctx: typer.Context, project: ProjectOption = None, json_wanted:
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[contract.Secret] = session.client.in_project("secrets/list")
+    found = calls.secrets_list(session.client)
     session.cache_names("secret", [one["name"] for one in found])
     if json_wanted:
         shown: contract.SecretList = {"shape": 1, "project": session.project, "secrets": found}
@@ -78,7 +79,7 @@ def set_secret(
     """
     session = open_session(ctx, project)
     text = sys.stdin.read().removesuffix("\n") if value == "-" else value
-    session.client.in_project("secrets/create_or_update", {"name": name, "value": text})
+    calls.secrets_create_or_update(session.client, {"name": name, "value": text})
     session.terminal.print(f"Secret {name} is set. Runs refer to it as ${{{{ secrets.{name} }}}}.")
 
 
@@ -93,13 +94,13 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     if not yes and not session.terminal.confirm(f"Delete the value of secret {name} for good?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("secrets/delete", {"secrets_names": [name]})
+    calls.secrets_delete(session.client, {"secrets_names": [name]})
     session.terminal.print(f"Secret {name} is deleted.")
 
 
 def get_secret(session: Session, name: str) -> contract.Secret:
     try:
-        found: contract.Secret = session.client.in_project("secrets/get", {"name": name})
+        found = calls.secrets_get(session.client, {"name": name})
     except NotFound:
         raise NotFound(
             f"There is no secret {name} in project {session.project}.", hint="See them with `dstack secret`."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from chalicelib.errors import Refused
+from cli.connection import calls
 from cli.connection.session import Session, open_session
 from cli.main import other_dstack
 from cli.screen.parameters import JsonOption, ProjectOption, command, epilog, new_group
@@ -196,7 +197,7 @@ def info(
     if cost:
         _show_cost(session, json_wanted)
         return
-    found: contract.ServerUsage = session.client.post("/api/server/get_usage")
+    found = calls.server_get_usage(session.client)
     if json_wanted:
         shown: contract.ServerInfoDocument = {"shape": 1, **found}
         session.terminal.print(as_json(shown))
@@ -212,7 +213,7 @@ def info(
 
 
 def _show_cost(session: Session, json_wanted: bool) -> None:
-    found: contract.ServerCost = session.client.post("/api/server/get_cost")
+    found = calls.server_get_cost(session.client)
     if json_wanted:
         shown: contract.ServerCostDocument = {"shape": 1, **found}
         session.terminal.print(as_json(shown))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import ProjectOption, command, new_group
 from cli.screen.since import seconds_of
@@ -43,5 +44,6 @@ def token(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    body = {"expires_in": seconds_of(expires_in, "--expires-in")} | ({"run_name": name} if name else {})
-    session.terminal.print(session.client.in_project("services/create_token", body)["token"])
+    seconds = seconds_of(expires_in, "--expires-in")
+    token = calls.services_create_token(session.client, {"expires_in": seconds, "run_name": name or None})
+    session.terminal.print(token["token"])

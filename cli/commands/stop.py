@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import completer, open_session
 from cli.screen.parameters import ProjectOption, YesOption, command, new_group
 from cli.tables.runs import FINISHED
@@ -37,5 +38,5 @@ def stop(
     if not yes and not session.terminal.confirm(f"{'Abort' if abort else 'Stop'} {names}?"):
         session.terminal.print("Nothing was stopped.")
         return
-    session.client.in_project("runs/stop", {"runs_names": list(found), "abort": abort})
+    calls.runs_stop(session.client, {"runs_names": list(found), "abort": abort})
     session.terminal.print(f"{names}: {'aborting' if abort else 'stopping'}.")

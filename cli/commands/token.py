@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
@@ -14,6 +15,7 @@ from cli.tables.people import tokens_table
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 WHAT = "Manage access tokens: for programs, with less than your rights, until they expire."
 app = new_group(WHAT, invoke_without_command=True)
@@ -71,16 +73,16 @@ def create(
     It never may more than you: if you lose a right, so do your tokens.
     """
     session = open_session(ctx, project)
-    body = {
+    body: bodies.CreateAccessTokenBody = {
         "name": name,
-        "verbs": verbs or ["read"],
+        "verbs": cast("list[contract.Verb]", verbs or ["read"]),  # the server refuses others by name
         "projects": projects or [],
         "expires_in": seconds_of(expires, "--expires"),
     }
-    answer: Any = session.client.post("/api/users/access_tokens/create", body)
+    answer = calls.users_access_tokens_create(session.client, body)
     if json_wanted:
-        token = answer.pop("token")
-        shown: contract.TokenCreate = {"shape": 1, "access_token": answer, "token": token}
+        created = cast("contract.AccessToken", {key: value for key, value in answer.items() if key != "token"})
+        shown: contract.TokenCreate = {"shape": 1, "access_token": created, "token": answer["token"]}
         session.terminal.print(as_json(shown))
         return
     session.terminal.print(answer["token"])
@@ -97,7 +99,7 @@ def list_tokens(
 
 
 def _list(session: Session, user: str | None, *, json_wanted: bool) -> None:
-    found: list[Any] = session.client.post("/api/users/access_tokens/list", {"username": user})
+    found = calls.users_access_tokens_list(session.client, {"username": user})
     if user is None:
         session.cache_names("token", [one["name"] for one in found])
     if json_wanted:
@@ -125,5 +127,5 @@ def revoke(
     if not yes and not session.terminal.confirm(f"Revoke the access token {whose}? It stops working at once."):
         session.terminal.print("Nothing was changed.")
         return
-    session.client.post("/api/users/access_tokens/revoke", {"name": name, "username": user})
+    calls.users_access_tokens_revoke(session.client, {"name": name, "username": user})
     session.terminal.print(f"The access token {whose} is revoked.")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from chalicelib.errors import Refused
-from cli.connection.session import Session, completer, open_session
+from cli.connection import calls
+from cli.connection.session import Session, all_users, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.terminal import STANDARD_INPUT
@@ -17,6 +18,7 @@ from cli.tables.people import keys_table, users_table
 
 if TYPE_CHECKING:
     from chalicelib import contract
+    from chalicelib.contract import bodies
 
 WHAT = "Manage the users of a server, and your own public keys."
 app = new_group(WHAT, invoke_without_command=True)
@@ -39,7 +41,7 @@ def list_users(ctx: typer.Context, project: ProjectOption = None, json_wanted: J
 
 
 def _list(session: Session, json_wanted: bool) -> None:
-    found: list[contract.User] = session.client.post("/api/users/list", {})
+    found = all_users(session.client)
     session.cache_names("user", [one["username"] for one in found])
     if json_wanted:
         shown: contract.UserList = {"shape": 1, "users": found}
@@ -60,11 +62,15 @@ def create(
 ) -> None:
     """Create a user and print the token, which nobody can see again. Admins only."""
     session = open_session(ctx, project)
-    body = {"username": name, "global_role": role, "email": email, "active": True}
-    answer = session.client.post("/api/users/create", body)
+    body: bodies.SaveUserBody = {"username": name, "global_role": role, "email": email, "active": True}
+    answer = calls.users_create(session.client, body)
     if json_wanted:
-        user: Any = {key: value for key, value in answer.items() if key not in ("creds", "ssh_private_key")}
-        shown: contract.UserCreate = {"shape": 1, "user": user, "token": answer["creds"]["token"]}
+        user = {key: value for key, value in answer.items() if key not in ("creds", "ssh_private_key")}
+        shown: contract.UserCreate = {
+            "shape": 1,
+            "user": cast("contract.User", user),
+            "token": answer["creds"]["token"],
+        }
         session.terminal.print(as_json(shown))
         return
     session.terminal.print(f"User {name} is created. Their token, shown only this once:")
@@ -91,14 +97,14 @@ def update(
     if active and inactive:
         raise typer.BadParameter("--active and --inactive contradict each other.", ctx=ctx)
     session = open_session(ctx, project)
-    now = session.client.post("/api/users/get_user", {"username": name})
-    wanted = {
+    now = calls.users_get_user(session.client, {"username": name})
+    wanted: bodies.SaveUserBody = {
         "username": name,
         "global_role": role or now["global_role"],
         "email": now["email"] if email is None else email or None,
         "active": (now["active"] or active) and not inactive,
     }
-    after = session.client.post("/api/users/update", wanted)
+    after = calls.users_update(session.client, wanted)
     state = after["global_role"] if after["active"] else f"{after['global_role']}, inactive"
     session.terminal.print(f"User {name}: {state}{', ' + after['email'] if after['email'] else ''}.")
 
@@ -114,15 +120,15 @@ def token(ctx: typer.Context, name: NameArgument, project: ProjectOption = None,
     if not yes and not session.terminal.confirm(f"Replace the token of {name}? The present one stops working at once."):
         session.terminal.print("Nothing was changed.")
         return
-    others = session.client.post("/api/users/access_tokens/list", {"username": name})
-    _print_token(session, session.client.post("/api/users/refresh_token", {"username": name}))
+    others = calls.users_access_tokens_list(session.client, {"username": name})
+    _print_token(session, calls.users_refresh_token(session.client, {"username": name}))
     if others:
         session.terminal.warn(
             f"Still valid: {access_tokens(others)}. Revoke one: dstack token revoke NAME --user {name}"
         )
 
 
-def access_tokens(found: list[Any]) -> str:
+def access_tokens(found: list[contract.AccessToken]) -> str:
     return f"the access token {found[0]['name']}" if len(found) == 1 else f"{len(found)} access tokens"
 
 
@@ -152,7 +158,7 @@ def delete(
     if not yes and not session.terminal.confirm(f"Delete {listed} for good?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.post("/api/users/delete", {"users": names})
+    calls.users_delete(session.client, {"users": names})
     session.terminal.print(f"Deleted: {listed}.")
 
 
@@ -163,7 +169,7 @@ def delete(
 def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
     """List your public keys: each job that you may attach to lets them in."""
     session = open_session(ctx, project)
-    found: list[contract.PublicKey] = session.client.post("/api/users/public_keys/list")
+    found = calls.users_public_keys_list(session.client)
     if json_wanted:
         shown: contract.UserKeys = {"shape": 1, "keys": found}
         session.terminal.print(as_json(shown))
@@ -187,7 +193,7 @@ def add_key(
     """
     session = open_session(ctx, project)
     text = sys.stdin.read() if file == STANDARD_INPUT else _text_of(session.terminal.cwd / Path(file).expanduser())
-    answer = session.client.post("/api/users/public_keys/add", {"key": text, "name": name})
+    answer = calls.users_public_keys_add(session.client, {"key": text, "name": name})
     session.terminal.print(f"Key {answer['name']} is added: {answer['fingerprint']}.")
 
 
@@ -211,7 +217,7 @@ def delete_key(
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    found: list[contract.PublicKey] = session.client.post("/api/users/public_keys/list")
+    found = calls.users_public_keys_list(session.client)
     fits = [key for key in found if which == key["name"] or key["fingerprint"].startswith(which)]
     fits = fits or [key for key in found if key["id"].startswith(which)]
     if len(fits) != 1:
@@ -222,5 +228,5 @@ def delete_key(
     if not yes and not session.terminal.confirm(f"Delete the key {fits[0]['name']} ({fits[0]['fingerprint']})?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.post("/api/users/public_keys/delete", {"ids": [fits[0]["id"]]})
+    calls.users_public_keys_delete(session.client, {"ids": [fits[0]["id"]]})
     session.terminal.print(f"Key {fits[0]['name']} is deleted.")

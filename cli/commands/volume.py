@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.connection import calls
 from cli.connection.session import Session, completer, open_session, watch
 from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.screen.render import as_json
@@ -44,7 +45,7 @@ def list_volumes(
 
 def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
     def show() -> None:
-        found: list[contract.Volume] = session.client.in_project("volumes/list")
+        found = calls.volumes_list(session.client)
         session.cache_names("volume", [one["name"] for one in found])
         if json_wanted:
             shown: contract.VolumeList = {"shape": 1, "project": session.project, "volumes": found}
@@ -83,5 +84,5 @@ def delete(ctx: typer.Context, name: VolumeArgument, project: ProjectOption = No
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
         session.terminal.print("Nothing was deleted.")
         return
-    session.client.in_project("volumes/delete", {"names": [name]})
+    calls.volumes_delete(session.client, {"names": [name]})
     session.terminal.print(f"Deleting {what}.")

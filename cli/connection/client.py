@@ -19,6 +19,7 @@ from chalicelib.loopback import is_loopback
 from cli.screen.problems import problems_in
 
 if TYPE_CHECKING:
+    from chalicelib.contract.bodies import StreamQuery
     from cli.connection.streams import Stream
 
 API_VERSION = "0.22.5"  # of the API that this client uses
@@ -26,6 +27,7 @@ CONNECT_ATTEMPTS = 3
 CONNECT_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 300.0  # long polls end much sooner
 
+Query = Mapping[str, object]
 Dial = Callable[[SplitResult], http.client.HTTPConnection]
 
 
@@ -78,37 +80,38 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def post(self, path: str, body: Any = None) -> Any:
+    def post(self, path: str, body: object = None) -> Any:
         """The response to a POST; `body` None sends none, as the contract requires for calls without parameters."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         return self._request("POST", path, data, "application/json" if data is not None else "")
 
-    def get(self, path: str, query: Mapping[str, Any]) -> Any:
-        given = {key: value for key, value in query.items() if value is not None}
-        return self._request("GET", f"{path}?{urlencode(given)}", None, "")
+    def get(self, path: str, query: Query | None = None) -> Any:
+        return self._request("GET", _with_query(path, query), None, "")
 
-    def in_project(self, path: str, body: Any = None) -> Any:
+    def in_project(self, path: str, body: object = None) -> Any:
         """POST to `path` under the project."""
         return self.post(f"{self._project_path}/{path}", body)
 
-    def get_in_project(self, path: str, query: Mapping[str, Any]) -> Any:
+    def get_in_project(self, path: str, query: Query | None = None) -> Any:
         return self.get(f"{self._project_path}/{path}", query)
 
-    def upload(self, path: str, name: str, data: bytes) -> Any:
+    def upload_in_project(self, path: str, name: str, data: bytes, query: Query | None = None) -> Any:
+        return self.upload(f"{self._project_path}/{path}", name, data, query)
+
+    def upload(self, path: str, name: str, data: bytes, query: Query | None = None) -> Any:
         """One file as a multipart form, its part called `file` and its file name `name`."""
         boundary = f"dstack-{name[:32]}"  # a hash of the data, so it can't occur in it
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
         body = head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
-        return self._request("POST", path, body, f"multipart/form-data; boundary={boundary}")
+        return self._request("POST", _with_query(path, query), body, f"multipart/form-data; boundary={boundary}")
 
-    def stream(self, run_name: str, query: Mapping[str, Any]) -> Stream:
+    def stream(self, run_name: str, query: StreamQuery) -> Stream:
         """A stream to a job of a run, as soon as its machine has connected. `query`: `target`, `replica`, `job`, ..."""
         if self._dial is not dial:
             raise NotSupported("This connection to the server can't carry streams.")
         from cli.connection.streams import NoStream, open_stream
 
-        given = urlencode({key: value for key, value in query.items() if value is not None})
-        path = f"{self._project_path}/streams/{quote(run_name, safe='')}?{given}"
+        path = _with_query(f"{self._project_path}/streams/{quote(run_name, safe='')}", query)
         try:
             return open_stream(self._parts, self._prefix + path, self._headers())
         except NoStream as other:
@@ -186,7 +189,12 @@ class Client:
         )
 
 
-def _decoded(data: bytes) -> Any:
+def _with_query(path: str, query: Query | None) -> str:
+    given = {key: value for key, value in (query or {}).items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _decoded(data: bytes) -> object:
     """The parsed JSON. Raises ValueError for anything else, and for texts with half a surrogate pair, which UTF-8
     lacks."""
     answer = json.loads(data.decode()) if data else None
@@ -212,7 +220,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
 
 
-def failure(status: int, answer: Any, url: str, project: str, path: str) -> DstackError:
+def failure(status: int, answer: object, url: str, project: str, path: str) -> DstackError:
     """The error for a response of 400 or more."""
     text = _message(answer)
     if status == 400:
@@ -239,7 +247,7 @@ def failure(status: int, answer: Any, url: str, project: str, path: str) -> Dsta
     )
 
 
-def _refusal(answer: Any, text: str) -> DstackError:
+def _refusal(answer: object, text: str) -> DstackError:
     entry = _entry(answer)
     if entry.get("code") == "resource_not_exists":
         return NotFound(text)
@@ -247,11 +255,11 @@ def _refusal(answer: Any, text: str) -> DstackError:
     return Invalid(problems) if problems else Refused(text)
 
 
-def _detail(answer: Any) -> Any:
+def _detail(answer: object) -> object:
     return answer.get("detail") if isinstance(answer, dict) else None
 
 
-def _message(answer: Any) -> str:
+def _message(answer: object) -> str:
     detail = _detail(answer)
     if isinstance(detail, list):
         return "\n".join(str(item.get("msg", "")) for item in detail if isinstance(item, dict))
@@ -260,13 +268,13 @@ def _message(answer: Any) -> str:
     return str(detail or "")
 
 
-def _entry(answer: Any) -> dict[str, Any]:
+def _entry(answer: object) -> Mapping[str, object]:
     detail = _detail(answer)
     first = detail[0] if isinstance(detail, list) and detail else None
     return first if isinstance(first, dict) else {}
 
 
-def _validation(answer: Any) -> str:
+def _validation(answer: object) -> str:
     detail = _detail(answer)
     if not isinstance(detail, list):
         return f"  {detail or 'it gave no details'}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from chalicelib.errors import NotFound
+from cli.connection import calls
 from cli.connection.client import Client
 from cli.connection.config import resolve_endpoint
 from cli.connection.server_values import is_word
@@ -39,7 +40,7 @@ class Session:
 
     def get_run(self, name: str) -> contract.Run:
         try:
-            found: contract.Run = self.client.in_project("runs/get", {"run_name": name, "id": None})
+            found = calls.runs_get(self.client, {"run_name": name, "id": None})
         except NotFound:
             raise NotFound(
                 f"There is no run {name} in project {self.project}.", hint="See them all with `dstack ps -a`."
@@ -48,7 +49,7 @@ class Session:
 
     def get_fleet(self, name: str) -> contract.Fleet:
         try:
-            found: contract.Fleet = self.client.in_project("fleets/get", {"name": name, "id": None})
+            found = calls.fleets_get(self.client, {"name": name, "id": None})
         except NotFound:
             raise NotFound(
                 f"There is no fleet {name} in project {self.project}.", hint="See them with `dstack fleet`."
@@ -57,7 +58,7 @@ class Session:
 
     def get_volume(self, name: str) -> contract.Volume:
         try:
-            found: contract.Volume = self.client.in_project("volumes/get", {"name": name})
+            found = calls.volumes_get(self.client, {"name": name})
         except NotFound:
             raise NotFound(
                 f"There is no volume {name} in project {self.project}.", hint="See them with `dstack volume`."
@@ -66,7 +67,7 @@ class Session:
 
     def get_gateway(self, name: str) -> contract.GatewayWithCertificates:
         try:
-            found: contract.GatewayWithCertificates = self.client.in_project("gateways/get", {"name": name})
+            found = calls.gateways_get(self.client, {"name": name})
         except NotFound:
             raise NotFound(
                 f"There is no gateway {name} in project {self.project}.", hint="See them with `dstack gateway`."
@@ -91,6 +92,12 @@ def open_session(ctx: typer.Context, project: str | None) -> Session:
     found = terminal(ctx)
     target = resolve_endpoint(found.env, found.home, project)
     return Session(found, Client(target.url, target.token, target.project, sleep=found.sleep, via=found.via))
+
+
+def all_users(client: Client) -> list[contract.User]:
+    """Those that the caller may see."""
+    found = calls.users_list(client, {})
+    return found if isinstance(found, list) else found["users"]
 
 
 def watch(session: Session, show: Callable[[], None], wanted: bool, *, json_too: bool = False) -> None:

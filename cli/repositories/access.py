@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import Refused
 from cli.connection.server_values import private_key, token
@@ -21,6 +22,10 @@ from cli.repositories.git import git
 from cli.repositories.remotes import Remote
 from cli.screen.terminal import Terminal
 from cli.ssh.keys import read_key
+
+if TYPE_CHECKING:
+    from chalicelib import contract
+    from chalicelib.contract.bodies import Creds
 
 # The environment of a machine that has nothing of this user.
 PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_DIR": "/dev/null"}
@@ -39,7 +44,7 @@ class RemoteAccess:
     private_key: str | None = None
     token: str | None = None
 
-    def credentials(self, remote: Remote) -> dict[str, str | None]:
+    def credentials(self, remote: Remote) -> Creds:
         address = remote.ssh if self.private_key else remote.https
         return {"clone_url": address, "private_key": self.private_key, "oauth_token": self.token}
 
@@ -65,7 +70,7 @@ class GivenCredentials:
         return None
 
 
-def stored_access(credentials: dict[str, str | None] | None) -> RemoteAccess | None:
+def stored_access(credentials: contract.RepoCreds | None) -> RemoteAccess | None:
     """Access with the credentials stored on the server; None if there are none, or none with a secret."""
     result = "with the credentials that the server keeps for you"
     if credentials and credentials.get("private_key"):

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cli.repositories.git import git
 
@@ -30,6 +29,6 @@ def id_of(folder: Path) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '-', folder.name)[:100] or 'folder'}-{digest[:8]}"
 
 
-def data_of(folder: Path) -> dict[str, Any]:
+def data_of(folder: Path) -> dict[str, str]:
     """The folder's description for the server; the same for the repo and for a run."""
     return {"repo_type": "local", "repo_dir": str(folder)}

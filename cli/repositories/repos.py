@@ -11,18 +11,21 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import NotFound, Refused
+from cli.connection import calls
 
 if TYPE_CHECKING:
+    from chalicelib import contract
+    from chalicelib.contract.bodies import InitBody
     from cli.connection.session import Session
     from cli.repositories.access import GivenCredentials, RemoteAccess
     from cli.repositories.remotes import Remote
 
+RepoData = Mapping[str, str | None]  # as the server stores it, and a run has it
 OF_FILE = "repos.0"  # the field's path: a file has at most one
-NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
+NONE: InitBody = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Brought:
     """The repository fields of a run; the defaults if it has no repository."""
 
     id: str = "none"
-    data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
+    data: RepoData = field(default_factory=lambda: {"repo_type": "virtual"})
     patch: bytes = b""  # or the content of a folder as a tar
     stored: tuple[str, ...] = ()  # see `Checkout`
     sent: Mapping[str, int] = field(default_factory=dict)
@@ -66,10 +69,8 @@ class Brought:
     def upload(self, session: Session) -> None:
         """Uploads the patch or the content, if there is one."""
         if self.code_hash:
-            project, repo = quote(session.project, safe=""), quote(self.id, safe="")
-            path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
             try:
-                session.client.upload(path, self.code_hash, self.patch)
+                calls.repos_upload_code(session.client, {"repo_id": self.id}, self.code_hash, self.patch)
             except Refused as error:
                 hint = f"{error.hint or 'Leave out large files.'}{self._lfs_hint()}"
                 raise Refused(f"{self._what()} can't be uploaded. {error.message}", hint=hint) from None
@@ -104,11 +105,11 @@ class NamedRepo:
     lfs_pointers: bool = False
 
 
-def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], folder: Path) -> Brought:
+def bring(session: Session, flags: RepoFlags, configuration: contract.Configuration, folder: Path) -> Brought:
     """Registers the run's repository with the server, and returns its fields for the run."""
     wanted = _wanted(session, flags, configuration.get("repos") or [], folder)
     if wanted is None:
-        session.client.in_project("repos/init", NONE)
+        calls.repos_init(session.client, NONE)
         return Brought()
     if wanted.is_path and (brought := _read_folder(session, wanted, flags)):
         return brought
@@ -134,7 +135,9 @@ def register(session: Session, flags: RepoFlags) -> Remote:
     return remote
 
 
-def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path) -> NamedRepo | None:
+def _wanted(
+    session: Session, flags: RepoFlags, written: list[contract.Configuration], folder: Path
+) -> NamedRepo | None:
     """The repository to use: --repo, or the file's."""
     from cli.repositories.remotes import fault
 
@@ -191,9 +194,7 @@ def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Broug
         raise Refused(f"{given_flags[0]} is for a repository, and {place} is a folder.", hint="Leave it out.")
     folder = place.resolve()
     archive = pack_content(folder)
-    session.client.in_project(
-        "repos/init", {"repo_id": id_of(folder), "repo_info": data_of(folder), "repo_creds": None}
-    )
+    calls.repos_init(session.client, {"repo_id": id_of(folder), "repo_info": data_of(folder), "repo_creds": None})
     return Brought(id_of(folder), data_of(folder), archive.data)
 
 
@@ -213,7 +214,7 @@ def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
     return remote, Brought(remote.id, data, found.patch, found.stored, found.sent)
 
 
-def _data(remote: Remote, branch: str | None, commit: str | None, *committer: str | None) -> dict[str, Any]:
+def _data(remote: Remote, branch: str | None, commit: str | None, *committer: str | None) -> RepoData:
     name, email = committer or (None, None)
     return {
         "repo_type": "remote",
@@ -238,7 +239,7 @@ def _register_access(session: Session, remote: Remote, flags: RepoFlags, *, bran
     terminal = session.terminal
     given = _given(flags).access(terminal)
     try:
-        known = session.client.in_project("repos/get", {"repo_id": remote.id, "include_creds": True})["repo_creds"]
+        known = calls.repos_get(session.client, {"repo_id": remote.id, "include_creds": True})["repo_creds"]
     except NotFound:
         known = None
     if given or known is None:
@@ -254,7 +255,6 @@ def _store_access(session: Session, remote: Remote, access: RemoteAccess) -> Non
 
     credentials = access.credentials(remote)
     info = {"repo_type": "remote", "repo_name": remote.name}
-    body = {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials}
-    session.client.in_project("repos/init", body)
+    calls.repos_init(session.client, {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials})
     if access is not ANYBODY:
         session.terminal.warn(f"Jobs will read {remote.https} {access.description}; the server stores it for you.")

@@ -10,13 +10,14 @@ import difflib
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+Flags = Mapping[str, Any]  # a command's parameters, as Typer has read them
 F = TypeVar("F", bound=Callable[..., Any])
 
 ProjectOption = Annotated[

@@ -11,12 +11,13 @@ import hashlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import DstackError, Refused
+from cli.connection import calls
 from cli.connection.server_values import private_key, public_key
 from cli.connection.session import Session
 from cli.ssh import forwards
@@ -75,8 +76,8 @@ class JobAttachment:
     def tend(self, run: contract.Run, job: contract.Job | None) -> None:
         """Makes and restores the connection, after a poll of the run. Raises if the attachment is needed and
         impossible."""
-        latest = newest(job) if job else {}
-        if latest.get("status") != "running" or not job:
+        latest = newest(job) if job else None
+        if latest is None or latest["status"] != "running" or not job:
             self._let_go()
             return
         if latest["id"] != self._submission:
@@ -112,7 +113,7 @@ class JobAttachment:
     def close(self) -> None:
         self._let_go()
 
-    def _tend(self, run: contract.Run, job: contract.Job, latest: Mapping[str, Any]) -> None:
+    def _tend(self, run: contract.Run, job: contract.Job, latest: contract.Submission) -> None:
         if self.tunnel and not self.tunnel.poll():
             self._failed(self.tunnel)
         if self.tunnel is None and self.terminal.now() >= self._next_try:
@@ -122,7 +123,7 @@ class JobAttachment:
             self._up_at, self._reasons = self.terminal.now(), []
             self._announce(run, job)
 
-    def _start(self, run: contract.Run, job: contract.Job, latest: Mapping[str, Any]) -> None:
+    def _start(self, run: contract.Run, job: contract.Job, latest: contract.Submission) -> None:
         alias = alias_of(self.name, job["job_spec"])
         if self._attached is None:
             check_server(latest)
@@ -217,7 +218,7 @@ class JobAttachment:
         if named is not None:
             read_key(named, self.terminal.cwd, self.terminal.home, named_by="--ssh-identity", as_it_is=True)
             return self.terminal.home / named[2:] if named.startswith("~/") else self.terminal.cwd / named
-        user = self.session.client.post("/api/users/get_my_user")
+        user = calls.users_get_my_user(self.session.client)
         if not user.get("ssh_private_key"):
             raise Refused(
                 "The server didn't send your SSH key.",
@@ -245,7 +246,7 @@ class JobAttachment:
     def _endpoint(self, job: contract.Job) -> dict[str, Any]:
         """The endpoint for `cli.ssh.proxy`, which SSH may start from another shell with another environment."""
         client, spec = self.session.client, job["job_spec"]
-        where = {"replica": spec.get("replica_num", 0), "job": spec.get("job_num", 0)}
+        where = {"replica": spec["replica_num"], "job": spec["job_num"]}
         return {"url": client.url, "token": client.token, "project": client.project, "run": self.name, **where}
 
 

@@ -11,11 +11,15 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import DstackError
 from chalicelib.printable import printable
 from cli.connection.client import Client
 from cli.connection.streams import CHUNK, NORMAL, Stream
+
+if TYPE_CHECKING:
+    from chalicelib.contract.bodies import StreamQuery
 
 
 def carry(stream: Stream, source: int, sink: int) -> None:
@@ -45,7 +49,7 @@ def _show_error(text: str) -> None:
 def run(file: Path, source: int, sink: int) -> int:
     """Connects to the endpoint in the file; returns the exit status."""
     endpoint = json.loads(file.read_text(encoding="utf-8"))
-    query = {"target": "ssh", "replica": endpoint["replica"], "job": endpoint["job"]}
+    query: StreamQuery = {"target": "ssh", "replica": endpoint["replica"], "job": endpoint["job"]}
     try:
         stream = Client(endpoint["url"], endpoint["token"], endpoint["project"]).stream(endpoint["run"], query)
         carry(stream, source, sink)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age
+from cli.tables.cells import age
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 SOURCES = {"api": "command", "file": "config.yml"}
 
 
-def backends_table(backends: Sequence[Json], now: float) -> Table:
+def backends_table(backends: Sequence[contract.Backend], now: float) -> Table:
     table = Table(("BACKEND", "REGIONS", "FROM", "OFFERS", "ERROR"), below=("ERROR",))
     for one in backends:
         regions = ", ".join(one["config"].get("regions") or ()) or "all"

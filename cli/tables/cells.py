@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell
 
-Json = Mapping[str, Any]
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+Row = dict[str, str | Cell]  # by the titles of columns
 
 STYLE_OF_STATUS = {
     "running": "good",
@@ -99,40 +102,42 @@ def gigabytes(amount: float) -> str:
     return f"{amount * 1024:.0f}MB" if 0 < amount < 1 else f"{amount:g}GB"
 
 
-def span(bounds: Any, written: Callable[[float], str] = "{:g}".format) -> str:
+def span(bounds: object, written: Callable[[float], str] = "{:g}".format) -> str:
     """A range as a configuration writes it: 2.., 8GB..16GB, 1."""
     if bounds is None:
         return ""
+    if isinstance(bounds, int | float):
+        return written(bounds)
     if not isinstance(bounds, Mapping):
-        return bounds if isinstance(bounds, str) else written(bounds)
+        return str(bounds)
     low, high = ("" if bounds.get(end) is None else written(bounds[end]) for end in ("min", "max"))
     return low if low and low == high else f"{low}..{high}"
 
 
-def gpus(resources: Json | None) -> str:
+def gpus(resources: contract.Resources | None) -> str:
     """The accelerators of a machine: A100:80GB:2; `-` for none."""
     found: dict[tuple[str, int], int] = {}
-    for gpu in (resources or {}).get("gpus") or ():
-        key = (gpu.get("name") or "GPU", gpu.get("memory_mib") or 0)
+    for gpu in resources["gpus"] if resources else ():
+        key = (gpu["name"] or "GPU", gpu["memory_mib"])
         found[key] = found.get(key, 0) + 1
     names = [":".join(p for p in (name, size_gb(memory), str(count)) if p) for (name, memory), count in found.items()]
     return ", ".join(names) or "-"
 
 
-def machine(resources: Json | None) -> str:
+def machine(resources: contract.Resources | None) -> str:
     """All of a machine: cpu=4 mem=16GB disk=100GB gpu=T4:16GB:1. A host that hasn't reported has none yet."""
     if not resources or not resources.get("cpus"):
         return "-"
     arch = "arm:" if resources.get("cpu_arch") == "arm" else ""
-    disk = size_gb((resources.get("disk") or {}).get("size_mib"))
-    parts = [f"cpu={arch}{resources.get('cpus')}", f"mem={size_gb(resources.get('memory_mib'))}"]
+    disk = size_gb(resources["disk"]["size_mib"])
+    parts = [f"cpu={arch}{resources['cpus']}", f"mem={size_gb(resources['memory_mib'])}"]
     parts += [f"disk={disk}"] if disk else []
     parts += [f"gpu={gpus(resources)}"] if resources.get("gpus") else []
     return " ".join(parts)
 
 
-def requirements(resources: Json | None) -> str:
-    """What a configuration requires: cpu=2.. mem=8GB.. disk=100GB.. gpu=A100:40GB..:1."""
+def requirements(resources: Mapping[str, object] | None) -> str:
+    """What a configuration requires, or the server read of it: cpu=2.. mem=8GB.. disk=100GB.. gpu=A100:40GB..:1."""
     if not resources:
         return "-"
     cpu = resources.get("cpu")
@@ -143,13 +148,13 @@ def requirements(resources: Json | None) -> str:
     if disk:
         size = disk["size"] if isinstance(disk, Mapping) and "size" in disk else disk
         parts.append(f"disk={span(size, gigabytes)}")
-    if resources.get("shm_size"):
-        parts.append(f"shm={gigabytes(resources['shm_size'])}")
+    if shm := resources.get("shm_size"):
+        parts.append(f"shm={span(shm, gigabytes)}")
     gpu = gpu_requirement(resources.get("gpu"))
     return " ".join([*parts, f"gpu={gpu}"] if gpu else parts)
 
 
-def gpu_requirement(gpu: Any) -> str:
+def gpu_requirement(gpu: object) -> str:
     """The required accelerators; empty if there are none."""
     if not isinstance(gpu, Mapping):
         return ""

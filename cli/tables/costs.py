@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cli.screen.render import Table
-from cli.tables.cells import Json
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 LEAST = 0.005  # dollars: smaller lines are left to --json
 
 
-def cost_table(found: Json) -> Table:
+def cost_table(found: contract.ServerCost) -> Table:
     table = Table(("FOR", "OF", "A MONTH", "PRICE", "COST"))
     for line in found["lines"]:
         if line["dollars"] >= LEAST:
@@ -18,7 +22,7 @@ def cost_table(found: Json) -> Table:
     return table
 
 
-def bill_of(found: Json) -> str:
+def bill_of(found: contract.ServerCost) -> str:
     counts = found["counts"]
     instances, runs = round(counts["an instance"]), round(counts["a run"])
     return (

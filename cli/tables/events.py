@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from chalicelib.printable import printable
 from cli.screen.render import paint, wrap
-from cli.tables.cells import Json, local_time
+from cli.tables.cells import local_time
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 INDENT = "  "  # of continued lines
 
 
-def event_line(event: Json, width: int | None = None, colour: bool = False) -> str:
-    targets = ", ".join(f"{target['type']} {target['name']}" for target in event.get("targets") or ())
-    actor, token = event.get("actor_user"), event.get("actor_token")
+def event_line(event: contract.Event, width: int | None = None, colour: bool = False) -> str:
+    targets = ", ".join(f"{target['type']} {target['name']}" for target in event["targets"])
+    actor, token = event["actor_user"], event["actor_token"]
     by = f"[{actor} by token {token}]" if token else f"[{actor}]" if actor else ""
     time = f"[{local_time(event['recorded_at'])}]"
     text = printable(f"{time}{by}[{targets}] {event['message']}")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age, local_time, place, status_cell
+from cli.tables.cells import Row, age, local_time, place, status_cell
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 PLAIN = ("NAME", "BACKEND", "HOSTNAME", "DOMAIN", "DEFAULT", "STATUS")
 VERBOSE = (*PLAIN, "CREATED", "ERROR")
 
 
-def gateways_table(gateways: Sequence[Json], now: float, verbose: bool = False) -> Table:
+def gateways_table(gateways: Sequence[contract.Gateway], now: float, verbose: bool = False) -> Table:
     """The gateways. With `verbose`, several replicas have a row each, below their gateway."""
     titles = VERBOSE if verbose else PLAIN
     table = Table(titles, below=("ERROR",))
-    for gateway in sorted(gateways, key=lambda found: str(found.get("created_at") or ""), reverse=True):
-        replicas = gateway.get("replicas") or []
+    for gateway in sorted(gateways, key=lambda found: found["created_at"], reverse=True):
+        replicas = gateway["replicas"]
         rows = [_row(gateway, now)]
         if verbose and len(replicas) > 1:
             rows += [_replica(each, now) for each in replicas]
@@ -25,7 +29,7 @@ def gateways_table(gateways: Sequence[Json], now: float, verbose: bool = False) 
     return table
 
 
-def certificates_table(certificates: Sequence[Json]) -> Table:
+def certificates_table(certificates: Sequence[contract.HostCertificate]) -> Table:
     """The certificates of a gateway's hosts."""
     table = Table(("HOST", "CERTIFICATE", "UNTIL", "NEXT ATTEMPT", "ERROR"), below=("NEXT ATTEMPT", "ERROR"))
     for each in certificates:
@@ -34,28 +38,28 @@ def certificates_table(certificates: Sequence[Json]) -> Table:
     return table
 
 
-def _row(gateway: Json, now: float) -> Json:
-    configuration, replicas = gateway["configuration"], gateway.get("replicas") or []
-    hostname = gateway.get("hostname") or "-"
+def _row(gateway: contract.Gateway, now: float) -> Row:
+    configuration, replicas = gateway["configuration"], gateway["replicas"]
+    hostname = gateway["hostname"] or "-"
     more = f" and {len(replicas) - 1} more" if len(replicas) > 1 else ""
     return {
-        "NAME": Cell(str(gateway["name"]), "bold"),
+        "NAME": Cell(gateway["name"], "bold"),
         "BACKEND": place(configuration.get("backend"), configuration.get("region")),
         "HOSTNAME": hostname + more,
-        "DOMAIN": gateway.get("wildcard_domain") or "-",
-        "DEFAULT": "✓" if gateway.get("default") else "",
-        "STATUS": status_cell(str(gateway["status"])),
-        "CREATED": age(gateway.get("created_at"), now),
-        "ERROR": gateway.get("status_message") or "",
+        "DOMAIN": gateway["wildcard_domain"] or "-",
+        "DEFAULT": "✓" if gateway["default"] else "",
+        "STATUS": status_cell(gateway["status"]),
+        "CREATED": age(gateway["created_at"], now),
+        "ERROR": gateway["status_message"] or "",
     }
 
 
-def _replica(replica: Json, now: float) -> Json:
+def _replica(replica: contract.GatewayReplica, now: float) -> Row:
     return {
         "NAME": f"  replica={replica['replica_num']}",
-        "BACKEND": place(replica.get("backend"), replica.get("region")),
-        "HOSTNAME": replica.get("hostname") or "-",
-        "STATUS": status_cell(str(replica["status"])),
-        "CREATED": age(replica.get("created_at"), now),
-        "ERROR": replica.get("status_message") or "",
+        "BACKEND": place(replica["backend"], replica["region"]),
+        "HOSTNAME": replica["hostname"] or "-",
+        "STATUS": status_cell(replica["status"]),
+        "CREATED": age(replica["created_at"], now),
+        "ERROR": replica["status_message"] or "",
     }

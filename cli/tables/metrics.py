@@ -7,12 +7,16 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cli.screen.render import Table
-from cli.tables.cells import Json, duration, moment, size_gb
-from cli.tables.runs import FINISHED, newest
+from cli.tables.cells import duration, moment, size_gb
+from cli.tables.runs import FINISHED, newest, status_of
 
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+Values = dict[str, list[float]]  # by metric
 MIB = 2**20
 BARS = "▁▂▃▄▅▆▇█"
 COURSE = 20  # bars
@@ -35,7 +39,7 @@ class TimeAxis(NamedTuple):
         return max(0, min(self.bars - 1, round((at - self.start) / self.each)))
 
 
-def axis_of(jobs: Sequence[tuple[Json, list[Any]]]) -> TimeAxis | None:
+def axis_of(jobs: Sequence[tuple[contract.Job, list[contract.Series]]]) -> TimeAxis | None:
     series = [sorted(_times(metric)) for _, metrics in jobs for metric in metrics]
     times = [at for each in series for at in each]
     if not times:
@@ -53,14 +57,14 @@ def axis_line(axis: TimeAxis) -> str:
     return f"Bars: {first} to {last}{each}."
 
 
-def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
+def metrics_table(jobs: Sequence[tuple[contract.Job, list[contract.Series]]]) -> Table:
     table = Table(("JOB", "PART", "UTILIZATION", "MEMORY"))
     axis = axis_of(jobs)
     for job, metrics in jobs:
-        values = {metric["name"]: metric.get("values") or [] for metric in metrics}
+        values = {metric["name"]: metric["values"] or [] for metric in metrics}
         name = str(job["job_spec"].get("job_name") or "")
         if not values.get("cpu_usage_percent"):
-            ended = newest(job).get("status") in (*FINISHED, "aborted")
+            ended = status_of(job) in (*FINISHED, "aborted")
             table.add(name, "", "no samples" if ended else "no samples yet", "")
             continue
         draw = partial(_course_of, {metric["name"]: _times(metric) for metric in metrics}, axis)
@@ -88,8 +92,8 @@ def _bar(values: list[float] | None, ceiling: float) -> str:
     return BARS[max(0, min(top, round(sum(values) / len(values) / ceiling * top)))]
 
 
-def _times(metric: Json) -> list[float]:
-    return [at for at in map(moment, metric.get("timestamps") or ()) if at is not None]
+def _times(metric: contract.Series) -> list[float]:
+    return [at for at in map(moment, metric["timestamps"] or ()) if at is not None]
 
 
 Draw = Callable[[str, Sequence[float], float], str]  # from a metric's values and their ceiling
@@ -101,24 +105,25 @@ def _course_of(
     return course(times.get(metric, ()), axis, values, ceiling)
 
 
-def _cpu(values: dict[str, Any], cpus: float, draw: Draw) -> tuple[str, str]:
+def _cpu(values: Values, cpus: float, draw: Draw) -> tuple[str, str]:
     load = [value / cpus for value in values["cpu_usage_percent"]]
     memory = "memory_working_set_bytes" if values.get("memory_working_set_bytes") else "memory_usage_bytes"
     drawn = draw("cpu_usage_percent", load, 100)
     return f"{load[0]:.0f}% {drawn}".rstrip(), _memory(values, memory, _last(values.get("memory_total_bytes")), draw)
 
 
-def _gpu(job: Json, values: dict[str, Any], index: int, draw: Draw) -> tuple[str, str]:
+def _gpu(job: contract.Job, values: Values, index: int, draw: Draw) -> tuple[str, str]:
     busy, memory = f"gpu_util_percent_gpu{index}", f"gpu_memory_usage_bytes_gpu{index}"
     load = values.get(busy) or []
-    placed = newest(job).get("job_provisioning_data") or {}
-    gpus = ((placed.get("instance_type") or {}).get("resources") or {}).get("gpus") or []
+    latest = newest(job)
+    placed = latest["job_provisioning_data"] if latest else None
+    gpus = placed["instance_type"]["resources"]["gpus"] if placed else []
     total = gpus[index]["memory_mib"] * MIB if index < len(gpus) else None
     shown = f"{load[0]:.0f}% {draw(busy, load, 100)}".rstrip() if load else "not reported"
     return shown, _memory(values, memory, total, draw)
 
 
-def _memory(values: dict[str, Any], metric: str, total: float | None, draw: Draw) -> str:
+def _memory(values: Values, metric: str, total: float | None, draw: Draw) -> str:
     used = values.get(metric) or []
     if not used:
         return "not reported"
@@ -132,5 +137,5 @@ def _last(values: list[float] | None) -> float | None:
     return values[0] if values else None
 
 
-def _gpu_count(values: dict[str, Any]) -> int:
+def _gpu_count(values: Values) -> int:
     return sum(1 for name in values if name.startswith("gpu_util_percent_gpu"))

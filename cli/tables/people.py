@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age, local_time
+from cli.tables.cells import age, local_time
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 
-def users_table(users: Sequence[Json], now: float) -> Table:
+def users_table(users: Sequence[contract.User], now: float) -> Table:
     table = Table(("NAME", "ROLE", "STATUS", "EMAIL", "CREATED"), below=("EMAIL",))
     for user in users:
         status = Cell("active", "good") if user["active"] else Cell("inactive", "dim")
-        created = age(user.get("created_at"), now)
-        table.add(Cell(user["username"], "bold"), user["global_role"], status, user.get("email") or "", created)
+        created = age(user["created_at"], now)
+        table.add(Cell(user["username"], "bold"), user["global_role"], status, user["email"] or "", created)
     return table
 
 
-def keys_table(keys: Sequence[Json], now: float) -> Table:
+def keys_table(keys: Sequence[contract.PublicKey], now: float) -> Table:
     table = Table(("NAME", "TYPE", "FINGERPRINT", "ADDED"), below=("FINGERPRINT",))
     for key in keys:
         table.add(Cell(key["name"], "bold"), key["type"], key["fingerprint"], age(key["added_at"], now))
     return table
 
 
-def tokens_table(tokens: Sequence[Json], now: float) -> Table:
+def tokens_table(tokens: Sequence[contract.AccessToken], now: float) -> Table:
     table = Table(("NAME", "VERBS", "PROJECTS", "CREATED", "EXPIRES"), below=("PROJECTS",))
     for token in tokens:
         projects = ", ".join(token["projects"]) or "all"
@@ -33,12 +37,12 @@ def tokens_table(tokens: Sequence[Json], now: float) -> Table:
     return table
 
 
-def members_table(members: Sequence[Json]) -> Table:
+def members_table(members: Sequence[contract.Member]) -> Table:
     table = Table(("NAME", "ROLE", "GLOBAL ROLE", "STATUS", "EMAIL"), below=("EMAIL",))
     for member in members:
         user = member["user"]
         status = Cell("active", "good") if user["active"] else Cell("inactive", "dim")
         table.add(
-            Cell(user["username"], "bold"), member["project_role"], user["global_role"], status, user.get("email") or ""
+            Cell(user["username"], "bold"), member["project_role"], user["global_role"], status, user["email"] or ""
         )
     return table

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, duration, machine, money, place, requirements
+from cli.tables.cells import duration, machine, money, place, requirements
 from cli.tables.services import replicas_of
 
+if TYPE_CHECKING:
+    from chalicelib import contract
+
+Change = tuple[str, object, object]  # a field's path, its old value and its new one
 AVAILABILITY = {  # `available` and `unknown` aren't shown
     "not_available": "not available",
     "no_quota": "no quota",
@@ -25,8 +29,8 @@ QUIET = (
 )  # fields of a run spec that aren't the user's changes
 
 
-def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
-    spec = plan.get("effective_run_spec") or plan["run_spec"]
+def run_facts(plan: contract.RunPlan, verbose: bool = False) -> list[tuple[str, str]]:
+    spec = plan["effective_run_spec"]
     configuration = spec["configuration"]
     job = plan["job_plans"][0]["job_spec"]
     required = job["requirements"]
@@ -39,11 +43,11 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         ("User", plan["user"]),
         ("Type", f"{configuration['type']}{f' ({many})' if many else ''}"),
         ("Resources", _of_groups(plan) or requirements(required["resources"])),
-        ("Spot policy", {True: "spot", False: "on-demand"}.get(required.get("spot"), "auto")),
-        ("Max price", money(required.get("max_price")) or "off"),
-        ("Retry policy", _retry(job.get("retry"))),
+        ("Spot policy", spot_policy(required["spot"])),
+        ("Max price", money(required["max_price"]) or "off"),
+        ("Retry policy", _retry(job["retry"])),
         ("Idle duration", _idle(wanted.get("idle_duration"))),
-        ("Max duration", duration(job.get("max_duration") or "off")),
+        ("Max duration", duration(job["max_duration"] or "off")),
     ]
     creation = wanted.get("creation_policy") or "reuse-or-create"
     if verbose or creation != "reuse-or-create":
@@ -52,14 +56,18 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         pairs.append(("Inactivity duration", duration(configuration.get("inactivity_duration") or "off")))
     if configuration.get("scaling") and not many:
         pairs.append(("Scaling", "off: it takes a range, such as `replicas: 1..4`"))
-    if plan.get("quota"):
+    if plan["quota"]:
         pairs.append(("Quota", "\n".join(plan["quota"])))
-    if verbose or required.get("reservation"):
-        pairs.append(("Reservation", required.get("reservation") or "-"))
+    if verbose or required["reservation"]:
+        pairs.append(("Reservation", required["reservation"] or "-"))
     return pairs
 
 
-def _of_groups(plan: Json) -> str:
+def spot_policy(spot: bool | None) -> str:
+    return "auto" if spot is None else "spot" if spot else "on-demand"
+
+
+def _of_groups(plan: contract.RunPlan) -> str:
     """The requirements of each node or replica of a group, one line per group; empty if there is only one."""
     lines: dict[str, str] = {}
     for job in plan["job_plans"]:
@@ -68,13 +76,13 @@ def _of_groups(plan: Json) -> str:
     return "\n".join(f"{name}: {needs}" for name, needs in lines.items()) if len(lines) > 1 else ""
 
 
-def group_of(spec: Json) -> str:
+def group_of(spec: contract.JobSpec) -> str:
     """The name of a job's group of nodes or replicas."""
     return str(spec.get("node_group_name" if spec.get("service_port") is None else "replica_group", "0"))
 
 
-def fleet_facts(plan: Json) -> list[tuple[str, str]]:
-    spec = plan.get("effective_spec") or plan["spec"]
+def fleet_facts(plan: contract.FleetPlan) -> list[tuple[str, str]]:
+    spec = plan["effective_spec"]
     configuration = spec["configuration"]
     hosts = configuration.get("ssh_config")
     nodes = configuration.get("nodes") or {}
@@ -99,27 +107,27 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
     return [(name, value) for name, value in pairs if value]
 
 
-def _target(nodes: Json) -> str:
+def _target(nodes: contract.Configuration) -> str:
     """How many nodes are created at once, if that isn't the minimum."""
     target = nodes.get("target")
     return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
 
-def offers_table(offers: Sequence[Json], *, dim_all_but_first: bool = True) -> Table:
+def offers_table(offers: Sequence[contract.Offer], *, dim_all_but_first: bool = True) -> Table:
     """Offers in the order in which they would be tried."""
     table = Table(("#", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", ""), right=frozenset({0}))
     for number, offer in enumerate(offers, 1):
         instance = offer["instance"]
-        resources = instance.get("resources") or {}
-        blocks = offer.get("total_blocks") or 1
+        resources = instance["resources"] or {}
+        blocks = offer["total_blocks"] or 1
         share = f" ({offer.get('blocks')}/{blocks})" if blocks > 1 else ""
         cells = (
             str(number),
-            place(offer.get("backend"), offer.get("region")),
+            place(offer["backend"], offer["region"]),
             machine(resources) + (" (spot)" if resources.get("spot") else ""),
             f"{instance.get('name', '')}{share}",
-            money(offer.get("price")),
-            AVAILABILITY.get(str(offer.get("availability")), ""),
+            money(offer["price"]),
+            AVAILABILITY.get(str(offer["availability"]), ""),
         )
         style = "dim" if dim_all_but_first and number > 1 else ""
         table.add(*(Cell(text, style) for text in cells))
@@ -133,25 +141,25 @@ def offers_summary(shown: int, total: int, highest: float | None) -> str:
     return f"Shown {shown} of {total} offers{f', up to {money(highest)} an hour' if highest else ''}."
 
 
-def cost_line(plan: Json) -> str:
+def cost_line(plan: contract.RunPlan) -> str:
     """The cost of the run on the first offers, per hour and at most; empty if it is free."""
     hourly = 0.0
     ceilings = []
     for job in plan["job_plans"]:
-        usable = [offer for offer in job.get("offers") or () if offer.get("availability") in USABLE]
+        usable = [offer for offer in job["offers"] if offer["availability"] in USABLE]
         if not usable:
             return ""
-        hourly += usable[0]["price"] * job.get("count", 1)
+        hourly += usable[0]["price"] * job["count"]
         ceilings.append(job["job_spec"].get("max_duration"))
     if not hourly:
         return ""  # the user's own machines
     text = f"Cost: {money(hourly)} an hour on the first offer"
-    if ceilings and all(isinstance(limit, int) for limit in ceilings):
-        text += f", at most {money(hourly * max(ceilings) / 3600)} in {duration(max(ceilings))}"
+    if None not in ceilings and (longest := max(filter(None, ceilings), default=None)):
+        text += f", at most {money(hourly * longest / 3600)} in {duration(longest)}"
     return f"{text}."
 
 
-def changes(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+def changes(old: object, new: object, path: str = "") -> list[Change]:
     """The fields that differ: path, old and new value. Absent, null and empty are the same."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = [*old, *(key for key in new if key not in old)]
@@ -164,18 +172,18 @@ def changes(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     return [] if old == new or (_empty(old) and _empty(new)) else [(path, old, new)]
 
 
-def changes_table(found: list[tuple[str, Any, Any]]) -> Table:
+def changes_table(found: list[Change]) -> Table:
     table = Table(("FIELD", "NOW", "NEW"))
     for path, old, new in found:
         table.add(path.removeprefix("configuration."), _short(old), _short(new))
     return table
 
 
-def _empty(value: Any) -> bool:
+def _empty(value: object) -> bool:
     return value is None or value in ([], {})
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, Mapping) and set(value) == {"min", "max"}:
@@ -193,7 +201,7 @@ def _idle(seconds: float | None) -> str:
     return "set by the fleet, else 5m" if seconds is None else duration(seconds)
 
 
-def _retry(retry: Json | None) -> str:
+def _retry(retry: contract.RetryPolicy | None) -> str:
     if not retry:
         return "off"
     events = ", ".join(retry.get("on_events") or ())

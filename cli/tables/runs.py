@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Cell, Table
-from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
+from cli.tables.cells import Row, age, gpus, machine, money, place, status_cell
 from cli.tables.services import scaling_note
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 FINISHED = ("terminated", "failed", "done")
 
@@ -16,8 +19,8 @@ PLAIN = ("NAME", "BACKEND", "GPU", "PRICE", "STATUS", "SUBMITTED")
 VERBOSE = ("NAME", "USER", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", "STATUS", "SUBMITTED", "ERROR")
 
 
-def runs_table(runs: Sequence[Json], now: float, verbose: bool = False) -> Table:
-    probes = any(_probes(job) for run in runs for job in run.get("jobs") or ())
+def runs_table(runs: Sequence[contract.Run], now: float, verbose: bool = False) -> Table:
+    probes = any(_probes(job) for run in runs for job in run["jobs"])
     titles = list(VERBOSE if verbose else PLAIN)
     if probes:
         titles.insert(titles.index("SUBMITTED"), "PROBES")
@@ -28,43 +31,49 @@ def runs_table(runs: Sequence[Json], now: float, verbose: bool = False) -> Table
     return table
 
 
-def run_name(run: Json) -> str:
-    return str((run.get("run_spec") or {}).get("run_name") or "")
+def run_name(run: contract.Run) -> str:
+    return run["run_spec"]["run_name"]
 
 
-def run_status(run: Json) -> str:
+def run_status(run: contract.Run) -> str:
     """The status to show: that of a finished run comes from the job that failed, or from its newest."""
     failed = failed_job(run)
-    latest = newest(failed) if failed else run.get("latest_job_submission") or {}
-    asleep = latest.get("termination_reason") == "scaled_down"  # which isn't the run's own end
-    if run.get("status") in FINISHED and latest.get("status_message") and not asleep:
-        return str(latest["status_message"])
-    return str(run.get("status_message") or run.get("status") or "")
+    latest = newest(failed) if failed else run["latest_job_submission"]
+    asleep = latest is not None and latest["termination_reason"] == "scaled_down"  # which isn't the run's own end
+    if run["status"] in FINISHED and latest is not None and latest["status_message"] and not asleep:
+        return latest["status_message"]
+    return run["status_message"] or run["status"]
 
 
-def failed_job(run: Json) -> Json | None:
+def failed_job(run: contract.Run) -> contract.Job | None:
     """The job because of which a run failed: the others were stopped because of it."""
-    failed = (job for job in run.get("jobs") or () if newest(job).get("status") == "failed")
-    return next(failed, None) if run.get("status") == "failed" else None
+    failed = (job for job in run["jobs"] if status_of(job) == "failed")
+    return next(failed, None) if run["status"] == "failed" else None
 
 
-def newest(job: Json) -> Json:
-    submissions = job.get("job_submissions") or ()
-    return submissions[-1] if submissions else {}
+def newest(job: contract.Job) -> contract.Submission | None:
+    return job["job_submissions"][-1] if job["job_submissions"] else None
 
 
-def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
-    jobs = [job for job in run.get("jobs") or [] if newest(job).get("termination_reason") != "scaled_down"]
-    head: dict[str, Any] = {
+def status_of(job: contract.Job) -> contract.JobStatus | None:
+    """That of its newest submission."""
+    latest = newest(job)
+    return latest["status"] if latest else None
+
+
+def _rows(run: contract.Run, now: float, verbose: bool) -> list[Row]:
+    jobs = [job for job in run["jobs"] if not _scaled_down(job)]
+    head: Row = {
         "NAME": Cell(run_name(run), "bold"),
         "USER": _people(run),
         "STATUS": status_cell(run_status(run)),
-        "SUBMITTED": age(run.get("submitted_at"), now),
+        "SUBMITTED": age(run["submitted_at"], now),
         "ERROR": _error(run, jobs, verbose),
     }
     if len(jobs) == 1:
         cells = _job_cells(jobs[0])
-        errors = [head["ERROR"], cells["ERROR"]] if run.get("service") else [head["ERROR"] or cells["ERROR"]]
+        of_run, of_job = str(head["ERROR"]), str(cells["ERROR"])
+        errors = [of_run, of_job] if run["service"] else [of_run or of_job]
         return [{**cells, **head, "ERROR": "; ".join(filter(None, errors))}]
     rows = [head]
     for job in jobs:
@@ -73,89 +82,90 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
             {
                 **_job_cells(job),
                 "NAME": _job_label(run, job, jobs),
-                "STATUS": status_cell(str(latest.get("status_message") or latest.get("status") or "")),
-                "SUBMITTED": age(latest.get("submitted_at"), now),
+                "STATUS": status_cell((latest["status_message"] or latest["status"]) if latest else ""),
+                "SUBMITTED": age(latest["submitted_at"], now) if latest else "",
             }
         )
     _merge_repeated(rows)
     return rows
 
 
-def _merge_repeated(rows: list[dict[str, Any]]) -> None:
+def _scaled_down(job: contract.Job) -> bool:
+    latest = newest(job)
+    return latest is not None and latest["termination_reason"] == "scaled_down"
+
+
+def _merge_repeated(rows: list[Row]) -> None:
     """Moves an error that several jobs of a run share to the row of the run: their status shows which jobs have it."""
     head, *jobs = rows
-    shared = [text for text, count in Counter(row["ERROR"] for row in jobs).items() if text and count > 1]
-    head["ERROR"] = "; ".join(filter(None, dict.fromkeys((head["ERROR"], *shared))))
+    shared = [str(text) for text, count in Counter(row["ERROR"] for row in jobs).items() if text and count > 1]
+    head["ERROR"] = "; ".join(filter(None, dict.fromkeys((str(head["ERROR"]), *shared))))
     for row in jobs:
         row["ERROR"] = "" if row["ERROR"] in shared else row["ERROR"]
 
 
-def _error(run: Json, jobs: Sequence[Json], verbose: bool) -> str:
+def _error(run: contract.Run, jobs: Sequence[contract.Job], verbose: bool) -> str:
     """Why the run failed or what it waits for and, for a live service, how many replicas it should have."""
-    live = run.get("service") and run.get("status") not in (*FINISHED, "terminating")
-    of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # shown in their own rows
-    waits = run.get("next_triggered_at") or (live and run.get("message") not in of_jobs)
-    error = str(run.get("error") or (waits and run.get("message")) or "")
-    groups = ((job.get("job_spec") or {}).get("replica_group", "0") for job in jobs if _runs(job))
+    live = run["service"] and run["status"] not in (*FINISHED, "terminating")
+    of_jobs = {latest["termination_reason_message"] for job in jobs if (latest := newest(job))}  # in their own rows
+    waits = run["next_triggered_at"] or (live and run["message"] not in of_jobs)
+    error = run["error"] or (waits and run["message"]) or ""
+    groups = (job["job_spec"]["replica_group"] for job in jobs if status_of(job) == "running")
     scaling = scaling_note(run, Counter(groups)) if live and verbose else ""
     return "; ".join(filter(None, (error, scaling)))
 
 
-def _runs(job: Json) -> bool:
-    return bool(newest(job).get("status") == "running")
-
-
-def _people(run: Json) -> str:
+def _people(run: contract.Run) -> str:
     """The user who applied the run, and those who changed or stopped it, if they are others."""
-    owner = str(run.get("user") or "")
-    changes = [
-        f"{did} by {run[key]}" for did, key in (("changed", "changed_by"), ("stopped", "stopped_by")) if run.get(key)
-    ]
-    return ", ".join([owner, *(change for change in changes if not change.endswith(f" by {owner}"))])
+    others = (("changed", run["changed_by"]), ("stopped", run["stopped_by"]))
+    return ", ".join([run["user"], *(f"{did} by {name}" for did, name in others if name and name != run["user"])])
 
 
-def _job_label(run: Json, job: Json, jobs: Sequence[Json]) -> str:
+def _job_label(run: contract.Run, job: contract.Job, jobs: Sequence[contract.Job]) -> str:
     """The label of a job, with only what distinguishes the jobs of this run."""
-    spec = job.get("job_spec") or {}
-    groups = ("replica_group", "node_group_name")
-    kinds = [kind for kind in groups if len({(other.get("job_spec") or {}).get(kind, "0") for other in jobs}) > 1]
-    parts = [f"group={spec.get(kind, '0')}" for kind in kinds]
-    if len({(other.get("job_spec") or {}).get("replica_num", 0) for other in jobs}) > 1:
-        parts.append(f"replica={spec.get('replica_num', 0)}")
-    if len({(other.get("job_spec") or {}).get("job_num", 0) for other in jobs}) > 1:
-        parts.append(f"job={spec.get('job_num', 0)}")
-    if len({newest(other).get("deployment_num", 0) for other in jobs}) > 1:
-        parts.append(f"deployment={newest(job).get('deployment_num', 0)}")
-    return "  " + " ".join(parts)
+
+    def parts_of(one: contract.Job) -> list[str]:
+        spec, latest = one["job_spec"], newest(one)
+        return [
+            f"group={spec['replica_group']}",
+            f"group={spec['node_group_name']}",
+            f"replica={spec['replica_num']}",
+            f"job={spec['job_num']}",
+            f"deployment={latest['deployment_num'] if latest else 0}",
+        ]
+
+    columns = zip(*map(parts_of, jobs), strict=True)
+    return "  " + " ".join(part for part, column in zip(parts_of(job), columns, strict=True) if len(set(column)) > 1)
 
 
-def _job_cells(job: Json) -> dict[str, Any]:
+def _job_cells(job: contract.Job) -> Row:
     submission = newest(job)
-    placed = submission.get("job_provisioning_data") or {}
-    offer = (submission.get("job_runtime_data") or {}).get("offer") or {}
-    kind = offer.get("instance") or placed.get("instance_type") or {}
-    resources = kind.get("resources") or {}
-    spot = " (spot)" if resources.get("spot") else ""
-    blocks = offer.get("total_blocks") or 1
-    share = f" ({offer.get('blocks')}/{blocks})" if blocks > 1 else ""
-    price = offer["price"] if "price" in offer else placed.get("price")
+    placed = submission["job_provisioning_data"] if submission else None
+    runtime = submission["job_runtime_data"] if submission else None
+    offer = runtime["offer"] if runtime else None
+    kind = offer["instance"] if offer else placed["instance_type"] if placed else None
+    resources = kind["resources"] if kind else None
+    spot = " (spot)" if resources and resources["spot"] else ""
+    share = f" ({offer['blocks']}/{offer['total_blocks']})" if offer and offer["total_blocks"] > 1 else ""
+    price = offer["price"] if offer else placed["price"] if placed else None
+    error = (submission["termination_reason_message"] or submission["error"]) if submission else None
     return {
-        "BACKEND": place(placed.get("backend"), placed.get("region")),
+        "BACKEND": place(placed["backend"], placed["region"]) if placed else "",
         "GPU": gpus(resources) if kind else "",
         "RESOURCES": machine(resources) if kind else "",
-        "INSTANCE TYPE": f"{kind.get('name', '')}{share}",
+        "INSTANCE TYPE": f"{kind['name']}{share}" if kind else "",
         "PRICE": money(price) + spot if placed else "",
         "PROBES": _probes(job),
-        "ERROR": str(submission.get("termination_reason_message") or submission.get("error") or ""),
+        "ERROR": error or "",
     }
 
 
-def _probes(job: Json) -> str:
+def _probes(job: contract.Job) -> str:
     """One sign per probe: ✓ ready, ~ not yet, × failing; in fives."""
-    specs = (job.get("job_spec") or {}).get("probes") or ()
+    specs, latest = job["job_spec"]["probes"], newest(job)
     signs = []
-    for index, probe in enumerate(newest(job).get("probes") or ()):
-        wanted = specs[index].get("ready_after", 1) if index < len(specs) else 1
-        streak = probe.get("success_streak", 0)
+    for index, probe in enumerate(latest["probes"] if latest else ()):
+        wanted = specs[index]["ready_after"] if index < len(specs) else 1
+        streak = probe["success_streak"]
         signs.append("✓" if streak >= wanted else "~" if streak else "×")
     return " ".join("".join(signs[at : at + 5]) for at in range(0, len(signs), 5))

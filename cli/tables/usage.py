@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cli.screen.render import Table, facts
-from cli.tables.cells import Json
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
-RETENTION = {  # labels of settings
+RETENTION: Mapping[str, str] = {  # labels of settings
     "events": "events",
     "metrics": "metrics",
     "logs": "logs, after a run's end",
@@ -18,16 +21,16 @@ RETENTION = {  # labels of settings
 }
 
 
-def usage_table(found: Json) -> Table:
+def usage_table(found: contract.ServerUsage) -> Table:
     table = Table(("PART", "FILES", "SIZE"))
     for part in found["parts"]:
         least = "" if part["whole"] else "over "  # too many to count them
         table.add(part["name"], f"{least}{part['files']}", f"{least}{size(part['bytes'])}")
-    table.add("free on its disk", "", size(found["free"]))
+    table.add("free on its disk", "", "-" if found["free"] is None else size(found["free"]))
     return table
 
 
-def subscriptions_table(found: Sequence[Json]) -> Table:
+def subscriptions_table(found: Sequence[contract.SubscriptionState]) -> Table:
     """Webhooks and rules, with the reason if one doesn't progress."""
     table = Table(("FOLLOWS EVENTS", "STATUS", "ERROR"), below=("ERROR",))
     for one in found:
@@ -36,8 +39,8 @@ def subscriptions_table(found: Sequence[Json]) -> Table:
     return table
 
 
-def retention_text(days: Json, width: int | None, colour: bool) -> str:
-    labelled = [(label, days[name]) for name, label in RETENTION.items() if name in days]  # an older server has fewer
+def retention_text(days: contract.RetentionDays, width: int | None, colour: bool) -> str:
+    labelled = [(RETENTION[name], number) for name, number in days.items() if name in RETENTION]
     rows = [(label, f"{number} day{'' if number == 1 else 's'}") for label, number in labelled]
     return "\nKept for\n" + facts([(f"  {label}", text) for label, text in rows], width, colour)
 

@@ -5,7 +5,7 @@ Generated: `make docs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dstack_serverless.sdk.flow import UNSET, Request, given
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def create(
     *,
     name: str,
-    verbs: list[Literal["read", "run", "fleets", "project", "server"]],
+    verbs: list[contract.Verb],
     projects: list[str] = UNSET,
     expires_in: int = UNSET,
 ) -> Request[contract.CreatedAccessToken]:

@@ -35,7 +35,7 @@ def list_events(
     within_fleets: list[str] | None = UNSET,
     within_runs: list[str] | None = UNSET,
     within_gateways: list[str] | None = UNSET,
-    include_target_types: list[str] | None = UNSET,
+    include_target_types: list[contract.AnyTarget] | None = UNSET,
     actors: list[str | None] | None = UNSET,
     prev_recorded_at: str | None = UNSET,
     prev_id: str | None = UNSET,

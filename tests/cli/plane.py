@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from chalicelib import contract
+from chalicelib.api.dispatch import match
+from docs.openapi.declared import declared
+from tests.harness.whole import whole
 from tests.world import wires
 
 RUN_ID = "7a4ef1dd-5248-421c-81a3-7265175cdd1d"
@@ -111,13 +115,20 @@ class Plane:
             found = found[0].value if len(found) == 1 else found.pop(0).value
         if callable(found):
             found = found(request.body)
-        return found if isinstance(found, tuple) else (200, found)
+        return found if isinstance(found, tuple) else (200, _whole_answer(request.path.split("?")[0], found))
 
     def paths(self) -> list[str]:
         return [request.path.split("?")[0].removeprefix("/api/project/main") for request in self.requests]
 
     def bodies(self, path: str) -> list[Any]:
         return [one.body for one in self.requests if one.path.split("?")[0].removeprefix("/api/project/main") == path]
+
+
+def _whole_answer(path: str, given: Any) -> Any:
+    """What a test leaves out of an answer."""
+    found = match(path)
+    said = next(filter(None, map(declared, found.routes.values())), None) if found else None
+    return given if said is None else whole(said.answer, given)
 
 
 @dataclass
@@ -129,6 +140,11 @@ class Step:
 
 def steps(*values: Any) -> list[Step]:
     return [Step(value) for value in values]
+
+
+def _whole(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = whole(kind, found)
+    return made
 
 
 # --- things as the API shows them ------------------------------------------------------------------------------------
@@ -159,7 +175,7 @@ def offer(name: str = "fake-cpu-4", price: float = 0.1, **changes: Any) -> dict[
         "blocks": 1,
         "total_blocks": 1,
     }
-    return {**found, **changes}
+    return _whole(contract.Offer, {**found, **changes})
 
 
 def submission(status: str = "running", **changes: Any) -> dict[str, Any]:
@@ -179,10 +195,11 @@ def submission(status: str = "running", **changes: Any) -> dict[str, Any]:
             "instance_type": placed["instance"],
             "region": placed["region"],
             "price": placed["price"],
+            "dockerized": True,
         },
         "job_runtime_data": {"offer": placed},
     }
-    return {**found, **changes}
+    return _whole(contract.Submission, {**found, **changes})
 
 
 def run(name: str = "train", status: str = "running", **changes: Any) -> dict[str, Any]:
@@ -206,7 +223,7 @@ def run(name: str = "train", status: str = "running", **changes: Any) -> dict[st
         "cost": 0.0,
         "error": None,
     }
-    return {**found, **changes}
+    return _whole(contract.Run, {**found, **changes})
 
 
 def finished(name: str = "train", status: str = "done", exit_status: int = 0, **changes: Any) -> dict[str, Any]:
@@ -237,12 +254,12 @@ def instance(number: int = 0, status: str = "idle", **changes: Any) -> dict[str,
         "total_blocks": 1,
         "busy_blocks": 0,
     }
-    return {**found, **changes}
+    return _whole(contract.Instance, {**found, **changes})
 
 
 def fleet(name: str = "gpu", instances: list[Any] | None = None, **configuration: Any) -> dict[str, Any]:
     base = {"type": "fleet", "name": name, "nodes": {"min": 0, "max": 2}, "placement": None, "blocks": 1}
-    return {
+    found = {
         "id": FLEET_ID,
         "name": name,
         "project_name": "main",
@@ -251,12 +268,13 @@ def fleet(name: str = "gpu", instances: list[Any] | None = None, **configuration
         "status": "active",
         "instances": instances or [],
     }
+    return _whole(contract.Fleet, found)
 
 
 def volume(name: str = "data", status: str = "active", **fields: Any) -> dict[str, Any]:
     base = {"type": "volume", "name": name, "backend": "aws", "region": "us-east-1", "availability_zone": None}
     made = {"backend": "aws", "volume_id": "vol-1", "size_gb": 100, "availability_zone": "us-east-1b", "price": 8.0}
-    return {
+    found = {
         "id": VOLUME_ID,
         "name": name,
         "user": "admin",
@@ -271,12 +289,13 @@ def volume(name: str = "data", status: str = "active", **fields: Any) -> dict[st
         "attachments": [],
         **fields,
     }
+    return _whole(contract.Volume, found)
 
 
 def gateway(name: str = "door", status: str = "running", **fields: Any) -> dict[str, Any]:
     configuration = {"type": "gateway", "name": name, "backend": "remote", "region": "edge", "fleet": "edge"}
     at = {"backend": "remote", "region": "edge", "created_at": "2026-11-21T04:00:00Z", "status_message": None}
-    return {
+    found = {
         "id": GATEWAY_ID,
         "name": name,
         "project_name": "main",
@@ -290,6 +309,7 @@ def gateway(name: str = "door", status: str = "running", **fields: Any) -> dict[
         "replicas": [{**at, "hostname": "192.168.1.10", "replica_num": 0, "status": "running"}],
         **fields,
     }
+    return _whole(contract.Gateway, found)
 
 
 def log_page(text: str, following: str | None = None) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def plan_for(body: dict[str, Any], current: Any = None, action: str = "create", 
         "offers": [offer()] if offers is None else offers,
         "total_offers": 1 if offers is None else len(offers),
         "max_price": 0.1,
+        "count": 1,
     }
     return {
         "project_name": "main",

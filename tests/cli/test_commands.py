@@ -280,10 +280,10 @@ def test_fleet_delete(dstack: Dstack, plane: Plane) -> None:
     assert dstack("fleet", "delete", "gpu", "-i", "0", "-i", "3", "-y").code == 0
     assert dstack("fleet", "delete-instance", "gpu", "3", "-y").code == 0
     assert dstack("fleet", "delete", "gpu", answers="n\n").out.endswith("Nothing was deleted.\n")
-    assert plane.bodies("/fleets/delete") == [{"names": ["gpu"]}]
+    assert plane.bodies("/fleets/delete") == [{"names": ["gpu"], "force": False}]
     assert plane.bodies("/fleets/delete_instances") == [
-        {"name": "gpu", "instance_nums": [0, 3]},
-        {"name": "gpu", "instance_nums": [3]},
+        {"name": "gpu", "instance_nums": [0, 3], "force": False},
+        {"name": "gpu", "instance_nums": [3], "force": False},
     ]
     ended = dstack("fleet", "delete", "gpu", "-i", "7", "-y")
     assert ended.code == 1 and "has no instance 7" in ended.err and "It has 0, 3." in ended.err
@@ -531,7 +531,7 @@ def test_pool_is_fleets_in_older_words(dstack: Dstack, plane: Plane) -> None:
     assert sent["nodes"] == {"min": 0, "target": 2, "max": 2} and sent["max_price"] == 1.0  # one more than there is
     assert sent["resources"]["gpu"]["memory"] == {"min": 24.0, "max": None}
     assert dstack("pool", "remove", "gpu-0", "-y").code == 0
-    assert plane.bodies("/fleets/delete_instances") == [{"name": "gpu", "instance_nums": [0]}]
+    assert plane.bodies("/fleets/delete_instances") == [{"name": "gpu", "instance_nums": [0], "force": False}]
     assert dstack("pool", "remove", "gpu", "-y").code == 1
     assert "identity_file" in dstack("pool", "add-ssh", "u@10.0.0.7", "-i", "nokey", "-y").err
     assert dstack("pool", "add-ssh", "10.0.0.7", "-i", "nokey", "-y").code == 2

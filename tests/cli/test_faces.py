@@ -158,6 +158,7 @@ def fleet_plan_of(body: dict[str, Any]) -> dict[str, Any]:
         "action": "create",
         "current_resource": None,
         "spec": body["spec"],
+        "effective_spec": body["spec"],
     }
     return {**found, "offers": offers, "total_offers": 25, "max_offer_price": 30.0}
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib import contract
 from cli.tables.plans import cost_line
 from cli.tables.services import replicas_of, scaling_note
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, offer, run
+from tests.harness.whole import whole
 
 ONE = "type: service\nname: chat\nport: 8000\nmodel: my-org/tiny\ncommands: [serve]\n"
 GROUPS = """type: service
@@ -158,8 +160,10 @@ def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, 
 )
 def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], reason: str) -> None:
     """Once, and only where it isn't so already."""
-    assert scaling_note({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == reason
-    several = {"service": {"scales": [{"group": "a", **scale}, {"group": "b", "desired": 0, "why": None}]}}
+    one = whole(contract.Run, {"service": {"scales": [{"group": "0", **scale}]}})
+    assert scaling_note(one, {"0": 2}) == reason
+    scales = [{"group": "a", **scale}, {"group": "b", "desired": 0, "why": None}]
+    several = whole(contract.Run, {"service": {"scales": scales}})
     between = " " if reason.startswith("should") else ": "
     assert scaling_note(several, {"a": 2}) == (f"group a{between}{reason}" if reason else "")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib import contract
 from cli.applying.follow import ending
 from cli.screen.render import Table, facts, render
 from cli.tables import cells
@@ -23,6 +24,7 @@ from cli.tables.usage import retention_text
 from tests.cli.conftest import NOW
 from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
 from tests.harness import golden
+from tests.harness.whole import whole
 
 GOLDEN = Path(__file__).parent / "golden"
 H100 = machine(cpus=192, memory=2097152, gpus=(("H100", 81920),) * 8, spot=True)
@@ -35,8 +37,8 @@ def placed(resources: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def test_a_host_that_hasnt_reported_has_nothing_to_show_yet() -> None:
-    assert cells.machine({"cpus": 0, "memory_mib": 0, "disk": {"size_mib": 102400}}) == "-"
-    assert cells.machine({"cpus": 2, "memory_mib": 1024}) == "cpu=2 mem=1GB"
+    assert cells.machine(whole(contract.Resources, {"disk": {"size_mib": 102400}})) == "-"
+    assert cells.machine(whole(contract.Resources, {"cpus": 2, "memory_mib": 1024})) == "cpu=2 mem=1GB"
 
 
 def test_less_than_a_gigabyte_is_said_in_megabytes() -> None:
@@ -64,7 +66,8 @@ def many_runs() -> list[Any]:
     ]
     failed = finished("broken", "failed", 2, error="The command exited with 2; its last line was: no such file")
     waiting = run("waiting", "submitted", submitted_at="2026-11-20T05:00:00Z", status_message="retrying")
-    return [run("train"), cluster, service, finished("hello-1"), failed, waiting]
+    found = [run("train"), cluster, service, finished("hello-1"), failed, waiting]
+    return [whole(contract.Run, one) for one in found]
 
 
 def replica(number: int, status: str = "running", group: str = "0", **changes: Any) -> dict[str, Any]:
@@ -72,7 +75,8 @@ def replica(number: int, status: str = "running", group: str = "0", **changes: A
     spec = {"replica_num": number, "job_num": 0, "job_name": f"chat-0-{number}", "replica_group": group}
     spec |= {"service_port": 8000, "probes": [{"ready_after": 2}, {"ready_after": 1}]}
     latest = {**submission(status, **placed(H100)), "probes": [], **changes}
-    return {"job_spec": spec, "job_submissions": [latest]}
+    job: dict[str, Any] = whole(contract.Job, {"job_spec": spec, "job_submissions": [latest]})
+    return job
 
 
 def streaks(*counts: int) -> list[dict[str, int]]:
@@ -147,13 +151,16 @@ def run_plan() -> dict[str, Any]:
     }
     spec = {"requirements": needs, "retry": {"on_events": ["no-capacity"], "duration": 3600}, "max_duration": 7200}
     offers = [offer("p5.48xlarge", 29.3218, resources=H100), offer("small", 0.05, availability="no_quota")]
-    job = {"job_spec": spec, "offers": offers, "total_offers": 25, "max_price": 29.9}
-    return {
+    job = {"job_spec": spec, "offers": offers, "total_offers": 25, "max_price": 29.9, "count": 1}
+    plan = {
         "project_name": "main",
         "user": "admin",
         "run_spec": {"configuration": configuration, "profile": {}},
+        "effective_run_spec": {"configuration": configuration, "profile": {}},
         "job_plans": [job, job],
     }
+    made: dict[str, Any] = whole(contract.RunPlan, plan)
+    return made
 
 
 def metrics() -> list[Any]:
@@ -169,7 +176,8 @@ def metrics() -> list[Any]:
     job = {"job_spec": {"job_name": "train-0-0"}, "job_submissions": [submission("running", **placed(H100))]}
     times = [f"2026-11-21T05:{minute:02}:00+00:00" for minute in (0, 1, 2, 4)]  # newest last; one is missing
     named = [{"name": n, "timestamps": times[-len(value) :][::-1], "values": value} for n, value in values.items()]
-    return [(job, named), ({"job_spec": {"job_name": "train-1-0"}, "job_submissions": []}, [])]
+    other = {"job_spec": {"job_name": "train-1-0"}}
+    return [(whole(contract.Job, job), named), (whole(contract.Job, other), [])]
 
 
 GROUPS = [
@@ -242,7 +250,7 @@ def test_facts_of_a_run_and_of_a_fleet() -> None:
     assert pairs["Spot policy"] == "auto" and pairs["Max price"] == "$30" and pairs["Idle duration"] == "5m"
     assert pairs["Creation policy"] == "reuse-or-create"
     assert "Creation policy" not in dict(run_facts(run_plan()))
-    plan = {"project_name": "main", "user": "admin", "spec": many_fleets()[0]["spec"]}
+    plan = whole(contract.FleetPlan, {"effective_spec": many_fleets()[0]["spec"]})
     assert dict(fleet_facts(plan))["Nodes"] == "0..2"
     assert all(len(line) <= 80 for line in facts(run_facts(run_plan()), 80).splitlines())
 
@@ -262,7 +270,8 @@ def test_what_the_offers_left_out() -> None:
 
 def taken(backend: str, minutes: float | None, error: str | None = None) -> dict[str, Any]:
     at = None if minutes is None else datetime.fromtimestamp(NOW - 60 * minutes, UTC).isoformat()
-    return {"backend": backend, "taken_at": at, "error": error}
+    found: dict[str, Any] = whole(contract.OffersAge, {"backend": backend, "taken_at": at, "error": error})
+    return found
 
 
 @pytest.mark.parametrize(
@@ -309,6 +318,7 @@ def test_an_event_is_a_line() -> None:
         "targets": [{"type": "run", "name": "train"}, {"type": "job", "name": "train-0-0"}],
         "message": "submitted",
     }
+    event = whole(contract.Event, event)
     assert event_line(event).endswith("][admin][run train, job train-0-0] submitted")
     assert "][admin by token ci][run train, " in event_line({**event, "actor_token": "ci"})
 
@@ -423,10 +433,11 @@ def test_a_plan_says_how_many_nodes_there_are_in_all_groups_and_what_each_needs(
 
 def test_a_plan_says_that_one_replica_doesnt_scale() -> None:
     plan = run_plan()
-    configuration = plan["run_spec"]["configuration"] | {"type": "service", "scaling": {"metric": "rps", "target": 1}}
-    plan["run_spec"]["configuration"] = configuration
+    spec = plan["effective_run_spec"]
+    configuration = spec["configuration"] | {"type": "service", "scaling": {"metric": "rps", "target": 1}}
+    spec["configuration"] = configuration
     assert "1..4" in dict(run_facts(plan))["Scaling"]
-    plan["run_spec"]["configuration"] = configuration | {"replicas": "1..2"}
+    spec["configuration"] = configuration | {"replicas": "1..2"}
     assert "Scaling" not in dict(run_facts(plan))
 
 

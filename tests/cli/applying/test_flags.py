@@ -91,11 +91,12 @@ class Seen:
 def plan(body: dict[str, Any]) -> dict[str, Any]:
     spec = body["run_spec"]
     needs = {"resources": spec["configuration"]["resources"], "spot": False, "max_price": None}
-    job = {"job_spec": {"requirements": needs}, "offers": [offer()], "total_offers": 6, "max_price": 20.0}
+    job = {"job_spec": {"requirements": needs}, "offers": [offer()], "total_offers": 6, "max_price": 20.0, "count": 1}
     return {
         "project_name": "main",
         "user": "admin",
         "run_spec": spec,
+        "effective_run_spec": spec,
         "job_plans": [job],
         "current_resource": None,
         "action": "create",
@@ -104,7 +105,7 @@ def plan(body: dict[str, Any]) -> dict[str, Any]:
 
 def fleet_plan(body: dict[str, Any]) -> dict[str, Any]:
     found = {"project_name": "main", "user": "admin", "action": "update", "offers": [], "total_offers": 0}
-    return {**found, "spec": body["spec"], "current_resource": fleet()}
+    return {**found, "spec": body["spec"], "effective_spec": body["spec"], "current_resource": fleet()}
 
 
 def active(body: dict[str, Any]) -> dict[str, Any]:

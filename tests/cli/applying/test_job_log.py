@@ -44,7 +44,7 @@ class Server:
 
     def in_project(self, path: str, body: Any) -> Any:
         self.requests.append(body)
-        return {"logs": [{"message": base64.b64encode(self.pages).decode()}], "next_token": None}
+        return {"logs": [{"timestamp": "1", "message": base64.b64encode(self.pages).decode()}], "next_token": None}
 
 
 def followed(server: Server, since: str | None = None) -> JobLog:

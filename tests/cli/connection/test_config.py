@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 )
 def test_whom_a_command_speaks_to(bare: Dstack, env: dict[str, str], flag: str | None, want: Endpoint) -> None:
     save_projects(config_path(bare.terminal.home), [MAIN, LAB])
-    assert resolve_endpoint(replace(bare.terminal, env=env), flag) == want
+    assert resolve_endpoint(env, bare.terminal.home, flag) == want
 
 
 @pytest.mark.parametrize(
@@ -126,4 +125,4 @@ def test_when_nobody_is_meant(bare: Dstack, projects: Any, env: dict[str, str], 
     if projects:
         save_projects(config_path(bare.terminal.home), projects)
     with pytest.raises(Refused, match=message):
-        resolve_endpoint(replace(bare.terminal, env=env), flag)
+        resolve_endpoint(env, bare.terminal.home, flag)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chalicelib import contract
 from cli.screen.render import Cell, Table, as_json, cell_width, facts, render, wrap
 from cli.screen.terminal import Terminal
 from cli.tables.events import event_line
+from tests.harness.whole import whole
 
 
 def table(*rows: tuple[str, ...]) -> Table:
@@ -110,6 +112,7 @@ def test_what_others_wrote_does_nothing_to_a_terminal(width: int | None) -> None
         "recorded_at": "2026-11-21T05:11:20+00:00",
         "message": f"{HOSTILE}\nfeigned line",
     }
+    event = whole(contract.Event, event)
     for shown in (
         render(table((HOSTILE, HOSTILE)), width),
         facts([("why", HOSTILE)], width),

@@ -329,6 +329,7 @@ def task(dstack: Dstack, plane: Plane) -> Dstack:
             "project_name": "main",
             "user": "admin",
             "run_spec": body["run_spec"],
+            "effective_run_spec": body["run_spec"],
             "job_plans": [{"job_spec": {"requirements": NEEDS}, "offers": [], "total_offers": 0, "max_price": None}],
             "current_resource": None,
             "action": "create",
