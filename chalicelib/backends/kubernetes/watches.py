@@ -3,8 +3,8 @@
 A context is watched once it has a pod of ours, which is found out when watching begins, by one call for each.
 
 A watch lists the pods, and then follows from the list's version. When it ends it goes on from the last version that it
-has seen; when the server has forgotten that version (410) it lists anew. While it is cut, or forbidden, nothing is
-known, and pods are listed when they are described.
+has seen; when the server has forgotten that version (410), or there are too many pods to remember, it lists anew. While
+it is cut, or forbidden, nothing is known, and pods are listed when they are described.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ MOST_WATCHES = 256  # of a process, by all its accounts: each has a thread; pods
 MOST_PODS, MOST_BYTES = 20_000, 64 << 20  # that are remembered for a context
 STOPPED_WITHIN = 1.0  # seconds, by all together: a connection that is being made isn't waited for
 REPORTED = 2  # failures in a row
-EXPIRED = ("Expired", "Gone")
+TOO_MUCH = "TooMuch"  # to remember
+LIST_ANEW = ("Expired", "Gone", TOO_MUCH)
 
 
 class Slots:
@@ -221,7 +222,7 @@ class PodWatch:
 
     def _failed(self, error: BackendError) -> None:
         """Once is no news: connections are cut now and then."""
-        if error.provider_code in EXPIRED:
+        if error.provider_code in LIST_ANEW:
             self._version = ""
         self._failures += 1
         if self._failures == REPORTED and not self._stopping.is_set():
@@ -311,12 +312,12 @@ class PodWatch:
         name, now = metadata["name"], (metadata["uid"], outlook(body))
         before = known.get(name)
         if len(self._pods) >= MOST_PODS and name not in self._pods:
-            raise Transient(f"{self._region} has more than {MOST_PODS} pods of dstack.")
+            raise _too_much(f"{self._region} has more than {MOST_PODS} pods of dstack.")
         kept = _kept(body)
         size = len(orjson.dumps(kept))
         total = self._bytes + size - self._sizes.get(name, 0)
         if total > self._most_bytes:
-            raise Transient(f"The pods of dstack in {self._region} have more than {self._most_bytes} bytes.")
+            raise _too_much(f"The pods of dstack in {self._region} have more than {self._most_bytes} bytes.")
         self._bytes = total
         self._pods[name], self._outlooks[name], self._sizes[name] = kept, now, size
         is_new = before is None and now[1] == Machine("pending")
@@ -325,6 +326,13 @@ class PodWatch:
     def _report(self, changes: Sequence[MachineChange]) -> None:
         if changes:
             self._changed(changes)
+
+
+def _too_much(message: str) -> Transient:
+    """What is remembered stays as it was before, so the watch mustn't go on from there."""
+    error = Transient(message)
+    error.provider_code = TOO_MUCH
+    return error
 
 
 def _kept(body: Body) -> Body:
