@@ -15,6 +15,7 @@ from chalicelib.agent.sessions import logins
 from tests.agent.runtime_conformance import PATIENCE, Workshop, seconds
 from tests.agent.ssh_client import Ssh, key_pair
 from tests.harness.conformance import Conformance
+from tests.harness.ports import free_port
 
 HOLD = "trap 'exit 0' TERM INT; while :; do sleep 0.1; done"
 
@@ -238,18 +239,12 @@ def sleeping(seconds: str) -> list[int]:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def talk(port: int, data: bytes) -> bytes:
     """What a port answers, once it does."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", port), 5) as sock:
+            with socket.create_connection(("127.0.0.1", port), 20) as sock:
                 sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR)
                 if answer := sock.recv(100):

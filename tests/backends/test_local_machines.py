@@ -24,7 +24,8 @@ from chalicelib.backends.simulated.local import local_cloud
 from chalicelib.domain.boot_script import user_data
 from chalicelib.errors import Gone
 from tests.backends.conformance import request_for
-from tests.serving.nginx_door import free_port, installed
+from tests.harness.ports import free_port
+from tests.serving.nginx_door import installed
 
 pytestmark = pytest.mark.slow
 

@@ -26,10 +26,11 @@ from chalicelib.agent.gateway.nginx import MODULES
 from chalicelib.domain.serving import Served, ServedReplica
 from chalicelib.domain.specs.services import RateLimit
 from tests.bench.measure import report, threads_cpu_of
+from tests.harness.ports import free_port
 from tests.harness.server import until
 from tests.serving.caller import Caller
 from tests.serving.door import TOKEN, Replica, service
-from tests.serving.nginx_door import DOMAIN, NginxDoor, free_port
+from tests.serving.nginx_door import DOMAIN, NginxDoor
 
 HOST = f"app.{DOMAIN}"
 LINES = f"Host: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import socket
 import time
 
 from tests.bench.measure import report, running_server, submit, task, wait_local_host
+from tests.harness.ports import free_ports
 from tests.harness.server import Server, until
 from tests.harness.streams import Stream
 
@@ -33,7 +33,7 @@ print("up", flush=True)
 def main() -> None:
     with running_server() as server:
         wait_local_host(server)
-        ports = free_ports()
+        ports = free_ports(2)
         program = base64.b64encode(SERVED.encode()).decode()
         run = f"exec python3 -c 'import base64; exec(base64.b64decode(\"{program}\"))' {ports[0]} {ports[1]}"
         submit(server, task("served", run))
@@ -43,11 +43,6 @@ def main() -> None:
 
 def status(server: Server) -> str:
     return str(server.call("/api/project/main/runs/get", {"run_name": "served"})["status"])
-
-
-def free_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-        return one.getsockname()[1], two.getsockname()[1]
 
 
 def opened(server: Server, target: str) -> Stream:

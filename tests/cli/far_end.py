@@ -77,7 +77,7 @@ class FarEnd:
         if kind is not None:
             return
         for thread in self._threads:
-            thread.join(60)
+            thread.join(120)
         if self.failures:
             raise self.failures[0]
 

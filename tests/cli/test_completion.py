@@ -21,7 +21,7 @@ def completions(home: Path, shell: str, line: str) -> str:
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(Path.cwd()), **variables}
     env |= {"_DSTACK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main"], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "cli.main"], env=env, capture_output=True, text=True, timeout=120, check=False
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout

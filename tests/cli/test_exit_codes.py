@@ -111,7 +111,7 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_write_about(tmp_path: Path
         ["bash", "-c", f"{sys.executable} -m cli.main apply --help | head -1 >/dev/null; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode in (0, 1) and not done.stderr, done
@@ -123,6 +123,8 @@ def test_in_a_folder_that_was_deleted_a_command_says_so(tmp_path: Path, command:
     (tmp_path / "gone").mkdir()
     argv = ["bash", "-c", f"rmdir ../gone; exec {sys.executable} -P -m cli.main {command}"]
     env = {**os.environ, "PYTHONPATH": str(Path.cwd()), "HOME": str(tmp_path)}
-    done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "The folder that this shell is in has been deleted.\nGo to another one with `cd`.\n"

@@ -86,7 +86,7 @@ def modules_after(*args: str) -> set[str]:
         f"invoke({list(args)!r}, Terminal(env={{}}))\n"
         "print('|'.join(sys.modules), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     return set(done.stderr.strip().splitlines()[-1].split("|"))
 
 

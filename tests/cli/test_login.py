@@ -45,7 +45,7 @@ def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback"
     def go() -> None:
         for visit in visits:
             try:
-                urlopen(f"http://127.0.0.1:{requested_port(plane)}{path}?{urlencode(visit)}", timeout=60).close()
+                urlopen(f"http://127.0.0.1:{requested_port(plane)}{path}?{urlencode(visit)}", timeout=120).close()
             except HTTPError:
                 continue  # what a stranger is told
 

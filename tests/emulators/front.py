@@ -88,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.front.host, self.front.port, timeout=30)
+        connection = http.client.HTTPConnection(self.front.host, self.front.port, timeout=120)
         skipped = ("host", "content-length", "connection")
         headers = {name: value for name, value in self.headers.items() if name.lower() not in skipped}
         connection.request("POST", self.path, body, headers)

@@ -12,7 +12,6 @@ import functools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.harness.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venvs" / "ministack"
@@ -161,13 +162,6 @@ def running(environment: Mapping[str, str] | None = None) -> Iterator[Emulator]:
         yield emulator
     finally:
         emulator.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _answers(url: str) -> bool:

@@ -168,7 +168,7 @@ def _end(folder: Path, daemon: subprocess.Popen[bytes] | None) -> None:
     if daemon is not None and daemon.poll() is None:
         daemon.terminate()
         try:
-            daemon.wait(60)
+            daemon.wait(120)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()

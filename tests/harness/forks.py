@@ -174,5 +174,5 @@ def _forked(
         report = ours.makefile("r", encoding="ascii")
     said = report.readline()
     if not said:
-        raise Ended(f"the process that is copied ended with {origin.process.wait(10)}")
+        raise Ended(f"the process that is copied ended with {origin.process.wait(120)}")
     return Fork(int(said), os.fdopen(source, encoding="utf-8"), report, origin)

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import hashlib
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -20,6 +19,7 @@ import orjson
 
 from chalicelib.backends.spi import RegistryLogin
 from tests.harness.debian import NotHere, install
+from tests.harness.ports import free_port
 
 READY_SECONDS = 60.0
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
@@ -56,7 +56,7 @@ class ImageRegistry:
     def _call(self, method: str, path: str, data: bytes | None = None, kind: str = "") -> Any:
         url = path if path.startswith("http") else f"http://{self.host}{path}"
         headers = {**self._headers, **({"Content-Type": kind} if kind else {})}
-        with self._opener.open(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
+        with self._opener.open(urllib.request.Request(url, data, headers, method=method), timeout=120) as answer:
             return answer.headers
 
 
@@ -72,9 +72,7 @@ def image_registry(
     if program is None:
         install("docker-registry")
         program = shutil.which("docker-registry") or "docker-registry"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+    host = f"127.0.0.1:{free_port()}"
     config: dict[str, Any] = {
         "version": 0.1,
         "storage": {"filesystem": {"rootdirectory": str(folder / "images")}},

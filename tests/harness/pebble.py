@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.harness.ports import free_port
 from tests.harness.server import until
 from tests.serving.door import ROOT
-from tests.serving.nginx_door import free_port
 
 BINARIES = ROOT / ".venvs" / "pebble" / "usr" / "bin"
 KID, HMAC_KEY = "kid-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
@@ -95,7 +95,7 @@ class Pebble:
         )
         with (self.folder / "log").open("ab") as log:
             self.processes = [subprocess.Popen(each, env=quiet, stdout=log, stderr=log) for each in commands]
-        until("the certificate authority answers", self._answers, seconds=20)
+        until("the certificate authority answers", self._answers)
 
     def stop(self) -> None:
         for process in self.processes:
@@ -110,7 +110,7 @@ class Pebble:
 
     def get(self, url: str) -> bytes:
         context = ssl.create_default_context(cadata=self.ca)
-        with urllib.request.urlopen(url, context=context, timeout=5) as answer:
+        with urllib.request.urlopen(url, context=context, timeout=60) as answer:
             found: bytes = answer.read()
             return found
 
@@ -128,7 +128,7 @@ class Pebble:
 
     def _name(self, what: str, body: Any) -> None:
         request = urllib.request.Request(f"http://127.0.0.1:{self.names}/{what}", json.dumps(body).encode())
-        urllib.request.urlopen(request, timeout=5).close()
+        urllib.request.urlopen(request, timeout=60).close()
 
 
 @contextmanager

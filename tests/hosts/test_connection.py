@@ -82,7 +82,7 @@ def test_output_without_end_is_refused_and_not_kept() -> None:
         SshLogins().connect(login) as connection,
         pytest.raises(Transient, match="wrote more than"),
     ):
-        connection.run("true", timeout=30.0)
+        connection.run("true", timeout=120.0)
 
 
 def test_a_host_that_never_answers_a_request_holds_nobody() -> None:

@@ -87,7 +87,7 @@ def test_everything_is_named_at_once() -> None:
 
 
 def test_the_script_tells_about_this_machine() -> None:
-    done = subprocess.run(["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=120)
     seen = parse_report(done.stdout)
     assert seen.complete and seen.kernel == "Linux" and seen.arch == os.uname().machine
     assert seen.python and seen.disk_mib and seen.clock
@@ -95,7 +95,7 @@ def test_the_script_tells_about_this_machine() -> None:
 
 
 def test_the_short_look_says_who_may_do_what() -> None:
-    done = subprocess.run(["sh", "-c", SHORT], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(["sh", "-c", SHORT], capture_output=True, text=True, check=True, timeout=120)
     seen = parse_report(done.stdout)
     assert seen.complete and seen.sudo and not seen.kernel
     assert [line.partition("=")[0] for line in done.stdout.splitlines()] == ["uid", "sudo", "owner", "end"]
@@ -104,7 +104,7 @@ def test_the_short_look_says_who_may_do_what() -> None:
 def test_values_are_told_on_one_line_each() -> None:
     functions = SHORT[: SHORT.index("have()")]
     script = functions + """say one 'a *  b'; say two "$(printf 'c\\r\\n\\nd\\n')"; say three ''; say four "a b" """
-    done = subprocess.run(["sh", "-uc", script], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(["sh", "-uc", script], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines() == ["one=a *  b", "two=c d", "three=", "four=a b"]
 
 
@@ -119,7 +119,7 @@ def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
         sudo.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{answers}\n")
         sudo.chmod(0o755)
         done = subprocess.run(
-            ["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=60, env=path
+            ["sh", "-c", inspection_script()], capture_output=True, text=True, check=True, timeout=120, env=path
         )
         return parse_report(done.stdout)
 
@@ -147,7 +147,7 @@ def test_sshd_is_asked_what_it_forwards_where_a_setting_may_say(tmp_path: Path, 
         (tmp_path / name).chmod(0o755)
     script = inspection_script().replace("/etc/ssh |", f"{tmp_path}/ssh |").replace("-d /etc/ssh", f"-d {tmp_path}/ssh")
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60, env=path)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=120, env=path)
     assert parse_report(done.stdout).forwarding == found
 
 
@@ -199,7 +199,7 @@ def serving_banner(banner: bytes, path: str = "") -> Iterator[int]:
 @pytest.mark.slow
 def test_any_http_server_is_reached_and_nothing_else() -> None:
     def reached(server: str, relay: str = "") -> str:
-        done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=120)
         return "yes" if done.returncode == 0 else done.stderr
 
     with serving_banner(b"HTTP/1.1 503 Busy\r\n\r\n") as web, serving_banner(b"220 mail\r\n") as mail:
@@ -212,7 +212,7 @@ def test_any_http_server_is_reached_and_nothing_else() -> None:
 
 def inspected(script: str) -> HostReport:
     return parse_report(
-        subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+        subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=120).stdout
     )
 
 

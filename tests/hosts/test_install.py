@@ -45,7 +45,7 @@ class Box:
         for path in (HOME, install.UNIT_FILE, posixpath.dirname(install.WANTED)):
             script = script.replace(path, str(self.at(path)))
         around = {**os.environ, "PATH": f"{self.at('/bin')}:{os.environ['PATH']}", "SAID": str(self.at("/said"))}
-        subprocess.run(["sh", "-c", script], env=around, check=True, timeout=30)
+        subprocess.run(["sh", "-c", script], env=around, check=True, timeout=120)
 
     @property
     def commands(self) -> list[str]:

@@ -19,7 +19,7 @@ class Shell(HostConnection):
         self.breaks_after = breaks_after
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
-        done = subprocess.run(command, shell=True, input=stdin[: self.breaks_after], capture_output=True, timeout=30)
+        done = subprocess.run(command, shell=True, input=stdin[: self.breaks_after], capture_output=True, timeout=120)
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

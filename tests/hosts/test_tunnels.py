@@ -46,7 +46,7 @@ def echo() -> Iterator[tuple[str, int]]:
 
 def call(carrier: Carrier) -> socket.socket:
     near, far = socket.socketpair()
-    near.settimeout(10)
+    near.settimeout(120)
     carrier.take(far)
     return near
 
@@ -234,7 +234,7 @@ def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
     try:
         store.commit([nouns.put(instance), nouns.put(Contact(instance_id=instance.id, shown=("k",), tunnel=True))])
         tunnels.wake()
-        assert login_read.wait(30)
+        assert login_read.wait(120)
         until("its calls to be taken", lambda: host.takes)
         if not left_with:
             until("the agent to be told", lambda: host.commands)

@@ -21,7 +21,7 @@ from chalicelib.engine.certificate_authority import (
 from chalicelib.errors import Gone, InvalidCredentials, Transient, Unfit
 from chalicelib.identity.acme import Acme
 from tests.harness.pebble import HMAC_KEY, KID, Pebble, made_certificate, pebble
-from tests.serving.nginx_door import free_port
+from tests.harness.ports import free_port
 
 HOST = "chat.example.test"
 UNREACHABLE = Acme("https://nobody.test/directory")

@@ -108,7 +108,7 @@ def test_two_deployments_from_one_clone_build_one_after_the_other(tmp_path: Path
     thread = threading.Thread(target=second)
     with build_lock(tmp_path / "packages", done.append):
         thread.start()
-        assert waits.wait(60)
+        assert waits.wait(120)
         done.append("first")
     thread.join()
     assert done == ["first", "second"]

@@ -16,7 +16,7 @@ from chalicelib.planning.jobs.jobs import agent_task
 from tests.world import nouns as b
 
 SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash", "busybox": "/bin/busybox"}
-PATIENCE = 60.0  # seconds: a shell that prompts would wait for ever
+PATIENCE = 120.0  # seconds: a shell that prompts would wait for ever
 BANNER = "for a list of built-in commands.\n\n"  # of some builds of busybox
 
 

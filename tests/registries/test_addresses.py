@@ -141,7 +141,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_called() -> None:
 
         def connect(address: Any, timeout: Any, **_: Any) -> socket.socket:
             called.append(address)
-            return socket.create_connection(server.server_address[:2], 5)
+            return socket.create_connection(server.server_address[:2], 120)
 
         sender = public_sender(LARGEST, (), resolve, connect)
         answer = sender(RestCall("GET", "http://registry.example.com", "/v2/"), 5)
@@ -169,7 +169,7 @@ def test_a_certificate_is_checked_for_the_name_of_the_host(tmp_path: Path) -> No
     thread.start()
 
     def connect(*_: Any, **__: Any) -> socket.socket:
-        return socket.create_connection(listening.getsockname(), 5)
+        return socket.create_connection(listening.getsockname(), 120)
 
     with pytest.raises(NoAnswer, match="certificate verify failed"):
         public_sender(LARGEST, (), names("8.8.8.8"), connect)(

@@ -207,7 +207,7 @@ def test_a_connection_is_kept_for_as_long_as_the_other_side_keeps_it(serve: Serv
     for _ in range(3):
         get(made)
         if then == "drop":
-            assert table.ended.acquire(timeout=30)
+            assert table.ended.acquire(timeout=120)
     assert table.connections == connections and not any(OWN in each for each in table.got)
 
 

@@ -166,7 +166,7 @@ def test_commits_that_wait_for_the_disk_share_it_and_fail_alone(path: Path) -> N
     with ThreadPoolExecutor(len(wanted)) as pool:
         with store._writing:
             answers = {name: pool.submit(store.commit, changes) for name, changes in wanted.items()}
-            assert all(line.came.acquire(timeout=60) for _ in wanted)
+            assert all(line.came.acquire(timeout=120) for _ in wanted)
         errors = {name: type(answer.exception()) for name, answer in answers.items()}
     none = type(None)
     assert errors == {"a": none, "b": none, "c": none, "lost": Conflict, "unstorable": OverflowError}

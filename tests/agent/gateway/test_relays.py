@@ -81,7 +81,7 @@ def test_each_replica_there_is_has_a_place_and_its_agent_is_asked_for_streams(tm
         relays.set_replicas({each.job: each for each in replicas})
         done = threading.Event()
         relays.loop.call(done.set)
-        assert done.wait(20)
+        assert done.wait(120)
         there = [job for job in ("a", "b") if Path(place(str(tmp_path), job)).exists()]
         return there, {(order["task"], order["instance"], order["target"]) for order in orders}
 

@@ -19,8 +19,9 @@ from chalicelib.agent.gateway.nginx import Listens, Nginx
 from chalicelib.agent.gateway.role import folder_of, running
 from tests.agent.program.test_agent import Agent
 from tests.agent.server import Plane
+from tests.harness.ports import free_port
 from tests.harness.server import until
-from tests.serving.nginx_door import free_port, installed
+from tests.serving.nginx_door import installed
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def folder(agent: Agent) -> Path:
 def answers(port: int) -> bool:
     """nginx alone answers so: it knows no service."""
     try:
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60).close()
     except urllib.error.HTTPError as error:
         with error:
             return error.code == 403 and b"If a service is served here" in error.read()

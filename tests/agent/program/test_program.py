@@ -481,7 +481,7 @@ def test_the_port_that_was_taken_before_there_were_jobs_is_where_their_logs_are_
     with contextlib.closing(program.streams.loop), networks.listen(None, 0) as port:
         program._log_port = port
         program.logs.grew("t")
-        with socket.create_connection(port.getsockname(), timeout=20) as call:
+        with socket.create_connection(port.getsockname(), timeout=120) as call:
             call.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert call.recv(100).startswith(b"HTTP/1.1 4"), "no log is asked for"
 
@@ -489,7 +489,7 @@ def test_the_port_that_was_taken_before_there_were_jobs_is_where_their_logs_are_
 def test_streams_are_dialled_at_the_servers_address(desk: Desk) -> None:
     program = desk.made()
     with contextlib.closing(program.streams.loop), socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(20)
+        server.settimeout(120)
         desk.address(f"http://127.0.0.1:{server.getsockname()[1]}")
         program.streams.dial({"id": "7", "ticket": "ticket", "task": "t", "target": "port:1"})
         with server.accept()[0] as call:

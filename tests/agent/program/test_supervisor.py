@@ -94,7 +94,7 @@ def played(
     if request:
         folder.write_request(request)
     command = [sys.executable, "-c", PLAYED, str(data), json.dumps(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return folder.state(), json.loads(done.stdout)
 
@@ -276,8 +276,8 @@ def test_what_is_over_or_gone_isnt_begun_again(tmp_path: Path) -> None:
     folder.create({"spec": {}, "gpus": []})
     folder.write_state({"state": "exited", "reason": "mine"})
     command = [sys.executable, "-c", PLAYED, str(tmp_path), json.dumps({"status": 0})]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120).stdout == "[]\n"
     assert folder.state() == {"state": "exited", "reason": "mine"}
     folder.delete()
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=120).stdout == "[]\n"
     assert not Path(folder.path).exists()

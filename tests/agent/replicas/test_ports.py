@@ -13,15 +13,12 @@ from chalicelib.agent.program.roster import Roster
 from chalicelib.agent.replicas.ports import FIRST, LAST, HostPorts
 from chalicelib.agent.runtimes.listening import free
 from chalicelib.agent.runtimes.process import ProcessRuntime
+from tests.harness.ports import free_port
 
 
 @pytest.fixture
 def port() -> int:
-    """A free one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-    return found
+    return free_port()
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ class Server:
         def respond(sock: socket.socket) -> None:
             sock.sendall(data)
             if hold:
-                self.release.wait(30)
+                self.release.wait(120)
 
         self.respond = respond
 

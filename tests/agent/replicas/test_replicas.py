@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,9 +12,10 @@ import pytest
 
 from chalicelib.agent.replicas.replicas import WatchedReplicas
 from chalicelib.agent.replicas.watched_replica import WatchedPort
+from tests.harness.ports import free_port
 from tests.harness.server import until
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Runtime:
@@ -120,8 +120,7 @@ def test_a_replica_that_listens_is_told_with_its_probes(seen: Seen, app: App) ->
 
 
 def test_one_that_doesnt_listen_yet_is_asked_again_and_its_probes_wait(seen: Seen) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     seen.replicas.watch("t", lambda: launch(port, probes=[{"url": "/", "interval": 60}]))
     assert seen.replicas.report("t") == {"listens": False}
     app = App(port)

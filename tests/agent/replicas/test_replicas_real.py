@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from chalicelib.agent.runtimes.users import TRUSTING
 from tests.agent.program.test_agent import Agent
 from tests.agent.server import Plane
+from tests.harness.ports import free_port
 
 OWN_USER = ("--users", TRUSTING)  # who may run this very Python
 SERVE = f"exec {sys.executable} -m http.server -b 127.0.0.1 $DSTACK_SERVICE_PORT"
@@ -26,8 +26,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 
 def test_two_replicas_on_one_machine_listen_on_ports_of_their_own(agent: Agent) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    port = free_port()
     probes = [{"url": "/", "interval": 1, "ready_after": 2}, {"url": "/nothing", "interval": 1}]
     tasks = [agent.run(SERVE, service_port=port, probes=probes) for _ in range(2)]
 

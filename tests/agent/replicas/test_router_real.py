@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.agent.replicas.test_replicas import Seen, launch
-from tests.harness.server import ROOT, until
+from tests.harness.ports import free_port
+from tests.harness.server import PATIENCE, ROOT, until
 
 SMG, ENGINE = ROOT / ".venvs" / "smg" / "bin" / "smg", ROOT / ".venvs" / "openai" / "bin" / "python"
 
@@ -29,11 +30,6 @@ def seen() -> Iterator[Seen]:
     made.replicas.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
-
-
 def call(port: int, path: str, body: Any = None) -> tuple[int, Any]:
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
@@ -41,7 +37,7 @@ def call(port: int, path: str, body: Any = None) -> tuple[int, Any]:
         headers={"Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, None
@@ -77,7 +73,7 @@ def routing(folder: Path, engines: dict[int, tuple[Any, ...]], *flags: str) -> I
         for command in engines.values():
             stack.enter_context(started(folder, *command))
         for port in (router, *engines):
-            until(f"port {port} to be listened on", lambda port=port: listens(port), seconds=60)
+            until(f"port {port} to be listened on", lambda port=port: listens(port))
         yield router
 
 
@@ -102,11 +98,11 @@ def test_it_is_told_of_workers_and_sends_requests_to_them(seen: Seen, ports: lis
     seen.replicas.watch("t", lambda: launch(1, router, router=True))
     seen.until(listens=True, workers="")
     assert seen.replicas.route("t", "both", urls) and seen.replicas.report("t")["workers"] == "both"
-    until("both to be there", lambda: workers() == set(urls), seconds=30)
+    until("both to be there", lambda: workers() == set(urls))
     status, answer = call(router, "/v1/chat/completions", chat)
     assert status == 200 and answer["choices"][0]["message"]["content"]
     seen.replicas.route("t", "one", urls[:1])
-    until("one to be gone", lambda: workers() == set(urls[:1]), seconds=30)
+    until("one to be gone", lambda: workers() == set(urls[:1]))
     assert call(router, "/v1/chat/completions", chat)[0] == 200
     assert not seen.replicas.route("another", "both", urls)
     lines = [line for line in seen.log if "router's workers" in line]
@@ -138,7 +134,7 @@ class Half(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.calls.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.may.wait(60)
+        self.may.wait(PATIENCE)
         choice = {"index": 0, "message": {"role": "assistant", "content": self.role}, "finish_reason": "stop"}
         used = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         self._answer(
@@ -183,18 +179,18 @@ def test_prefill_and_decode_each_get_their_part_and_one_that_goes_ends_what_it_h
         seen.until(listens=True, workers="")
         seen.replicas.route("t", "both", [first, second])
         roles = {first: ("prefill", 8998, "ready"), second: ("decode", None, "ready")}
-        until("both to be there", lambda: rows(router) == roles, seconds=30)
+        until("both to be there", lambda: rows(router) == roles)
         seen.until(listens=True, workers="both", cleared="both")
         prefill.may.set()
         answers = list[Any]()
         client = threading.Thread(target=lambda: answers.append(call(router, "/v1/chat/completions", CHAT)))
         client.start()
-        until("the request to reach it", lambda: bool(decode.calls), seconds=30)
+        until("the request to reach it", lambda: bool(decode.calls))
         seen.replicas.route("t", "one", [first])
-        until("it to drain", lambda: rows(router).get(second, ("", None, ""))[2] == "draining", seconds=30)
+        until("it to drain", lambda: rows(router).get(second, ("", None, ""))[2] == "draining")
         assert seen.replicas.report("t")["cleared"] == "both", "it still has a request"
         decode.may.set()
-        client.join(60)
+        client.join(PATIENCE)
         assert answers[0][0] == 200 and answers[0][1]["choices"][0]["message"]["content"] == "decode"
         parts = [(each["bootstrap_port"], each["bootstrap_room"]) for each in (prefill.calls[0], decode.calls[0])]
         assert parts[0] == parts[1] and parts[0][0] == 8998, "they meet where the one that prefills said"
@@ -218,6 +214,6 @@ def test_engines_that_speak_grpc_are_asked_by_it(seen: Seen, tmp_path: Path) -> 
             f"grpc://127.0.0.1:{sglang}": ("prefill", 8998, "ready"),
             f"grpc://127.0.0.1:{plain}": ("regular", None, "ready"),
         }
-        until("all to be there", lambda: rows(router) == wanted, seconds=60)
+        until("all to be there", lambda: rows(router) == wanted)
         seen.replicas.route("t", "none", [])
-        until("all to be gone", lambda: rows(router) == {}, seconds=60)
+        until("all to be gone", lambda: rows(router) == {})

@@ -194,7 +194,7 @@ def test_what_a_killed_clone_left_is_ended_and_deleted() -> None:
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARK: task}) as left:
         until_exec(left.pid)
         remove(task)
-        assert left.wait(60) == -9
+        assert left.wait(120) == -9
     assert not folder.exists()
     remove(task)
 

@@ -91,7 +91,7 @@ def test_its_user_logs_in_and_reaches_its_ports(workshop: OnTheEnginesHost, tmp_
 
     def output_of(*arguments: str) -> str:
         done = subprocess.run(
-            [*client, *arguments], input="ping\n", capture_output=True, text=True, timeout=60, check=False
+            [*client, *arguments], input="ping\n", capture_output=True, text=True, timeout=120, check=False
         )
         return done.stdout
 

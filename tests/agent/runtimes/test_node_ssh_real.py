@@ -131,7 +131,7 @@ def test_who_connects_and_says_nothing_takes_no_nodes_place(workshop: Workshop) 
     place = (node["address"], node["port"])
     with contextlib.ExitStack() as held:
         silent = [
-            held.enter_context(socket.create_connection(place, timeout=60, source_address=(stranger, 0)))
+            held.enter_context(socket.create_connection(place, timeout=120, source_address=(stranger, 0)))
             for _ in range(LOGGING_IN_MOST + 1)
         ]
         assert silent.pop().recv(9) == b"", "the last is turned away at once"

@@ -72,7 +72,7 @@ def test_a_session_is_in_the_job(
     assert "LD_" not in client.output("env"), "nothing of the carrier"
     session = client.start("127.0.0.1", "sleep 600")
     provider.ends(name, task)
-    assert session.wait(60) != 0, "it ends with its job"
+    assert session.wait(120) != 0, "it ends with its job"
 
 
 def test_an_image_without_a_shell_has_no_session_but_files_and_ports(provider: Provider, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from chalicelib.agent.sessions import authorized
 from tests.agent.ssh_client import key_pair
 from tests.harness.debian import install
+from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, until
 
 CONFIG = """\
@@ -56,8 +57,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     me = pwd.getpwuid(os.getuid())
     key, public = key_pair(tmp_path / "keys", "user")
     key_pair(tmp_path / "keys", "host")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     (tmp_path / "config").write_text(CONFIG.format(port=port, home=tmp_path))
     options = ["-F", "/dev/null", "-i", str(key), "-p", str(port)]
     for option in ("IdentitiesOnly", "BatchMode", "ExitOnForwardFailure"):

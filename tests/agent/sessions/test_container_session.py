@@ -14,7 +14,7 @@ import pytest
 
 from chalicelib.agent.sessions.container_session import BUFFER, Pump
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def framed(stream: int, data: bytes) -> bytes:

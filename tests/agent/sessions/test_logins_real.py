@@ -24,6 +24,7 @@ from chalicelib.agent.kernel.tasks import TaskFolder, make_pipe
 from chalicelib.agent.runtimes import accounts
 from chalicelib.agent.sessions import authorized, logins
 from tests.agent.runtime_conformance import PATIENCE
+from tests.harness.ports import free_port
 
 SUPERVISOR = """
 import signal, sys
@@ -158,11 +159,6 @@ def answer(client: socket.socket) -> bytes:
 def node_ssh(port: int) -> dict[str, Any]:
     nodes = [{"name": "a", "address": "127.0.0.9", "port": 9}, {"name": "b", "address": "127.0.0.1", "port": port}]
     return {"rank": 1, "nodes": nodes, "host_private_key": "PRIVATE\n", "public_key": "ssh-ed25519 NODES"}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_what_is_known_when_a_supervisor_goes_on(served: Served) -> None:

@@ -189,7 +189,7 @@ def test_it_has_only_so_many_files_open(client: Client, tmp_path: Path) -> None:
 def line() -> Iterator[Any]:
     """A connection to a served session; `ended` says how it ended."""
     near, far = socket.socketpair()
-    near.settimeout(60)
+    near.settimeout(120)
     ended: list[Exception | None] = []
 
     def work() -> None:
@@ -204,7 +204,7 @@ def line() -> Iterator[Any]:
     thread.start()
     yield near, ended, thread
     near.close()
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
 
 
@@ -238,7 +238,7 @@ def test_a_request_in_pieces(line: Any) -> None:
 def test_what_isnt_sftp_ends_it(line: Any) -> None:
     near, ended, thread = line
     near.sendall(b"SSH-2.0-what\r\n")
-    thread.join(60)
+    thread.join(120)
     assert isinstance(ended[0], Malformed)
 
 
@@ -381,5 +381,5 @@ def test_a_client_that_leaves_without_a_word_ends_it(line: Any) -> None:
     near, ended, thread = line
     near.sendall(request(sftp.REALPATH, text(b"/")) * 3)
     near.close()
-    thread.join(60)
+    thread.join(120)
     assert ended == [None]

@@ -26,6 +26,7 @@ from chalicelib.agent.streams.log_stream import LogFollower, LogStreams, inode_o
 from chalicelib.agent.streams.stream_loop import StreamLoop
 from chalicelib.agent.streams.websocket import Closed, Peer
 from tests.harness.descriptors import descriptors, opened_since
+from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, until
 
 
@@ -113,9 +114,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    loop = StreamLoop()
+    port, loop = free_port(), StreamLoop()
     made = Site(tmp_path, loop, LogStreams(loop, lambda task: TaskFolder(str(tmp_path), task), port), port)
     yield made
     for task in ("task", "other"):

@@ -244,7 +244,7 @@ def test_a_failure_of_one_action_is_printed_and_the_others_go_on(capsys: pytest.
     loop, done = StreamLoop(), threading.Event()
     loop.call(lambda: 1 // 0)  # type: ignore[func-returns-value]
     loop.call(done.set)
-    assert done.wait(60)
+    assert done.wait(120)
     loop.close()
     assert "streams: ZeroDivisionError" in capsys.readouterr().err
     after: list[int] = []

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.agent.streams.streams import DIALS_OF_A_JOB, MOST, AgentStreams, Unreachable
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass

@@ -26,7 +26,7 @@ from chalicelib.agent.streams.streams import (
 )
 from tests.agent.desk import Runtime
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Plane:

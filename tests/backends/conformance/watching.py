@@ -15,7 +15,7 @@ from tests.backends.conformance.requests import INSTALL
 from tests.backends.conformance.suite import Suite
 from tests.harness.conformance import needs
 
-PATIENCE = 60.0  # seconds of a thread that waits for another
+PATIENCE = 120.0  # seconds of a thread that waits for another
 
 
 class Watching(Suite):

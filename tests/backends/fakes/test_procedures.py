@@ -74,7 +74,7 @@ class Client:
 
     def __call__(self, spec: Any, key: str = "key") -> Any:
         sent = json_format.ParseDict(spec, self._spec()).SerializeToString()
-        answer = self._create(sent, metadata=[("authorization", f"Bearer {key}")], timeout=30)
+        answer = self._create(sent, metadata=[("authorization", f"Bearer {key}")], timeout=120)
         return json_format.MessageToDict(answer, preserving_proto_field_name=True)
 
     def code(self, spec: Any, key: str = "key") -> tuple[str, str]:
@@ -138,7 +138,7 @@ def test_an_answer_is_lost_after_the_effect(create: Client, cloud: Cloud) -> Non
 
 def test_a_procedure_that_isnt_there(address: str) -> None:
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary("/cloud.v1.Machines/Stop")(b"", timeout=30)
+        channel.unary_unary("/cloud.v1.Machines/Stop")(b"", timeout=120)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 

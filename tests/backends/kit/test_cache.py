@@ -17,7 +17,7 @@ def test_who_asks_at_once_shares_a_look_up_that_began_after_the_question() -> No
     def look_up() -> int:
         value = next(values)
         begun.release()
-        assert release.acquire(timeout=60)
+        assert release.acquire(timeout=120)
         return value
 
     def ask() -> None:
@@ -25,15 +25,15 @@ def test_who_asks_at_once_shares_a_look_up_that_began_after_the_question() -> No
 
     threads = [threading.Thread(target=ask) for _ in range(9)]
     threads[0].start()
-    assert begun.acquire(timeout=60)
+    assert begun.acquire(timeout=120)
     for thread in threads[1:]:
         thread.start()
     until("all to ask", lambda: shared.waiting("here") == 9)
     release.release()  # the first one's; what the others get has yet to begin
-    assert begun.acquire(timeout=60)
+    assert begun.acquire(timeout=120)
     release.release()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert sorted(found) == [1, *[2] * 8]
     release.release()
     assert shared.get("here", look_up) == 3, "nothing is kept"

@@ -87,7 +87,7 @@ def test_over_ssh_it_is_run_by_root_and_no_command_line_shows_it(tmp_path: Path)
         input=script.encode(),
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert session.stdout + session.stderr == b"" and not out.exists()

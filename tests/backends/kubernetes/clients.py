@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 KUBECTL = ROOT / ".venvs" / "kubectl" / "bin" / "kubectl"
 PATCHES = {"json": "application/json-patch+json", "merge": "application/merge-patch+json"}
 PATCHES |= {"strategic": "application/strategic-merge-patch+json"}
-PATIENCE = 60.0
+PATIENCE = 120.0
 Object = dict[str, Any]
 
 

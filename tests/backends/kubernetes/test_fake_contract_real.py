@@ -164,7 +164,7 @@ def test_watches(client: Client, cluster: Cluster) -> None:
     def change() -> None:
         """When the watch has begun."""
         with cluster.store.changed:
-            assert cluster.store.changed.wait_for(lambda: cluster.watched("configmaps"), timeout=60)
+            assert cluster.store.changed.wait_for(lambda: cluster.watched("configmaps"), timeout=120)
             cluster.add("ConfigMap", "b", "default")
 
     thread = threading.Thread(target=change)

@@ -83,7 +83,7 @@ def run(core: Any, *command: str, stdin: bytes | None = None) -> tuple[bytes, by
     if stdin is not None:
         opened.write_stdin(stdin)
         opened.close_channel(0)
-    opened.run_forever(timeout=30)
+    opened.run_forever(timeout=120)
     return opened.read_channel(1), opened.read_channel(2), opened.returncode
 
 
@@ -116,7 +116,7 @@ def test_a_port_is_a_socket(running: Any, cluster: Cluster, echo: int) -> None:
     cluster.scripted.ports["a", 8000] = echo
     forwarded = portforward(running.connect_get_namespaced_pod_portforward, "a", HERE, ports="8000")
     sock = forwarded.socket(8000)
-    sock.settimeout(30)
+    sock.settimeout(120)
     sent = b"x" * 200_000
     threading.Thread(target=sock.sendall, args=(sent,), daemon=True).start()
     found = b""
@@ -131,7 +131,7 @@ def test_a_port_that_nobody_listens_to(running: Any) -> None:
 
     forwarded = portforward(running.connect_get_namespaced_pod_portforward, "a", HERE, ports="9")
     sock = forwarded.socket(9)
-    sock.settimeout(30)
+    sock.settimeout(120)
     assert sock.recv(1) == b""
     assert "error forwarding port 9" in forwarded.error(9)
 

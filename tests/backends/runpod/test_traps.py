@@ -555,10 +555,10 @@ def test_a_log_that_begins_late_and_never_ends_is_read_as_far_as_it_is() -> None
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            begin.wait(20)
+            begin.wait(120)
             self.wfile.write(b'data: {"source": "system", "line": "manifest unknown"}\n\n')
             self.wfile.flush()
-            go_on.wait(50)
+            go_on.wait(120)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nobody reads it."""

@@ -22,7 +22,7 @@ from tests.cli.conftest import Dstack
 from tests.cli.far_end import Far, FarEnd
 from tests.cli.plane import Plane, finished, run
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 JOB = {"job_spec": {"replica_num": 0, "job_num": 1}, "job_submissions": [{"id": "one", "status": "running"}]}
 
 

@@ -16,7 +16,7 @@ from cli.connection.streams import CHUNK, LOST, NORMAL, Stream
 from cli.ssh.proxy import carry, run
 from tests.cli.far_end import Far, FarEnd
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 QUERY = {"target": "ssh", "replica": 0, "job": 1, "start_time": None}
 
 

@@ -200,7 +200,7 @@ def test_an_ssh_that_a_killed_process_has_left_is_ended_by_the_next_and_no_other
         assert left.poll() is None, "two may be attached"
         killed.lock.close()
         book.detach(again)
-        assert left.wait(60) == -signal.SIGTERM and not killed.folder.exists()
+        assert left.wait(120) == -signal.SIGTERM and not killed.folder.exists()
         again = book.attach("train")
         book.note(again, other.pid)
         book.detach(again)

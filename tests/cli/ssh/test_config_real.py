@@ -47,7 +47,7 @@ class Home:
     def settings_of(self, host: str) -> dict[str, str]:
         """Every setting of a host, as SSH would use it."""
         command = ["ssh", "-F", str(self.own), "-G", host]
-        completed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         pairs = [line.partition(" ") for line in completed.stdout.splitlines()]
         return {name: " ".join(value for key, _, value in pairs if key == name) for name, _, _ in pairs}
 
@@ -110,7 +110,7 @@ def test_the_command_that_carries_the_bytes_survives_the_shell(home: Home) -> No
     command = next(line for line in (folder / "config").read_text().splitlines() if "ProxyCommand" in line)
     shell = command.split(None, 1)[1].replace("%%", "%")  # what SSH does before it hands it to a shell
     printed = subprocess.run(
-        ["sh", "-c", f"printf '%s\\n' {shell}"], capture_output=True, text=True, timeout=60, check=True
+        ["sh", "-c", f"printf '%s\\n' {shell}"], capture_output=True, text=True, timeout=120, check=True
     )
     assert tuple(printed.stdout.splitlines()) == proxy
     assert "proxyjump" not in home.settings_of("train"), "the user's own proxy doesn't come first"
@@ -256,7 +256,7 @@ def talk(home: Home, block: str) -> str:
     config = home.own.read_text().partition("Host *")[0]
     home.own.write_text(f"{config}Host *\n{block}\n")
     command = ["ssh", "-F", str(home.own), "train", "cat; echo and back"]
-    completed = subprocess.run(command, input="there ", capture_output=True, text=True, timeout=60, check=False)
+    completed = subprocess.run(command, input="there ", capture_output=True, text=True, timeout=120, check=False)
     return completed.stdout or completed.stderr
 
 
