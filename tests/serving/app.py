@@ -9,7 +9,8 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /status/CODE                 an empty response with this status
     /delay?s=S                   a response after S seconds
     /bytes?n=N[&chunked=1]       N bytes
-    /stream?n=N&gap=S[&fail=K]   N events, S seconds apart, each with the time it left; the connection is cut at the Kth
+    /stream?n=N&gap=S[&fail=K][&pace=KEY]  N events, S seconds apart or each let go by /step; it is cut at the Kth
+    /step?key=K                  lets the stream of this pace go on by one event
     /posing                      headers that are a door's to set, and one for the next hop only
     /gzip /cookies /redirect /trailers /early-hints        what the names say
     /cut?how=none|head|length|chunks     the connection ends without a response, in its head, or in its body
@@ -19,7 +20,7 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /refuse                      413 without reading the body, and the connection ends
     /seen                        how often each key came, and which of those that wait have been left
     /ws                          a WebSocket that sends back what it gets; /ws-refused: 403 for the upgrade
-    /v1/models /v1/chat/completions      as OpenAI's, the latter with `stream`, `n_tokens`, `gap` and `fail`
+    /v1/models /v1/chat/completions      as OpenAI's, the latter with `stream`, `n_tokens`, `gap`, `pace` and `fail`
     /v1/responses                POST makes one, with an id that names this replica; the rest is as /echo
 """
 
@@ -33,8 +34,7 @@ import hashlib
 import json
 import os
 import struct
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
@@ -92,6 +92,9 @@ class App:
     came: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     requests: int = 0
+    steps: defaultdict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(0))
+    )
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -119,6 +122,7 @@ class App:
             "/delay": self.delay,
             "/bytes": self.some,
             "/stream": self.stream,
+            "/step": self.step,
             "/gzip": self.zipped,
             "/cookies": self.cookies,
             "/posing": self.posing,
@@ -283,9 +287,16 @@ class App:
         for number in range(1, count + 1):
             if number == fail:
                 raise Cut
-            await _event(request, json.dumps({"n": number, "at": time.monotonic()}))
-            await asyncio.sleep(gap)
+            await _event(request, json.dumps({"n": number}))
+            await self._pause(request.arg("pace"), gap)
         request.writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+    async def step(self, request: AppRequest) -> None:
+        self.steps[request.arg("key")].release()
+        _write_response(request, b"")
+
+    async def _pause(self, pace: str, gap: float) -> None:
+        await (self.steps[pace].acquire() if pace else asyncio.sleep(gap))
 
     async def models(self, request: AppRequest) -> None:
         found = {"object": "list", "data": [{"id": self.name, "object": "model", "created": 0, "owned_by": "tests"}]}
@@ -294,6 +305,7 @@ class App:
     async def chat(self, request: AppRequest) -> None:
         wanted = json.loads(await _read(request) or b"{}")
         tokens, gap, fail = wanted.get("n_tokens", 5), wanted.get("gap", 0.0), wanted.get("fail", 0)
+        pace = wanted.get("pace", "")
         made = {"id": "chat-1", "created": 0, "model": wanted.get("model", "")}
         usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": tokens + 3}
         texts = [f"{self.name}-{number} " for number in range(tokens)]
@@ -310,7 +322,7 @@ class App:
                 raise Cut
             choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
             await _event(request, json.dumps({**made, "choices": [choice]}))
-            await asyncio.sleep(gap)
+            await self._pause(pace, gap)
         last = {**made, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         await _event(request, json.dumps(last))
         if (wanted.get("stream_options") or {}).get("include_usage"):

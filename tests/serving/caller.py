@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 120.0  # seconds: two busy cores are slow
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ Open = Callable[..., Visitor]
 class Doors(Conformance):
     """The fixtures of the suite."""
 
+    hold = 600.0  # seconds that the door lets a request wait for a replica: longer than any test
+
     @pytest.fixture
     def door(self) -> Any:
         """An open door that knows no services; TOKEN is of a member of `main`, STRANGER of one of `other`."""
@@ -329,7 +331,7 @@ class Bodies(Doors):
         size, part = 64 * 2**20, b"0123456789abcdef" * 4096
         visitor.echo(method="POST", body=part)  # what is loaded once isn't counted
         before, most, digest = door.memory(), 0, hashlib.sha256()
-        with visitor.connect(60) as caller:
+        with visitor.connect() as caller:
             caller.head("POST", "/echo", visitor.host, [("Content-Length", str(size))])
             for number in range(size // len(part)):
                 caller.send(part)
@@ -342,7 +344,7 @@ class Bodies(Doors):
 
     def test_a_response_that_nobody_reads_isnt_kept(self, visitor: Visitor, door: Door) -> None:
         before = door.memory()
-        with visitor.connect(60) as caller:
+        with visitor.connect() as caller:
             caller.head("GET", "/bytes?n=100000000&chunked=1", visitor.host)
             response = caller.begin()
             got = most = 0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
+import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, pairwise, repeat
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from tests.harness.server import until
 from tests.serving.app import OWN_PAGE
 from tests.serving.caller import Answer
 from tests.serving.contract import Doors, Spawn
-from tests.serving.contract_live import events
+from tests.serving.contract_live import stepwise
 from tests.serving.door import STRANGER, TOKEN, Door, Replica, Visitor, bearer, service, values
 
 LLAMA, QWEN = "meta-llama/Llama-3.1-8B", "qwen3:8b"
@@ -121,7 +121,7 @@ class ServesModels(Doors):
         size, before = 24 * 1024 * 1024, door.memory()
         head = json.dumps({"model": LLAMA}).encode()[:-1] + b', "input": "'
         digest = hashlib.sha256()
-        with Visitor(door, service()).connect(60) as caller:
+        with Visitor(door, service()).connect() as caller:
             length = ("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(head) + size))
             caller.head("POST", models.path + "embeddings", models.host, [bearer(TOKEN), JSON, length])
             for part in chain([head], repeat(b"a" * 65536, size // 65536)):
@@ -166,17 +166,15 @@ class ServesModels(Doors):
         got = models.ask("audio/transcriptions", form, headers=[kind]).json()
         assert got["sha256"] == hashlib.sha256(form).hexdigest() and got["target"] == "/v1/audio/transcriptions"
 
-    def test_a_stream_isnt_held_up_and_keeps_its_usage(self, models: Models, door: Door) -> None:
-        usage = {"stream": True, "stream_options": {"include_usage": True}}
-        body = json.dumps({"model": LLAMA, "n_tokens": 5, "gap": 0.2, **usage}).encode()
+    def test_a_stream_isnt_held_up_and_keeps_its_usage(self, models: Models, door: Door, replica: Replica) -> None:
+        pace, usage = os.urandom(4).hex(), {"stream": True, "stream_options": {"include_usage": True}}
+        body = json.dumps({"model": LLAMA, "n_tokens": 5, "pace": pace, **usage}).encode()
         with Visitor(door, service()).connect() as caller:
             length = ("Content-Length", str(len(body)))
             caller.head("POST", models.path + "chat/completions", models.host, [bearer(TOKEN), JSON, length])
             caller.send(body)
-            came = events(caller.begin("POST"))
-        assert came[-1][1] == "[DONE]" and json.loads(came[-2][1])["usage"]["completion_tokens"] == 5
-        gaps = [later - earlier for (earlier, _), (later, _) in pairwise(came[:5])]
-        assert min(gaps) > 0.1, gaps
+            came = stepwise(caller.begin("POST"), replica, pace)
+        assert came[-1] == "[DONE]" and json.loads(came[-2])["usage"]["completion_tokens"] == 5
 
     @needs("tokens")
     @pytest.mark.parametrize("stream", [False, True])
@@ -214,18 +212,9 @@ class ServesModels(Doors):
         door.serve(asleep)
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(models.ask, "embeddings", {"model": LLAMA})
-            until("it to wait", lambda: (found := door.traffic(asleep)) and found.held == 1, seconds=5)
+            until("it to wait", lambda: (found := door.traffic(asleep)) and found.held == 1)
             door.serve(asleep.with_(replicas=(replica.served(),)))
-            ready = time.monotonic()
             assert waiting.result().json()["body"] == json.dumps({"model": LLAMA})
-        assert time.monotonic() - ready < 2
-
-    @needs("impatient")
-    def test_it_doesnt_wait_for_ever(self, models: Models, door: Door) -> None:
-        door.serve(served())
-        answer = models.ask("chat/completions", {"model": LLAMA})
-        assert answer.status == 503 and answer.header("retry-after") == "5"
-        assert answer.json()["error"]["message"]
 
     def test_a_response_is_asked_of_the_replica_that_made_it(self, models: Models, door: Door, spawn: Spawn) -> None:
         door.serve(served(*(spawn(f"r{number}") for number in range(3))))
@@ -255,3 +244,15 @@ class ServesModels(Doors):
             assert models.ask(path, body, headers=origin).all("access-control-allow-origin") == ["*"], path
         own = models.ask("embeddings", {"model": LLAMA}, headers=[("Origin", OWN_PAGE), JSON])
         assert own.all("access-control-allow-origin") == [OWN_PAGE]
+
+
+@needs("models")
+class Impatience(Doors):
+    hold = 1.0
+
+    def test_nobody_waits_for_ever(self, door: Door) -> None:
+        door.allow(TOKEN, "main")
+        door.serve(served())
+        answer = Models(door).ask("chat/completions", {"model": LLAMA})
+        assert answer.status == 503 and answer.header("retry-after") == "5"
+        assert answer.json()["error"]["message"]

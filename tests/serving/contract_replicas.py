@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -55,7 +54,7 @@ class Errors(Doors):
 
 class Limits(Doors):
     def limit(self, **fields: Any) -> RateLimit:
-        return RateLimit(**{"rps": 1 / 30, **fields})
+        return RateLimit(**{"rps": 1 / 60, **fields})
 
     def statuses(self, visitor: Visitor, count: int, target: str = "/echo", **request: Any) -> list[int]:
         return [visitor.ask(target, **request).status for _ in range(count)]
@@ -69,13 +68,13 @@ class Limits(Doors):
         visitor.ask("/echo")
         answer = visitor.ask("/echo")
         assert answer.status == 429
-        assert 1 <= int(answer.header("retry-after") or 0) <= 30
+        assert 1 <= int(answer.header("retry-after") or 0) <= 60
         assert answer.header("x-ratelimit-remaining") == "0"
 
     def test_it_passes_again_later(self, open: Open) -> None:
         visitor = open(rate_limits=(self.limit(rps=5),))
         assert visitor.ask("/echo").status == 200
-        assert until("the next to pass", lambda: visitor.ask("/echo").status == 200, seconds=3)
+        assert until("the next to pass", lambda: visitor.ask("/echo").status == 200)
 
     def test_the_longest_prefix_counts_alone(self, open: Open) -> None:
         visitor = open(rate_limits=(self.limit(), self.limit(prefix="/echo/free", burst=9)))
@@ -109,13 +108,15 @@ class Replicas(Doors):
         assert set(found) == {"a", "b", "c"}
 
     def test_the_least_busy_is_asked(self, open: Open, spawn: Spawn) -> None:
-        visitor = open(spawn("a"), spawn("b"))
+        replicas = [spawn("a"), spawn("b")]
+        visitor = open(*replicas)
         with visitor.connect() as slow:
-            slow.head("GET", "/delay?s=3", visitor.host)
-            time.sleep(0.2)  # until it is under way
+            slow.head("GET", "/wait?key=slow", visitor.host)
+            busy = until(
+                "it to be under way", lambda: [each.name for each in replicas if each.seen()["came"].get("slow")]
+            )
             found = {visitor.echo()["replica"] for _ in range(6)}
-            assert len(found) == 1
-            assert slow.answer().body.decode() not in found
+        assert {*found, *busy} == {"a", "b"} and len(found) == 1
 
     def test_one_that_isnt_ready_gets_nothing(self, open: Open, spawn: Spawn) -> None:
         good = spawn("good")
@@ -137,24 +138,29 @@ class Replicas(Doors):
     def test_nor_does_one_that_is_killed_under_load(self, open: Open, spawn: Spawn) -> None:
         first, second = spawn("a"), spawn("b")
         visitor = open(first, second)
-        stop = threading.Event()
+        stop, statuses = threading.Event(), list[int]()
 
-        def calls(_: int) -> list[int]:
-            found = []
+        def calls(_: int) -> None:
             with visitor.connect() as caller:
                 while not stop.is_set():
                     caller.head("GET", "/delay?s=0.01", visitor.host)
-                    found.append(caller.answer().status)
-            return found
+                    statuses.append(caller.answer().status)
+
+        def more(count: int) -> None:
+            wanted = len(statuses) + count
+            until("more answers", lambda: len(statuses) >= wanted or any(each.done() for each in running))
 
         with ThreadPoolExecutor(8) as threads:
             running = [threads.submit(calls, number) for number in range(8)]
-            time.sleep(0.5)  # of load before, and after
-            first.kill()
-            time.sleep(1)
-            stop.set()
-            found = [status for each in running for status in each.result()]
-        assert len(found) > 50 and set(found) == {200}
+            try:
+                more(50)
+                first.kill()
+                more(100)
+            finally:
+                stop.set()
+            for each in running:
+                each.result()
+        assert len(statuses) >= 150 and set(statuses) == {200}
 
     @pytest.mark.parametrize("size", [0, 3 * 2**20])
     def test_a_host_that_has_died_costs_no_request(self, open: Open, spawn: Spawn, size: int) -> None:
@@ -164,7 +170,7 @@ class Replicas(Doors):
             visitor = open(good.served(), dead)
             method, body = ("POST", bytes(size)) if size else ("GET", b"")
             for _ in range(4):
-                with visitor.connect(patience=9) as caller:
+                with visitor.connect() as caller:
                     caller.head(method, "/echo", visitor.host, [("Content-Length", str(size))] if size else [])
                     caller.send(body)
                     assert caller.answer(method).status == 200
@@ -204,7 +210,7 @@ class Replicas(Doors):
                 replicas = ((first,), (first, second), (second,))[number % 3]
                 door.serve(visitor.service.with_(replicas=tuple(each.served() for each in replicas)))
                 assert visitor.ask("/echo").status == 200
-            assert events(response)[-1][1] == "[DONE]"
+            assert list(events(response))[-1] == "[DONE]"
 
 
 @contextmanager
@@ -230,27 +236,23 @@ class Holding(Doors):
         visitor = open(young.served(ready=False))
         with ThreadPoolExecutor(3) as threads:
             waiting = [threads.submit(visitor.ask, "/echo", "POST", body=b"held") for _ in range(3)]
-            until("them to wait", lambda: (found := door.traffic(visitor.service)) and found.held == 3, seconds=5)
+            until("them to wait", lambda: (found := door.traffic(visitor.service)) and found.held == 3)
             door.serve(visitor.service.with_(replicas=(young.served(),)))
-            ready = time.monotonic()
             answers: list[Answer] = [each.result() for each in waiting]
-        assert time.monotonic() - ready < 2
         assert [answer.json()["body"] for answer in answers] == ["held"] * 3
 
     def test_who_waits_is_told_of_at_once(self, door: Door, open: Open) -> None:
         visitor = open(self.young())
         with visitor.connect() as caller:
             caller.head("GET", "/echo", visitor.host)
-            found = until(
-                "the report", lambda: (found := door.traffic(visitor.service)) and found.held and found, seconds=3
-            )
+            found = until("the report", lambda: (found := door.traffic(visitor.service)) and found.held and found)
             assert found.held == 1
 
         def gone() -> bool:
             found = door.traffic(visitor.service)
             return found is not None and found.held == 0
 
-        until("the one that left to be forgotten", gone, seconds=5)
+        until("the one that left to be forgotten", gone)
 
     @staticmethod
     def young() -> ServedReplica:
@@ -262,24 +264,24 @@ class Holding(Doors):
         visitor = open(spawn("last"), off=True)
         assert visitor.ask("/echo").status == 200
         door.serve(visitor.service.with_(replicas=()))
-        began = time.monotonic()
         answer = visitor.ask("/echo")
         assert answer.status == 503 and "as configured" in answer.json()["detail"][0]["msg"]
-        assert time.monotonic() - began < 1, "as soon as it can be said"
-
-    @needs("impatient")
-    def test_it_doesnt_wait_for_ever(self, door: Door, open: Open) -> None:
-        visitor = open(self.young())
-        answer = visitor.ask("/echo")
-        assert answer.status == 503
-        assert answer.header("retry-after") == "5"
-        assert answer.json()["detail"]
 
     def test_strangers_neither_wait_nor_wake(self, door: Door, open: Open) -> None:
         visitor = open(self.young(), auth=True)
         assert visitor.ask("/echo").status == 403
         found = door.traffic(visitor.service)
         assert found is None or (found.held == 0 and not any(bucket.requests for bucket in found.buckets))
+
+
+class Impatience(Doors):
+    hold = 1.0
+
+    def test_it_doesnt_wait_for_ever(self, open: Open) -> None:
+        answer = open(Holding.young()).ask("/echo")
+        assert answer.status == 503
+        assert answer.header("retry-after") == "5"
+        assert answer.json()["detail"]
 
 
 class Counting(Doors):
@@ -299,7 +301,7 @@ class Counting(Doors):
 
     def test_what_is_under_way_is_seen(self, door: Door, visitor: Visitor) -> None:
         with visitor.connect() as caller:
-            caller.head("GET", "/stream?n=1000&gap=0.05", visitor.host)
+            caller.head("GET", "/stream?n=1000000&gap=0.05", visitor.host)
             caller.begin().read1(10)
             found = door.traffic(visitor.service)
             assert found is not None and not found.quiet
@@ -313,9 +315,9 @@ class Counting(Doors):
             return () if found is None else found.let_go
 
         with visitor.connect() as caller:
-            caller.head("GET", "/stream?n=10000&gap=0.05", visitor.host)
+            caller.head("GET", "/stream?n=1000000&gap=0.05", visitor.host)
             caller.begin().read1(10)
             door.serve(visitor.service.with_(replicas=(old.served(draining=True), new.served())))
             assert visitor.echo()["replica"] == "new"
             assert let_go() == ()
-        until("it to be let go", lambda: let_go() == (old.id,), seconds=5)
+        until("it to be let go", lambda: let_go() == (old.id,))

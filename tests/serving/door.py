@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import Served, ServedReplica
-from tests.serving.caller import Answer, Caller
+from tests.serving.caller import PATIENCE, Answer, Caller
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN, STRANGER = "a-member-of-main", "a-member-of-other"  # the tokens of two users, each in one project
@@ -33,7 +33,6 @@ class DoorFacts:
     models: bool = False  # it has one address for all models of a project
     tokens: bool = False  # it counts the tokens of models
     off: bool = False  # it refuses requests to services that are to have no replicas
-    impatient: bool = False  # the test's door holds requests for a second or two, not half a minute
 
 
 class Door(Protocol):
@@ -89,6 +88,12 @@ class Replica:
             found: dict[str, Any] = caller.answer().json()
             return found
 
+    def step(self, key: str) -> None:
+        """Let the stream with this key go on by one event."""
+        with Caller(("127.0.0.1", self.port)) as caller:
+            caller.head("GET", f"/step?key={key}", "direct")
+            assert caller.answer().status == 200
+
     def served(self, **changes: Any) -> ServedReplica:
         fields = {"job_id": self.id, "instance_id": "i1", "port": self.port, "address": "127.0.0.1", "ready": True}
         return ServedReplica(**{**fields, **changes})
@@ -114,7 +119,7 @@ class Visitor:
     def __init__(self, door: Door, service: Served) -> None:
         self.door, self.service, self.host = door, service, door.host_of(service)
 
-    def connect(self, patience: float = 20.0) -> Caller:
+    def connect(self, patience: float = PATIENCE) -> Caller:
         return Caller(self.door.address, patience)
 
     def ask(

@@ -18,7 +18,7 @@ from chalicelib.runtime.addresses import listen
 from chalicelib.runtime.connection import HttpConnection
 from chalicelib.serving.door import Door, DoorSettings
 from chalicelib.serving.ports import Receive, Scope, Send
-from tests.harness.server import until
+from tests.harness.server import PATIENCE, until
 from tests.serving.door import own_memory
 
 
@@ -91,7 +91,7 @@ class EmbeddedDoor:
             self._door.loop.call_soon(over.set)
 
         self._door.loop.call_soon_threadsafe(run)
-        assert over.wait(10)
+        assert over.wait(PATIENCE)
 
 
 def micros() -> Micros:
@@ -104,7 +104,7 @@ def opened(
 ) -> Iterator[EmbeddedDoor]:
     """`loop`: as uvicorn names them; "auto" is what `dstack server` runs on. `more`: what `Door` takes."""
     known = known or Known()
-    door = Door(known, known, known.report, micros, settings=settings or DoorSettings(hold=1.5), **more)
+    door = Door(known, known, known.report, micros, settings=settings or DoorSettings(hold=600.0), **more)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         place = door.place(scope)
@@ -141,8 +141,8 @@ def opened(
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        until("the door to open", lambda: server.started, seconds=10)
+        until("the door to open", lambda: server.started)
         yield EmbeddedDoor(known, door, listener.getsockname())
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(PATIENCE)

@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from chalicelib.domain.serving import Served
+from tests.harness.ports import free_port
 from tests.serving.door import ROOT
-from tests.serving.nginx_door import DOMAIN, free_port
+from tests.serving.nginx_door import DOMAIN, HOLD
 
 CREDENTIAL = "of-this-machine"
 
@@ -46,7 +47,9 @@ class FakePlane:
         self._server.server_close()
 
     def say(self, *services: Served, **more: Any) -> None:
-        services_json = [{**each.model_dump(mode="json"), "hosts": [f"{each.run_name}.{DOMAIN}"]} for each in services]
+        services_json = [
+            {**each.model_dump(mode="json"), "hosts": [f"{each.run_name}.{DOMAIN}"], "hold": HOLD} for each in services
+        ]
         self.configure({"services": services_json, **more})
 
     def configure(self, configuration: dict[str, Any]) -> None:

@@ -34,7 +34,7 @@ def ask(base_url: str, key: str, *calls: str, **settings: str) -> dict[str, str]
     """What came of each call."""
     settings_json = json.dumps({"base_url": base_url, "api_key": key, "model": MODEL, **settings})
     done = subprocess.run(
-        [BIN / "python", CALLS, settings_json, *calls], capture_output=True, text=True, timeout=120, check=False
+        [BIN / "python", CALLS, settings_json, *calls], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return {result["call"]: result["outcome"] for result in map(json.loads, done.stdout.splitlines())}

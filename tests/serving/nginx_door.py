@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -17,11 +16,12 @@ from chalicelib.agent.gateway.nginx import MODULES, Listens, Nginx
 from chalicelib.agent.gateway.worker_requests import TokenVerdict, WorkerRequests
 from chalicelib.domain.services import Traffic
 from chalicelib.domain.serving import Served
+from tests.harness.ports import free_port
 from tests.serving.door import resident
 
 PACKAGES = ("nginx", "libnginx-mod-http-lua", "lua-cjson")
 DOMAIN = "example.test"
-HOLD = 2  # seconds; half a minute outside tests
+HOLD = 600.0  # seconds: longer than any test; half a minute outside tests
 
 
 def installed() -> None:
@@ -37,13 +37,6 @@ def installed() -> None:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-1000:]}"
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 class NginxDoor:
     def __init__(self, folder: Path, workers: str = "1", tls: bool = False, host: str = "127.0.0.1") -> None:
         """With one worker, what a request leaves behind is done before the next one comes."""
@@ -53,6 +46,7 @@ class NginxDoor:
         self.woken: list[str] = []
         self.ends_in: float | None = None  # seconds, whosoever's token it is
         self.away = False  # the control plane can't be asked
+        self.hold = HOLD
         self._configuration: dict[str, Any] = {}
         self._entries: dict[str, str] = {}
         self._buckets = Buckets()
@@ -74,7 +68,7 @@ class NginxDoor:
         self.tokens.clear()
         self.calls.clear()
         self.woken.clear()
-        self.ends_in, self.away = None, False
+        self.ends_in, self.away, self.hold = None, False, HOLD
         self.serve()
         self.control.forget()
 
@@ -113,7 +107,7 @@ class NginxDoor:
     # --- what the control plane does otherwise --------------------------------------------------------------------
 
     def _entry(self, service: Served) -> dict[str, Any]:
-        return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
+        return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": self.hold}
 
     def _rights(self, token: str, project: str, run: str) -> TokenVerdict:
         self.calls.append((token, project, run))

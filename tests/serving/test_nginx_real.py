@@ -25,13 +25,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxDoor]:
 
 
 class Joined:
+    hold: float
+
     @pytest.fixture
     def facts(self) -> DoorFacts:
-        return DoorFacts("nginx", models=True, off=True, impatient=True)
+        return DoorFacts("nginx", models=True, off=True)
 
     @pytest.fixture
     def door(self, gateway: NginxDoor) -> NginxDoor:
         gateway.empty()
+        gateway.hold = self.hold
         return gateway
 
 
@@ -79,9 +82,17 @@ class TestHolding(Joined, contract_replicas.Holding):
     pass
 
 
+class TestImpatience(Joined, contract_replicas.Impatience):
+    pass
+
+
 class TestCounting(Joined, contract_replicas.Counting):
     pass
 
 
 class TestServesModels(Joined, contract_models.ServesModels):
+    pass
+
+
+class TestImpatienceOfModels(Joined, contract_models.Impatience):
     pass

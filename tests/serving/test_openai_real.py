@@ -15,19 +15,15 @@ import pytest
 
 from chalicelib.agent.kernel.process_tree import descendants
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
+from chalicelib.serving.door import DoorSettings
+from tests.harness.ports import free_ports
 from tests.harness.server import until
 from tests.serving import genuine_client as client
 from tests.serving.door import STRANGER, TOKEN, Door, service
 from tests.serving.embedded import EmbeddedDoor, opened
 from tests.serving.nginx_door import NginxDoor, installed
 
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports
+HOLD = 10.0  # seconds: twenty times as long as the most impatient client waits
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +41,7 @@ def engine() -> Iterator[int]:
             return True
         return False
 
-    until("the engine to listen", listens, seconds=60)
+    until("the engine to listen", listens)
     yield port
     started = [process.pid, *descendants(process.pid)]
     for pid in reversed(started):
@@ -58,6 +54,7 @@ def engine() -> Iterator[int]:
 def gateway(folder: Path) -> Iterator[NginxDoor]:
     installed()
     made = NginxDoor(folder)
+    made.hold = HOLD
     try:
         yield made
     finally:
@@ -66,7 +63,8 @@ def gateway(folder: Path) -> Iterator[NginxDoor]:
 
 @pytest.fixture(scope="module", params=["server", "nginx"])
 def door(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    with opened() if request.param == "server" else gateway(tmp_path_factory.mktemp("gateway")) as made:
+    folder = tmp_path_factory.mktemp("gateway")
+    with opened(DoorSettings(hold=HOLD)) if request.param == "server" else gateway(folder) as made:
         made.allow(TOKEN, "main")
         made.allow(STRANGER, "other")
         yield made
@@ -126,12 +124,11 @@ def test_a_client_that_comes_again_finds_a_replica(engine: int, door: Door) -> N
     thread = threading.Thread(target=again)
     thread.start()
 
-    def held() -> int:
+    def refused() -> bool:
         found = door.traffic(empty)
-        return 0 if found is None else found.held
+        return found is not None and not found.held and any(bucket.requests for bucket in found.buckets)
 
-    until("the first try", lambda: held() == 1, seconds=20)
-    until("it to be over", lambda: held() == 0, seconds=20)
+    until("the first try to be over", refused)
     door.serve(empty.with_(replicas=tuple(one.with_(ready=True) for one in empty.replicas)))
     thread.join()
     client.all_well(outcomes, "retried")
