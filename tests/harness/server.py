@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.harness import forks
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "test-admin-token"
-PATIENCE = 120.0  # seconds to wait for anything real: two busy cores are slow
+PATIENCE = 300.0  # seconds to wait for anything real: two busy cores are slow, and this only ends a test that hangs
 
 
 def until(what: str, check: Callable[[], Any], *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
@@ -200,6 +200,15 @@ class HttpError(AssertionError):
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"HTTP {status}: {body}")
         self.status, self.body = status, body
+
+
+def read_of_processes(home: Path, name: str) -> list[bytes]:
+    """A file below /proc of each of these processes: `cmdline`, for instance. One that ends meanwhile has none."""
+    found = []
+    for pid in processes_of(home):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{pid}/{name}").read_bytes())
+    return found
 
 
 def processes_of(home: Path) -> list[int]:

@@ -32,8 +32,9 @@ HEAD = b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\n"
 
 
 class Hasty(HttpConnection):
-    head_seconds = 0.5
-    body_seconds = 0.5
+    head_seconds = 2.0
+    body_seconds = 2.0
+    refuse_seconds = PATIENCE
 
 
 class Patient(HttpConnection):
@@ -281,14 +282,25 @@ class Strict(HttpConnection):
     read_seconds = 0.2
 
 
+class Paused(asyncio.SelectorEventLoop):
+    """Its time goes on when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 0.0
+
+    def time(self) -> float:
+        return self.at
+
+
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_client_that_doesnt_read_what_it_gets_is_cut_off(reads: bool) -> None:
-    asyncio.run(asyncio.wait_for(_sent_more_than_buffers_hold(reads), PATIENCE))
+    with asyncio.Runner(loop_factory=Paused) as runner:
+        runner.run(_sent_more_than_buffers_hold(reads, cast(Paused, runner.get_loop())))
 
 
-async def _sent_more_than_buffers_hold(reads: bool) -> None:
-    loop, complete, lost = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-    size = 4 * 2**20
+async def _sent_more_than_buffers_hold(reads: bool, loop: Paused) -> None:
+    complete, lost, size = asyncio.Event(), asyncio.Event(), 4 * 2**20
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         length = str(size).encode()
@@ -306,13 +318,20 @@ async def _sent_more_than_buffers_hold(reads: bool) -> None:
     await loop.connect_accepted_socket(lambda: connection, near)
     far.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
     if not reads:
-        await lost.wait()
+        while not lost.is_set():
+            loop.at += Strict.read_seconds / 100
+            await asyncio.sleep(0)
+        assert not complete.is_set()
     else:
         got = 0
         while got < size:
-            got += len(await loop.sock_recv(far, 65536))
+            part = await loop.sock_recv(far, 65536)
+            assert part, "it was cut off"
+            got += len(part)
         await complete.wait()
-        await asyncio.sleep(2 * Strict.read_seconds)
+        loop.at += 2 * Strict.read_seconds
+        for _ in range(100):
+            await asyncio.sleep(0)
         assert not lost.is_set(), "a client that has read everything was cut off"
         connection.leave()
     far.close()

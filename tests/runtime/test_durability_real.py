@@ -11,10 +11,16 @@ import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, processes_of, until
-from tests.runtime.live import agent_pid, log_of, run_of, wait_for
+from tests.runtime.live import Gate, agent_pid, gate, log_of, run_of, wait_for
 
 LINES = 40
-COUNTING = f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done"
+HALF = LINES // 2
+COUNTING = "for i in $(seq {} {}); do echo line $i; sleep 0.1; done"
+
+
+def counting(gate: Gate) -> list[str]:
+    """Its second half begins when the gate is opened."""
+    return [COUNTING.format(1, HALF), gate.command, COUNTING.format(HALF + 1, LINES)]
 
 
 @pytest.fixture
@@ -34,18 +40,19 @@ def expected() -> list[str]:
 
 @pytest.mark.parametrize("victims", [("server",), ("agent",), ("server", "agent"), ("agent", "server")], ids="+".join)
 def test_kill_9_loses_neither_the_job_nor_a_line_of_its_log(server: Server, victims: tuple[str, ...]) -> None:
-    submit(server, task("counting", COUNTING))
-    wait_for(server, "counting", "running")
-    until("some output", lambda: "line 5" in log_of(server, "counting"))
-    before = run_of(server, "counting")["latest_job_submission"]["id"]
-    for victim in victims:
-        if victim == "server":
-            server.kill()
-        else:
-            os.kill(agent_pid(server), signal.SIGKILL)
-    if "server" in victims:
-        server.start()  # on another port: the agent must find it
-    run = wait_for(server, "counting", "done", "failed", "terminated")
+    with gate() as gone_on:
+        submit(server, task("counting", *counting(gone_on)))
+        until("some output", lambda: "line 5" in log_of(server, "counting"))
+        before = run_of(server, "counting")["latest_job_submission"]["id"]
+        for victim in victims:
+            if victim == "server":
+                server.kill()
+            else:
+                os.kill(agent_pid(server), signal.SIGKILL)
+        gone_on.open()
+        if "server" in victims:
+            server.start()  # on another port: the agent must find it
+        run = wait_for(server, "counting", "done", "failed", "terminated")
     assert run["status"] == "done", run
     assert run["latest_job_submission"]["id"] == before, "the job was started twice"
     assert (
@@ -68,11 +75,13 @@ def test_a_job_that_ends_while_everything_is_dead_is_reported_by_the_next_server
 
 
 def test_sigterm_leaves_jobs_running_and_the_next_server_takes_them_up(server: Server) -> None:
-    submit(server, task("counting", COUNTING))
-    until("some output", lambda: "line 3" in log_of(server, "counting"))
-    assert server.stop() == 0
-    server.start()
-    assert wait_for(server, "counting", "done", "failed")["status"] == "done"
+    with gate() as gone_on:
+        submit(server, task("counting", *counting(gone_on)))
+        until("some output", lambda: "line 3" in log_of(server, "counting"))
+        assert server.stop() == 0
+        gone_on.open()
+        server.start()
+        assert wait_for(server, "counting", "done", "failed")["status"] == "done"
     assert log_of(server, "counting").splitlines() == expected()
 
 

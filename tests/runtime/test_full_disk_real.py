@@ -12,9 +12,10 @@ import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import HttpError, Server, until
-from tests.runtime.live import log_of, run_of, wait_for
+from tests.runtime.live import Gate, gate, log_of, run_of, wait_for
 
 LINES = 60
+COUNT = "for i in $(seq {} {}); do echo line $i; done"
 
 
 @pytest.fixture
@@ -46,9 +47,16 @@ def refusal(server: Server, path: str, body: object) -> str:
     return refused.value.body
 
 
-def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
+@pytest.fixture
+def full() -> Iterator[Gate]:
+    with gate() as one:
+        yield one
+
+
+def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server, full: Gate) -> None:
     wait_local_host(small.start())
-    submit(small, task("talks", f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done"))
+    half = LINES // 2
+    submit(small, task("talks", COUNT.format(1, half), full.command, COUNT.format(half + 1, LINES)))
     wait_for(small, "talks", "running")
     submit(small, task("waits", "echo waited"))
     ballast = small.home / "ballast"
@@ -61,6 +69,7 @@ def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
     secret = {"name": "token", "value": "v" * 4000}
     assert "Make room" in refusal(small, "/api/project/main/secrets/create_or_update", secret)
     assert run_of(small, "waits")["status"] == "submitted", "what can be read is still read"
+    full.open()
     assert until("the log to tell it", lambda: any("Make room" in line for line in small.lines))
 
     os.truncate(ballast, 0)

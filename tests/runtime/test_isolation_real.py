@@ -85,14 +85,15 @@ def isolation_text_without_root(**settings: object) -> str:
     if os.getuid():
         return isolation_text(**settings)
     reader, writer = os.pipe()
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         try:
             os.setresuid(61997, 61997, 61997)
             os.write(writer, isolation_text(**settings).encode())
         finally:
             os._exit(0)
     os.close(writer)
-    os.wait()
+    os.waitpid(child, 0)
     with os.fdopen(reader) as output:
         return output.read()
 
@@ -123,10 +124,11 @@ def test_an_engine_that_answers_is_used() -> None:
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as engine:
         engine.bind(f"{folder}/d.sock")
         engine.listen()
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             connection, _ = engine.accept()
             connection.recv(4096)
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
             os._exit(0)
         assert isolation_text(docker_socket=Path(f"{folder}/d.sock")) == "Jobs on this machine run in containers"
-        os.wait()
+        os.waitpid(child, 0)

@@ -232,7 +232,7 @@ def test_a_plan_does_not_wait_for_a_slow_function() -> None:
 
     class Slow(Lambda):
         def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:
-            over.wait(60)
+            over.wait(120)
             return super().invoke(FunctionName, InvocationType, Payload)
 
     assert functions(Slow(), plan_waits=0.01).offers([("nimbus-p", REQUEST)]) == [None]

@@ -124,6 +124,13 @@ def backends_of(server: Server) -> list[tuple[str, str, list[str]]]:
     return [(each["name"], each["source"], each["config"]["regions"]) for each in found]
 
 
+def rewrite(path: Path, text: str) -> None:
+    """At once: nobody sees a file that is half there."""
+    new = path.with_name("new.yml")
+    new.write_text(text)
+    new.replace(path)
+
+
 def aws(region: str) -> str:
     creds = "{type: access_key, access_key: AKIA, secret_key: sk-hush}"
     return f"projects:\n- name: main\n  backends:\n  - {{type: aws, regions: [{region}], creds: {creds}}}\n"
@@ -134,12 +141,12 @@ def test_a_running_server_follows_the_backends_of_its_file(server: Server) -> No
     path = configure(server, aws("eu-west-1"))
     server.start()
     assert backends_of(server) == [("aws", "file", ["eu-west-1"])]
-    path.write_text(aws("us-east-1"))
+    rewrite(path, aws("us-east-1"))
     until("the change is applied", lambda: backends_of(server) == [("aws", "file", ["us-east-1"])])
-    path.write_text("projects: [{name: main, backends: [{type: aws, creds: sk-hush}]}]\n")
+    rewrite(path, "projects: [{name: main, backends: [{type: aws, creds: sk-hush}]}]\n")
     until("the broken file is told", lambda: "can't be used" in "\n".join(server.lines))
     assert backends_of(server) == [("aws", "file", ["us-east-1"])] and "sk-hush" not in "\n".join(server.lines)
-    path.write_text("projects: [{name: main}]\n")
+    rewrite(path, "projects: [{name: main}]\n")
     until("what was taken out is gone", lambda: backends_of(server) == [])
 
 

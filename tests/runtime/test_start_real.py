@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from tests.bench.measure import submit, task
-from tests.harness.server import PATIENCE, ROOT, HttpError, Server, processes_of, until
+from tests.harness.ports import free_port
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server, read_of_processes, until
 from tests.runtime.live import wait_for
 
 
@@ -120,9 +121,7 @@ def test_unknown_paths_and_methods_are_json(server: Server) -> None:
 
 def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(tmp_path: Path) -> None:
     """`localhost` leads here too, but isn't what the server listens on, so whoever uses it was told to."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     public = f"http://localhost:{port}"
     server = Server(tmp_path / "home", ("--fake-cloud", "--public-url", public), {"DSTACK_AGENT_RUNTIME": "process"})
     server.home.mkdir()
@@ -137,7 +136,7 @@ def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(t
             return [instance["status"] for fleet in fleets for instance in fleet["instances"]]
 
         until("both machines to join", lambda: statuses() == ["idle", "idle"])
-        commands = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in processes_of(server.home)]
+        commands = [line.decode().split("\0") for line in read_of_processes(server.home, "cmdline")]
         urls = {
             command[command.index("--data") + 1]: command[command.index("--server") + 1]
             for command in commands
@@ -165,7 +164,7 @@ def test_the_simulated_clouds_machines_end_with_the_server_and_what_goes_on_is_s
         until("its last words", lambda: any("--stop-jobs" in line for line in server.lines))
         assert "1 machine of the simulated cloud ended with the server." in server.lines
         assert "1 run goes on without the server: here." in server.lines
-        left = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(server.home))
-        assert b"/fake-cloud/" not in left and b"sleep" in left
+        until("its machines to end", lambda: b"/fake-cloud/" not in b"".join(read_of_processes(server.home, "cmdline")))
+        assert b"sleep" in b"".join(read_of_processes(server.home, "cmdline"))
     finally:
         server.close()

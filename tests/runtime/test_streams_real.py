@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 
 from chalicelib.agent.streams.websocket import Closed
 from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.ports import free_ports
 from tests.harness.server import Server, until
 from tests.harness.streams import Refused, Stream
 from tests.runtime.live import agent_pid, run_of
@@ -61,14 +61,6 @@ class Site:
     def pids(self) -> tuple[int, int]:
         assert self.server.process is not None
         return self.server.process.pid, agent_pid(self.server)
-
-
-def free_ports(count: int) -> list[int]:
-    made = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in made]
-    for each in made:
-        each.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.ports import free_port
 from tests.harness.server import ROOT, Server, until
 
 GUIDE = (ROOT / "docs" / "guides" / "automation.md").read_text(encoding="utf-8")
@@ -28,9 +28,7 @@ class Receiver:
     """The guide's, as a process; it is away until it is started."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._program = folder / "receiver.py"
         self._program.write_text(block("receiver.py"))
         self._process: subprocess.Popen[str] | None = None
