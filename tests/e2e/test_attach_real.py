@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.kernel.process_tree import descendants
+from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, ROOT, Server, until
 
 SMALL = {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}
@@ -123,14 +124,24 @@ def ssh(server: Server, *arguments: str) -> str:
     return done.stdout
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def hello_at(port: int) -> str:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as one:
         return one.recv(100).decode()
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
+        return True
+    return False
+
+
+def tunnel_of(client: int) -> int:
+    """The process that forwards its ports; 0: none."""
+    for pid in descendants(client):
+        with contextlib.suppress(OSError):
+            if b"-L" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    return 0
 
 
 GREETER = """\
@@ -159,8 +170,7 @@ def test_a_run_is_logged_in_to_and_its_ports_are_here(server: Server, tmp_path: 
         assert hello_at(local) == "hello from the job"
         assert ssh(server, name, "echo $DSTACK_RUN_NAME; exit") == f"{name}\n"
 
-        tunnel = next(pid for pid in descendants(one.process.pid) if b"-L" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        os.kill(tunnel, signal.SIGKILL)
+        os.kill(until("its tunnel", lambda: tunnel_of(one.process.pid)), signal.SIGKILL)
         one.wait_for("attaching again")
         one.wait_for("Attached to", times=2)
         assert hello_at(local) == "hello from the job"
@@ -168,8 +178,7 @@ def test_a_run_is_logged_in_to_and_its_ports_are_here(server: Server, tmp_path: 
 
         assert one.detach() == 0 and "Detached" in one.shown
     assert list((server.home / ".dstack" / "ssh" / "runs").iterdir()) == []
-    with pytest.raises(ConnectionRefusedError):
-        hello_at(local)
+    until("its port to be free", lambda: not listens(local))
     assert status(server, name) == "running"
     server.cli("stop", name, "-y", "-x")
 

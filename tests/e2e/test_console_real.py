@@ -138,8 +138,8 @@ def test_what_is_done_by_clicking_is_done(server: Server, tmp_path: Path) -> Non
 
     assert wait_for(server, "to-stop", "terminated")["termination_reason"] == "stopped_by_user"
     assert wait_for(server, "to-abort", "terminated")["termination_reason"] == "aborted_by_user"
-    assert names(server.call(f"{IN}/fleets/list", {})) == {"local"}
-    assert server.call(f"{IN}/volumes/list") == []
+    until("the fleet to go", lambda: names(server.call(f"{IN}/fleets/list", {})) == {"local"})
+    until("the volume to go", lambda: server.call(f"{IN}/volumes/list") == [])
     assert names(server.call("/api/projects/list"), "project_name") == {"lab", "main"}
     assert len(server.call("/api/project/lab/fleets/list", {})) == 1
     assert names(server.call("/api/users/list"), "username") & {"bea", "carl"} == {"bea"}

@@ -23,9 +23,10 @@ from chalicelib.store.sqlite import SqliteStore
 from tests.bench.measure import wait_local_host
 from tests.e2e.test_services_real import START
 from tests.harness.pebble import Pebble, pebble
+from tests.harness.ports import free_port
 from tests.harness.server import Server, until
 from tests.serving.caller import Answer, Caller
-from tests.serving.nginx_door import free_port, installed
+from tests.serving.nginx_door import installed
 
 DOMAIN = "example.test"
 
@@ -116,7 +117,7 @@ def test_a_service_is_reached_by_https_with_a_certificate_of_its_own(
     root = edge.authority.root()
     assert f"https://chat.{DOMAIN}:{edge.https}/" in apply(edge, "chat")
     began = time.monotonic()
-    until("https", lambda: edge.secure("chat", root) == 200, seconds=90)
+    until("https", lambda: edge.secure("chat", root) == 200)
     with capsys.disabled():
         print(f"\n  from the apply to https with a certificate: {time.monotonic() - began:.1f} s")
     answer = edge.plain("chat")
@@ -138,15 +139,15 @@ def test_who_kills_the_server_at_a_step_neither_loses_the_order_nor_places_anoth
     def ordered() -> bool:
         nonlocal found
         found = edge.found("killed")
-        return found is not None and found.order is not None
+        return found is not None and (found.order is not None or edge.orders() > before)
 
-    until("its order", ordered, seconds=60)
+    until("its order", ordered)
     edge.server.stop(signal.SIGKILL)
     assert found is not None
     died_at = found.status.value
     placed = edge.orders()
     edge.server.start(port=port)
-    until("https", lambda: edge.secure("killed", root) == 200, seconds=240)
+    until("https", lambda: edge.secure("killed", root) == 200, seconds=600)
     assert placed - before <= 1 and edge.orders() == placed
     with capsys.disabled():
         print(f"\n  killed when it was {died_at}: one order, one certificate")

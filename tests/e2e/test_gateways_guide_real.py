@@ -9,9 +9,10 @@ from pathlib import Path
 from chalicelib.agent.gateway.role import remove
 from tests.bench.measure import wait_local_host
 from tests.harness.installed import program
+from tests.harness.ports import free_port
 from tests.harness.server import Server
 from tests.scenarios.guides import GATEWAYS, Installed, play_page, same, server_of
-from tests.serving.nginx_door import free_port, installed
+from tests.serving.nginx_door import installed
 
 PORT = "8080"
 

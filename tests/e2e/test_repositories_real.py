@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,15 @@ def work(tmp_path: Path, host: Host, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def kept_by(server: Server) -> bytes:
+    """All that is in its files."""
+    found = []
+    for path in server.home.rglob("*"):
+        with suppress(OSError):  # a folder, or what is tidied up meanwhile
+            found.append(path.read_bytes())
+    return b"".join(found)
+
+
 def apply(dstack: Dstack, folder: Path, name: str, repo: str, *flags: str) -> str:
     (folder / "run.dstack.yml").write_text(TASK.format(name=name, repo=repo))
     return dstack("apply", "-y", "-d", "-f", "run.dstack.yml", *flags, cwd=folder)
@@ -153,7 +163,7 @@ def test_a_private_one_by_a_flag(server: Server, dstack: Dstack, client: str, ho
     name = f"private-{client}"
     apply(dstack, tmp_path, name, f"'{host.closed}'", "-t", TOKEN)
     assert done(server, name, tmp_path)[:3] == ["one", "two", "three"]
-    kept = b"".join(path.read_bytes() for path in server.home.rglob("*") if path.is_file())
+    kept = kept_by(server)
     assert b"right.token" in kept and TOKEN.encode() not in kept
 
 
@@ -164,7 +174,7 @@ def test_one_over_ssh_by_a_key(server: Server, dstack: Dstack, client: str, host
         (tmp_path / "key").chmod(0o600)
         apply(dstack, tmp_path, name, f"{{url: '{sshd.url}', path: app}}", "--git-identity", str(tmp_path / "key"))
         assert done(server, name, tmp_path)[:3] == ["one", "two", "three"]
-    kept = b"".join(path.read_bytes() for path in server.home.rglob("*") if path.is_file())
+    kept = kept_by(server)
     assert sshd.url.encode() in kept and sshd.key.splitlines()[2].encode() not in kept
 
 

@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, prefix: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         target = self.server.emulator
-        connection = http.client.HTTPConnection(target.hostname or "", target.port or 80, timeout=60)
+        connection = http.client.HTTPConnection(target.hostname or "", target.port or 80, timeout=120)
         try:
             headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN}
             connection.request(self.command, prefix + self.path, body, headers)

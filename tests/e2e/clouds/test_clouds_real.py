@@ -31,7 +31,7 @@ def test_a_machine_is_bought_works_idles_and_is_gone(clouds: Clouds, name: str) 
         assert rental.cloud.billed() > 0
         rental.stop()
         until("the run to end", lambda: rental.run()["status"] == "terminated")
-        assert "told" in rental.logs()
+        until("its last line", lambda: "told" in rental.logs())
         until("the machine to be given back", rental.gone)
         assert "dstack-token" not in rental.host.run("ls", "-R", "/var/lib/dstack", check=False).stdout
         assert len(rental.cloud.machines()) == 1, "one was needed, and each is billed"

@@ -108,7 +108,7 @@ def nothing_left(server: Server, engine: DockerEngine) -> None:
         (fleet,) = server.call("/api/project/main/fleets/list", {})
         return [each for each in fleet["instances"] if each["status"] != "terminated"]
 
-    until("the instance to be terminated", lambda: not left())
+    until("the instance to be terminated", lambda: not left(), seconds=2 * PATIENCE)
     until("the container to go", lambda: not sold(engine))
 
 

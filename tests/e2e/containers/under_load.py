@@ -75,7 +75,8 @@ class Site:
             jobs = {job for _, _, job in answers}
             return jobs if {seen for _, seen, _ in answers} == {version} and len(jobs) == count else set()
 
-        jobs: set[str] = until(f"{count} replicas of version {version}", found, every=1.0)
+        # One more may have to be bought, once the agent of the last has been silent for long enough.
+        jobs: set[str] = until(f"{count} replicas of version {version}", found, seconds=2 * PATIENCE, every=1.0)
         return jobs
 
     @contextmanager
@@ -109,7 +110,7 @@ class Site:
             sent.append(pool.submit(self.ask, f"held?{job}"))
             return any("held" in log for log in logs_of(self.server, self.name))
 
-        until("a request to be held", held)
+        until("a request to be held", held, every=1.0)  # few, as the other replica has to answer all of them
         return sent
 
 

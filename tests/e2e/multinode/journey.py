@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.ports import free_port
 from tests.harness.server import ROOT, Server, until
 from tests.runtime.live import logs_of, run_of
 
@@ -84,12 +84,6 @@ def extension() -> Path:
     if not found:
         pytest.skip("gloo isn't installed here; `make test` installs it into .venvs/gloo")
     return found[0]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
 
 
 @contextlib.contextmanager

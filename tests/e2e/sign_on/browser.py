@@ -31,11 +31,11 @@ def sign_on(address: str, login: str, end: str = "") -> str:
     policy = DefaultCookiePolicy(secure_protocols=("http", "https"))
     opener = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar(policy)), _Until(end))
     name = login.partition("+")[0]
-    opener.open(urljoin(address, f"/-/{quote(login)}"), timeout=60).close()  # its groups
+    opener.open(urljoin(address, f"/-/{quote(login)}"), timeout=120).close()  # its groups
     request = Request(address)
     for _ in range(PAGES):
         try:
-            with opener.open(request, timeout=60) as page:
+            with opener.open(request, timeout=120) as page:
                 text, here = page.read().decode(), page.geturl()
         except HTTPError as stopped:
             if end and str(stopped.headers.get("Location")).startswith(end):

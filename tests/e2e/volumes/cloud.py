@@ -16,7 +16,7 @@ from chalicelib.runtime.serve import serve
 from chalicelib.runtime.settings import ServerSettings, server_settings
 
 SOCKET = "VOLUMES_PROVIDER"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class HostLauncher:
