@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -33,12 +34,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="leave out what is long by nature, as `make test-fast` does")
+    parser.addoption("--jumpy", action="store_true", help="switch threads all the time, so that races show")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): a case of a suite, for those whose facts grant them")
     config.addinivalue_line("markers", "slow: starts processes, or takes seconds; `make test-fast` does without it")
     quick.watch()
+    if config.getoption("jumpy"):
+        sys.setswitchinterval(1e-6)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -193,7 +193,7 @@ class RuntimeConformance(Conformance):
     def test_output_is_a_terminal(self, workshop: Workshop) -> None:
         task = workshop.start(
             "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] || exit 9; "
-            "i=0; while [ $i -lt 100 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; "
+            "i=0; while [ $i -lt 2000 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; "
             "do i=$((i+1)); sleep 0.05; done; stty size; echo its own >/dev/tty"
         )
         assert workshop.exited(task)["exit_status"] == 0
@@ -274,7 +274,7 @@ class RuntimeConformance(Conformance):
 
     def test_two_supervisors_are_one(self, workshop: Workshop) -> None:
         task = workshop.start("echo once; sleep 0.5")
-        workshop.running(task)
+        workshop.says(task, b"once")
         workshop.roster.launch(task, workshop.fetch)
         workshop.exited(task)
         assert workshop.log(task) == b"once\r\n"
@@ -287,7 +287,7 @@ class RuntimeConformance(Conformance):
         workshop.roster.remove(task)
 
     def test_usage_of_a_running_task(self, workshop: Workshop) -> None:
-        task = workshop.start("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; sleep 60")
+        task = workshop.start("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; sleep 600")
         workshop.says(task, b"worked")
         usage = workshop.runtime.usage(workshop.roster.folder(task))
         assert usage is not None

@@ -143,9 +143,11 @@ class SessionConformance(Conformance):
 
     def test_ports_of_the_job_are_forwarded(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
-        port = free_port()
-        server = ssh.start(self.listener(8123))
-        client = ssh.start(options=("-N", "-L", f"127.0.0.1:{port}:localhost:8123", "-o", "ExitOnForwardFailure=yes"))
+        port, inside = free_port(), free_port()
+        server = ssh.start(self.listener(inside))
+        client = ssh.start(
+            options=("-N", "-L", f"127.0.0.1:{port}:localhost:{inside}", "-o", "ExitOnForwardFailure=yes")
+        )
         try:
             assert talk(port, b"ping\n") == b"ping\n"
         finally:

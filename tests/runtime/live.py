@@ -3,35 +3,9 @@
 from __future__ import annotations
 
 import base64
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.harness.server import Server, until
-
-
-@dataclass(frozen=True)
-class Gate:
-    """A job's command waits at it until the test opens it, so that nothing depends on how fast either is."""
-
-    folder: Path
-
-    @property
-    def command(self) -> str:
-        return f"until [ -e {self.folder}/open ]; do sleep 0.1; done"
-
-    def open(self) -> None:
-        (self.folder / "open").touch()
-
-
-@contextmanager
-def gate() -> Iterator[Gate]:
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)  # jobs have users of their own
-        yield Gate(Path(folder))
 
 
 def run_of(server: Server, name: str) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.gates import Gate, gate
 from tests.harness.server import Server, processes_of, until
-from tests.runtime.live import Gate, agent_pid, gate, log_of, run_of, wait_for
+from tests.runtime.live import agent_pid, log_of, run_of, wait_for
 
 LINES = 40
 HALF = LINES // 2

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.gates import Gate, gate
 from tests.harness.server import HttpError, Server, until
-from tests.runtime.live import Gate, gate, log_of, run_of, wait_for
+from tests.runtime.live import log_of, run_of, wait_for
 
 LINES = 60
 COUNT = "for i in $(seq {} {}); do echo line $i; done"

@@ -17,7 +17,7 @@ from chalicelib.engine.ports import ConfigurationCheck
 from chalicelib.errors import InvalidCredentials, Transient
 from chalicelib.runtime.provider_threads import ProviderThreads
 
-LONG = 60.0  # seconds that a test waits for what must come
+LONG = 300.0  # seconds that a test waits for what must come
 
 
 @dataclass

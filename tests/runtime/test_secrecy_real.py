@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.gates import Gate, gate
 from tests.harness.server import Server, read_of_processes, until
-from tests.runtime.live import Gate, gate, log_of, wait_for
+from tests.runtime.live import log_of, wait_for
 
 SECRET, GIT_TOKEN = "s3cret-value-xyzzy", "ghp_git-token-plugh"
 

@@ -36,7 +36,7 @@ def test_a_signal_during_the_start_ends_the_server() -> None:
 
     async def served() -> None:
         with server.capture_signals():
-            await asyncio.wait_for(server.serve(), 10)
+            await asyncio.wait_for(server.serve(), 120)
 
     signal.signal(signal.SIGTERM, lambda *_: None)
     try:

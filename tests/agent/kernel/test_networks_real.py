@@ -156,7 +156,7 @@ def test_a_connection_on_its_way_blocks_nobody_and_arrives_in_the_jobs_network(a
 
 
 def decided(made: socket.socket) -> None:
-    assert select.select([], [made], [], 10)[1]
+    assert select.select([], [made], [], 120)[1]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::"])

@@ -20,6 +20,7 @@ from chalicelib.agent.program import build, main
 from chalicelib.agent.program.roster import SPOOL_LEAST, Roster
 from tests.agent.runtime_conformance import archive
 from tests.agent.server import PATIENCE, Plane, Server
+from tests.harness.gates import Gate, gate
 
 pytestmark = pytest.mark.slow
 
@@ -284,13 +285,19 @@ def test_many_tasks_at_once(agent: Agent) -> None:
         assert agent.plane.logs[task] == b"task %d\r\n" % number
 
 
+@pytest.fixture
+def full() -> Iterator[Gate]:
+    with gate() as one:
+        yield one
+
+
 def mount_tiny(place: Path) -> bool:
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tiny", str(place)]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def test_a_full_disk_holds_output_back_and_loses_none(tmp_path: Path) -> None:
+def test_a_full_disk_holds_output_back_and_loses_none(tmp_path: Path, full: Gate) -> None:
     place = tmp_path / "tiny"
     if not mount_tiny(place):
         pytest.skip("a full disk needs a file system of its own, which only root may mount")
@@ -301,10 +308,11 @@ def test_a_full_disk_holds_output_back_and_loses_none(tmp_path: Path) -> None:
         try:
             agent.plane.until(lambda: agent.plane.facts)
             task = agent.run(
-                "echo begun; sleep 0.4; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; done; exit 8"
+                f"echo begun; {full.command}; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; done; exit 8"
             )
             agent.says(task, b"begun")
             fill(place / "filler")
+            full.open()
             agent.plane.until(lambda: "disk" in agent.plane.reports[task].get("message", ""))
             assert agent.process is not None and agent.process.poll() is None
             assert agent.plane.reports[task]["state"] == "running"

@@ -136,7 +136,7 @@ class Server:
         async def request() -> Any:
             sock = socket.create_connection(("127.0.0.1", self.port))
             sock.setblocking(False)
-            return await asyncio.wait_for(work(sock), 20)
+            return await asyncio.wait_for(work(sock), 120)
 
         return asyncio.run(request())
 

@@ -202,6 +202,7 @@ def test_a_folder_that_another_namespace_has_mounted_is_held(workshop: Workshop,
     stranger = ("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo in; exec cat")
     with subprocess.Popen(stranger, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as onlooker:
         assert onlooker.stdin and onlooker.stdout and onlooker.stdout.readline() == "in\n"
+        until("it to be cat", lambda: Path(f"/proc/{onlooker.pid}/comm").read_text() == "cat\n")
         (bound / "go").touch()
         assert f"by cat (process {onlooker.pid})" in workshop.exited(task)["held_by"]
         onlooker.stdin.close()

@@ -218,6 +218,7 @@ def test_the_next_site_removes_what_a_killed_owner_left(site: Site) -> None:
     assert owner.stdout is not None
     name = owner.stdout.readline().split()[0]
     stray = subprocess.Popen(["nsenter", f"--net=/run/netns/{name}-control", "--", "sleep", "1000"])
+    until("it to be there", lambda: Path(f"/proc/{stray.pid}/comm").read_text() == "sleep\n")
     assert name not in claim.sweep()
     owner.send_signal(signal.SIGKILL)
     owner.wait()
