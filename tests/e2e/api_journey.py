@@ -18,7 +18,7 @@ seen = {}
 plan = client.runs.get_run_plan(task)
 seen["plan"] = {"name": plan.run_spec.run_name, "offers": len(plan.job_plans[0].offers)}
 run = client.runs.apply_plan(plan)
-deadline = time.time() + 120
+deadline = time.time() + 600
 while run.status.value != "running" and time.time() < deadline:
     time.sleep(0.2)
     run.refresh()

@@ -79,7 +79,7 @@ def test_what_a_run_writes_the_next_one_reads(peer: Peer, server: Server) -> Non
     ran(peer, server, "writes", "echo precious > /dstack-test-genuine/file")
     assert ran(peer, server, "reads", "cat /dstack-test-genuine/file").strip() == "precious"
     until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
-    assert images(server) == set()
+    until("its disk to be let go", lambda: images(server) == set())
     assert where(server, "writes")["hostname"] == "localhost", "or a client that attaches ends with a traceback"
 
 
@@ -110,5 +110,5 @@ def test_it_can_be_deleted_after_its_run(peer: Peer, server: Server) -> None:
     until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
     peer.run("volume", "delete", "-y", "data")
     until("it to go", lambda: "data" not in volumes(server))
-    assert images(server) == set()
+    until("its disk to be let go", lambda: images(server) == set())
     until("its image to go", lambda: not list(server.data.glob("**/*.img")))

@@ -117,8 +117,9 @@ def kept_by(server: Server) -> bytes:
     """All that is in its files."""
     found = []
     for path in server.home.rglob("*"):
-        with suppress(OSError):  # a folder, or what is tidied up meanwhile
-            found.append(path.read_bytes())
+        with suppress(FileNotFoundError):  # it is tidied up meanwhile
+            if path.is_file():
+                found.append(path.read_bytes())
     return b"".join(found)
 
 

@@ -28,7 +28,7 @@ DOORS = ("server", "gateway")
 LENIENT = ("gateway",)  # nginx's line ends may lack their carriage return, or have several: what follows isn't judged
 CLIENTS = 64  # connections at once
 IDLE = 0.1  # seconds after which no more is expected of a request that has no end
-LATEST = 5.0  # seconds for an answer
+LATEST = 120.0  # seconds for an answer
 PAUSE = 0.002  # seconds between two pieces
 BATCH = 1000  # connections
 

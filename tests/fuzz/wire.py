@@ -33,7 +33,7 @@ CLIENTS = 4
 RAW = 0.1  # of the calls are spoilt as HTTP
 WAIT = 5.0  # seconds that the honest caller may wait at most
 GROWTH = 300 << 20  # bytes that the server may grow by
-PATIENCE = 20.0
+PATIENCE = 120.0
 # These change who may see what, which is judged in process, where each call is alone.
 LEFT_OUT = ("_members", "/users/update", "/update", "/users/delete", "/projects/delete", "/refresh_token")
 

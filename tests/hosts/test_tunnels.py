@@ -57,7 +57,7 @@ def answered(carrier: Carrier, caller: socket.socket) -> bool:
     except BrokenPipeError:
         return False
     caller.setblocking(False)
-    for _ in range(200):
+    for _ in range(2000):
         carrier.move(0.1)
         with contextlib.suppress(BlockingIOError):
             return caller.recv(100) == b"hello"

@@ -82,7 +82,7 @@ def account(acme: Acme) -> AuthorityAccount:
 
 def decided(acme: Acme, account: AuthorityAccount, order: str) -> OrderState:
     """The order, once the authority has looked."""
-    for _ in range(200):
+    for _ in range(4000):
         seen = acme.check(account, order)
         if seen.state not in ("pending", "processing"):
             return seen
@@ -91,7 +91,7 @@ def decided(acme: Acme, account: AuthorityAccount, order: str) -> OrderState:
 
 
 def collected(acme: Acme, account: AuthorityAccount, order: str, host: str, key: str) -> SignedCertificate:
-    for _ in range(200):
+    for _ in range(4000):
         found = acme.collect(account, order, host, key)
         if isinstance(found, SignedCertificate):
             return found

@@ -20,7 +20,7 @@ import sys
 import threading
 import traceback
 
-SECONDS = 60
+SECONDS = 300
 
 
 def entry_point(kind, path):

@@ -126,7 +126,7 @@ def test_one_behind_a_firewall_costs_no_more_than_the_try(
     clock: Clock, there: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full queue answers as a firewall that drops packets does: not at all."""
-    monkeypatch.setattr(direct, "PATIENCE", 0.05)
+    monkeypatch.setattr(direct, "PATIENCE", 0.5)
     with listens("127.0.0.3", backlog=0) as full:
         waiting = []
         for _ in range(4):

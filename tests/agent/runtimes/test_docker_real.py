@@ -14,6 +14,15 @@ from tests.harness import registry
 from tests.harness.docker import DockerEngine
 from tests.harness.images import BUSYBOX, PYTHON
 
+HELD = "until [ -e /go ]; do sleep 0.05; done"
+
+
+def let_go(engine: DockerEngine, task: str) -> None:
+    """What is HELD in this task's container goes on."""
+    command = {"Cmd": ["/bin/sh", "-c", ": > /go"]}
+    made = engine.api.call("POST", f"/containers/{container_name(task)}/exec", body=command)
+    engine.api.call("POST", f"/exec/{made['Id']}/start", body={"Detach": True})
+
 
 class TestDockerRuntime(RuntimeConformance):
     @pytest.fixture
@@ -68,7 +77,7 @@ class TestDockerRuntime(RuntimeConformance):
         assert workshop.log(task).decode().split() == [name, home, "/bin/sh", name, name, home, home, "mine"]
 
     def test_limits_reach_the_container(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
-        task = workshop.start("sleep 60", memory_bytes=64 << 20, cpu=0.5, shm_bytes=8 << 20)
+        task = workshop.start("sleep 600", memory_bytes=64 << 20, cpu=0.5, shm_bytes=8 << 20)
         workshop.running(task)
         host = docker_engine.api.container(container_name(task))["HostConfig"]
         assert (host["Memory"], host["NanoCpus"], host["ShmSize"]) == (64 << 20, 500_000_000, 8 << 20)
@@ -109,16 +118,15 @@ class TestDockerRuntime(RuntimeConformance):
         workshop.exited(task)
         assert workshop.log(task) == b"[1]\r\n"
 
-    def test_a_killed_supervisor_loses_no_byte(self, workshop: Workshop) -> None:
-        script = (
-            "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $i = 1000 ] && sleep 1; done; echo end; exit 6"
-        )
-        task = workshop.start(script)
+    def test_a_killed_supervisor_loses_no_byte(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        lines = "while [ $i -lt {} ]; do i=$((i+1)); echo line $i; done"
+        task = workshop.start(f"i=0; {lines.format(1000)}; {HELD}; {lines.format(3000)}; echo end; exit 6")
         workshop.says(task, b"line 500\r\n")
         kill_supervisor(workshop, task)
         restarted = workshop.new_roster()
         assert restarted.orphaned(task)
         restarted.launch(task, workshop.fetch)
+        let_go(docker_engine, task)
         state = workshop.exited(task)
         assert (state["exit_status"], state["reason"]) == (6, "container_exited_with_error")
         assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 3001)) + b"end\r\n"
@@ -126,9 +134,10 @@ class TestDockerRuntime(RuntimeConformance):
     def test_a_container_that_ended_meanwhile_is_read_to_its_end(
         self, workshop: Workshop, docker_engine: DockerEngine
     ) -> None:
-        task = workshop.start("echo first; sleep 0.3; echo last; exit 4")
+        task = workshop.start(f"echo first; {HELD}; echo last; exit 4")
         workshop.says(task, b"first")
         kill_supervisor(workshop, task)
+        let_go(docker_engine, task)
         docker_engine.api.call("POST", f"/containers/{container_name(task)}/wait")
         workshop.new_roster().launch(task, workshop.fetch)
         assert workshop.exited(task)["exit_status"] == 4
@@ -162,7 +171,7 @@ class TestDockerRuntime(RuntimeConformance):
             assert found["NetworkSettings"]["Ports"] == {}
 
     def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
-        known, lost = workshop.start("sleep 60"), workshop.start("sleep 60")
+        known, lost = workshop.start("sleep 600"), workshop.start("sleep 600")
         workshop.running(known)
         workshop.running(lost)
         workshop.runtime.sweep({known})

@@ -16,6 +16,7 @@ from chalicelib.agent.kernel.task_runtime import READ_BYTES
 from chalicelib.agent.program.roster import Roster
 from chalicelib.agent.runtimes.process import ProcessRuntime
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor, sleepers
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -117,8 +118,8 @@ class TestProcessRuntime(RuntimeConformance):
         roster.remove("task")
 
     def test_a_port_that_is_taken_ends_the_job_before_it_starts(self, workshop: Workshop) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as there:
-            port = there.getsockname()[1]
+        port = free_port()
+        with socket.create_server(("127.0.0.1", port)):
             state = workshop.exited(workshop.start("echo never", ports=[port]))
         assert (state["reason"], f"port {port};" in state["message"]) == ("ports_binding_failed", True)
         assert workshop.exited(workshop.start("true", ports=[port]))["exit_status"] == 0

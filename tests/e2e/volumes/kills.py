@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +15,12 @@ from tests.e2e.hosts.host import Host
 from tests.e2e.volumes.lab import Clouds, identity, kill_agent, kill_supervisors, mounts
 from tests.harness.server import until
 
+ENDED = ("done", "failed", "terminated")
 VICTIMS = ("server", "agent", "supervisor", "all")
 STEPS = ("asked to attach", "mounted", "written", "unmounted", "asked to detach")
 SLOW = 3.0  # seconds that the cloud takes for a step that is the case: long enough to be killed in
-WRITES = "[ -e /volume/file ] || echo precious > /volume/file; sleep %d"
+WRITES = "[ -e /volume/file ] || echo precious > /volume/file"
+WAITS = "until [ -e /volume/go ]; do sleep 0.1; done"  # until the test lets it go on, once it has killed
 
 
 @dataclass
@@ -35,9 +39,10 @@ class Case:
         lab, volume = self.lab, self.volume
         lab.behave(**{step: SLOW for step in ("attach", "detach") if self.step == f"asked to {step}"})
         image = lab.volume(volume)
-        lab.submit(f"w-{volume}", WRITES % self._stays(), "one", volume, image=self.image)
+        lab.submit(f"w-{volume}", f"{WRITES}; {WAITS}", "one", volume, image=self.image)
         self._await()
         self._kill()
+        self._let_go()
         ended = lab.end_of(f"w-{volume}")
         assert ended == "done" or self._may_fail(), lab.server.cli("ps", "-a", "-v")
         lab.given_back(volume)
@@ -45,7 +50,7 @@ class Case:
         made = identity(image)
         lab.behave()
         if ended != "done" and self.step == "mounted":
-            lab.ran(f"again-{volume}", WRITES % 0, "one", volume, image=self.image)
+            lab.ran(f"again-{volume}", WRITES, "one", volume, image=self.image)
         output = lab.ran(f"r-{volume}", "cat /volume/file", "two", volume, image=self.image)
         assert output.split()[-1] == "precious", output
         lab.given_back(volume)
@@ -53,9 +58,22 @@ class Case:
         lab.drop(volume)
         assert lab.left() == [] and not image.exists()
 
-    def _stays(self) -> int:
-        """Seconds: it must be there to be killed, or to be seen at all."""
-        return 4 if self.step in ("mounted", "written") else 2
+    def _let_go(self) -> None:
+        """The job goes on, unless it has been killed."""
+        until("the job to go on", lambda: self._opened() or self.lab.status(f"w-{self.volume}") in ENDED, every=0.1)
+
+    def _opened(self) -> bool:
+        """By way of an open folder, which is the volume's even if that is unmounted meanwhile."""
+        for file in (self.hosts[0].root / VOLUMES[1:] / "disks").glob("*/file"):
+            with suppress(FileNotFoundError):
+                there = os.open(file.parent, os.O_DIRECTORY)
+                try:
+                    os.stat("file", dir_fd=there)
+                    os.close(os.open("go", os.O_CREAT | os.O_WRONLY, dir_fd=there))
+                    return True
+                finally:
+                    os.close(there)
+        return False
 
     def _may_fail(self) -> bool:
         """A plain process ends with its terminal, which its supervisor has; and only that one knows how it ended, until
@@ -71,10 +89,11 @@ class Case:
             "mounted": lambda: mounts(host),
             "written": lambda: list((host.root / wait / "disks").glob("*/file")),
             "unmounted": lambda: not mounts(host),
-            "asked to detach": lambda: any(each["until"] for each in self._attached().values()),
+            "asked to detach": lambda: all(each["until"] for each in self._attached().values()),  # or it is over
         }
         if self.step in ("unmounted", "asked to detach"):
             until("it to be mounted", steps["mounted"], every=0.01)
+            self._let_go()
         until(self.step, steps[self.step], every=0.01)
 
     def _attached(self) -> dict[str, Any]:
