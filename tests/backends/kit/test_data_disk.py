@@ -37,7 +37,7 @@ class Machine:
         script = script.replace(f"2>{self.root}/dev/null", "2>/dev/null")
         env = {"PATH": f"{self.root}/bin:/usr/bin:/bin"}
         done = subprocess.run(
-            ["sh", "-c", f"{script}echo goes on"], env=env, capture_output=True, text=True, check=True, timeout=20
+            ["sh", "-c", f"{script}echo goes on"], env=env, capture_output=True, text=True, check=True, timeout=120
         )
         calls = (self.root / "calls").read_text().replace(str(self.root), "").splitlines()
         return [call for call in calls if not call.startswith("blkid")], done.stdout + done.stderr
