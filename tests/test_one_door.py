@@ -125,6 +125,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
             "people/rights_revision",
             "people/secrets",
             "people/sign_on",
+            "people/workloads",
             "runs/repos",
             "runs/files",
             "operator/first_start",

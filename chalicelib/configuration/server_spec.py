@@ -18,6 +18,7 @@ from chalicelib.domain.specs.credentials import Confidential, Secret, Text, by_t
 from chalicelib.domain.specs.providers import ProviderUnion
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
 from chalicelib.domain.specs.sign_on import SignOnProvider
+from chalicelib.domain.specs.workload_rules import Workload
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.webhooks import PREFIX, key_of
 
@@ -242,6 +243,10 @@ class ServerConfig(Spec):
     sign_on: tuple[SignOnProvider, ...] | None = Field(
         default=None, description="Providers with whose accounts people may sign on."
     )
+    workloads: tuple[Workload, ...] | None = Field(
+        default=None,
+        description="Programs, such as CI jobs, that may sign on with a token of where they run.",
+    )
     registries: tuple[Registry, ...] | None = Field(
         default=None,
         description="Registries of images at addresses that aren't public: `HOST:PORT`, or `HOST` for https.",
@@ -255,6 +260,7 @@ class ServerConfig(Spec):
             ("webhook", "webhooks"): [hook.name for hook in self.webhooks or ()],
             ("rule", "rules"): [rule.name for rule in self.rules or ()],
             ("provider", "sign_on"): [provider.name for provider in self.sign_on or ()],
+            ("workload", "workloads"): [workload.name for workload in self.workloads or ()],
         }
         found = [
             ("duplicate", f"the {what} `{name}` appears twice", "keep one of the two", f"{field}.{place}.name")

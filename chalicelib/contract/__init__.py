@@ -212,6 +212,7 @@ from chalicelib.contract.users import (
     CreatedAccessToken as CreatedAccessToken,
     DeviceCode as DeviceCode,
     NextRedirect as NextRedirect,
+    ProgramSignOn as ProgramSignOn,
     PublicKey as PublicKey,
     SignOnProvider as SignOnProvider,
     User as User,

@@ -73,6 +73,16 @@ class CreatedAccessToken(AccessToken):
     """Shown only this once."""
 
 
+class ProgramSignOn(TypedDict):
+    """What a program gets for the token of the place where it runs."""
+
+    username: str
+    """In whose name it acts."""
+    access_token: AccessToken
+    token: str
+    """Its text, shown only this once."""
+
+
 class SignOnProvider(TypedDict):
     name: str
     enabled: bool

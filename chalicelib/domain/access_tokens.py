@@ -32,7 +32,7 @@ FORM = re.compile(r"dstack_[A-Za-z0-9_-]{8,1300}\.[A-Za-z0-9_-]{16,86}\.[A-Za-z0
 SIGNING = "access-token"  # what the installation's key is derived for
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 MOST_PROJECTS = 10  # of one token: their names are in its text, which travels in a header
-MOST_TOKENS = 100  # of one user
+MOST_TOKENS = 100  # of one user, beside those that programs get by themselves, whose names have a slash
 LEAST, USUAL, MOST = 60 * SECOND, 30 * DAY, 365 * DAY  # how long one is valid
 
 

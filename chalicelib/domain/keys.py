@@ -266,6 +266,11 @@ def access_token_name(user_id: str, name: str) -> Key:
     return Key(f"user/{user_id}", f"{ACCESS_TOKENS}{name}")
 
 
+def workload_token(token_hash: str) -> Key:
+    """Pointer from a program's ID token to the access token that it was exchanged for, so that it works once."""
+    return Key(f"workload/{token_hash}", "token")
+
+
 def identity(subject_hash: str) -> Key:
     """Pointer to the user who signs on with this account."""
     return Key(f"identity/{subject_hash}", "user")

@@ -78,8 +78,8 @@ class EmbeddedRoot(Root):
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
     ) -> None:
         from chalicelib.hosts.connection import SshLogins
-        from chalicelib.identity.openid import providers_of_accounts
         from chalicelib.runtime.accounts import StoredAccounts
+        from chalicelib.runtime.sign_on import sign_on_ports
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.announcing_store import AnnouncingStore
         from chalicelib.store.blobs import FileBlobs
@@ -140,7 +140,7 @@ class EmbeddedRoot(Root):
                 renew=self.renewals.add,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.build(),
-                sign_on=providers_of_accounts(config.sign_on or (), clock),
+                **sign_on_ports(config, clock),
             )
         )
         self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())

@@ -32,7 +32,6 @@ from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.provider_functions import PATIENCE, WAITED, Clients, ProviderFunctions, invoke
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings, Parameters, authority_in, emulator
-from chalicelib.usecases.context import SignsOn
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
@@ -106,24 +105,24 @@ class LambdaRoot(Root):
                 authority=_authority(settings.acme),
                 images=settings.images,
                 retention=settings.retention,
-                sign_on=_sign_on(settings.sign_on, clock),
+                **_sign_on(settings.sign_on, clock),
             )
         )
 
 
-def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
-    """The sign-on providers. A mistake in their settings must not affect users who have a token."""
+def _sign_on(text: str, clock: Clock) -> dict[str, Any]:
+    """Who may sign on: people and programs. A mistake in these settings must not affect users who have a token."""
     if not text:
         return {}
     from chalicelib.configuration.server import parse_server_bytes
-    from chalicelib.identity.openid import providers_of_accounts
+    from chalicelib.runtime.sign_on import sign_on_ports
 
     try:
-        file = parse_server_bytes(f"projects: []\n{text}".encode(), filename="sign-on")
+        config = parse_server_bytes(f"projects: []\n{text}".encode(), filename="sign-on").config
     except Invalid as wrong:
         log.error("the parameter sign-on can't be used, so nobody can sign on: %s", wrong)
         return {}
-    return providers_of_accounts(file.config.sign_on or (), clock)
+    return sign_on_ports(config, clock)
 
 
 def _authority(text: str) -> CertificateAuthority | None:

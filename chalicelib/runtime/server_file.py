@@ -86,10 +86,10 @@ class ServerFile:
         except DstackError as error:
             log.error("%s has changed and can't be used, so nothing changes here: %s", _path(self._settings), error)
             return
-        fixed = ("encryption", "default_permissions", "sign_on", "registries", "plugins")
+        fixed = ("encryption", "default_permissions", "sign_on", "workloads", "registries", "plugins")
         if any(getattr(config, name) != getattr(self._config, name) for name in fixed):
             log.warning(
-                "keys, permissions, registries and providers of accounts in %s take effect at the next start",
+                "keys, permissions, registries, and who may sign on in %s take effect at the next start",
                 _path(self._settings),
             )
         self._apply(config)

@@ -192,7 +192,7 @@ class LambdaSettings:
     longest_chain: int = LONGEST  # of events that ask for each other: an emulator may allow fewer than AWS
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     fake_cloud_name: str = ServerSettings.fake_cloud_name
-    sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
+    sign_on: str = field(default="", repr=False)  # the sections `sign_on` and `workloads` of a server's file, as YAML
     acme: str = field(default="", repr=False)  # the certificate authority's settings, as JSON
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)

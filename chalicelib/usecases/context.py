@@ -22,7 +22,7 @@ from chalicelib.engine.ports import (
     Wake,
     no_connections,
 )
-from chalicelib.errors import Bug
+from chalicelib.errors import Bug, Refused
 from chalicelib.store.cache import Lru
 from chalicelib.store.port import Change, Put, Store
 from chalicelib.usecases.pace import Pace
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
+    from chalicelib.domain.specs.workload_rules import Workload
     from chalicelib.engine.commit import RequestCommitter
     from chalicelib.engine.counters import Counters
     from chalicelib.engine.read import Reader
@@ -91,6 +92,21 @@ class DeviceCode:
     filled_address: str  # contains the code; may be empty
     interval: int  # seconds between polls
     expires_in: int
+
+
+class VerifiesWorkloads(Protocol):
+    """The issuers whose tokens programs may show."""
+
+    def verified(self, token: str) -> tuple[Sequence[Workload], Mapping[str, Any]]:
+        """The rules for the issuer of an ID token, and its claims. Raises Refused unless the issuer signed it."""
+
+
+class NoWorkloads:
+    def verified(self, token: str) -> tuple[Sequence[Workload], Mapping[str, Any]]:
+        raise Refused(
+            "No program can sign on here: no `workloads` are configured.",
+            hint="An admin of this control plane can add them to its configuration.",
+        )
 
 
 class SignsOn(Protocol):
@@ -174,6 +190,7 @@ class PlanePorts:
     providers: Providers = field(default_factory=Providers)
     retention: Retention = field(default_factory=Retention)
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
+    workloads: VerifiesWorkloads = field(default_factory=NoWorkloads)  # which programs may sign on
 
     def shared(self) -> dict[str, Any]:
         """These ports, without those that a subclass adds."""

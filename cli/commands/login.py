@@ -14,10 +14,12 @@ from cli.connection import calls
 from cli.connection.callback import Callback
 from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
+from cli.connection.id_tokens import id_token
 from cli.connection.server_values import checked, seconds, web_address
 from cli.connection.server_values import token as token_of
 from cli.screen.parameters import command, new_group
 from cli.screen.terminal import Terminal, terminal
+from cli.tables.cells import local_time
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -31,6 +33,7 @@ app = new_group("Sign on with an account, and add the projects you may use.")
     "login",
     "dstack login --url https://gpu.example.com",
     "dstack login --url https://gpu.example.com -p corp --device",
+    "dstack login --url https://gpu.example.com --oidc",
 )
 def login(
     ctx: typer.Context,
@@ -45,6 +48,23 @@ def login(
     device: Annotated[
         bool, typer.Option("--device", help="Show a code to type in a browser elsewhere, instead of opening one here.")
     ] = False,
+    oidc: Annotated[
+        bool,
+        typer.Option("--oidc", help="Sign on as a program, with the ID token of the place where it runs, as in CI."),
+    ] = False,
+    id_token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--id-token-file",
+            metavar="FILE",
+            help="With --oidc: the file with the ID token; - for standard input. "
+            "Default DSTACK_ID_TOKEN, or what GitHub Actions makes.",
+        ),
+    ] = None,
+    audience: Annotated[
+        str | None,
+        typer.Option("--audience", metavar="NAME", help="With --oidc: for whom GitHub makes it; default the address."),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("-y", "--yes", help="Make the first project the default, without asking.")
     ] = False,
@@ -53,14 +73,22 @@ def login(
     """Sign on with an account, and add the projects you may use.
 
     The account is one at a provider that the server's operator has chosen. No --json: it prints what it does; the
-    projects are in ~/.dstack/config.yml.
+    projects are in ~/.dstack/config.yml. A CI job signs on with --oidc, without an account or a stored token.
     """
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
+    if oidc and (provider or device):
+        raise typer.BadParameter("--oidc needs no account: leave out -p and --device.", ctx=ctx)
+    if not oidc and (id_token_file or audience):
+        raise typer.BadParameter("--id-token-file and --audience need --oidc.", ctx=ctx)
     here = terminal(ctx)
     client = Client(_url(here, url), "", sleep=here.sleep, via=here.via)
     if warning := in_clear(client.url):
         here.warn(warning)
+    default = True if yes else False if no else None
+    if oidc:
+        _as_program(here, client, id_token(here, id_token_file, audience or client.url), default)
+        return
     name = _provider(client, provider)
     entered = _by_code(here, client, name) if device else _by_browser(here, client, name)
     token = token_of(entered["creds"]["token"])
@@ -72,7 +100,17 @@ def login(
             "You aren't a member of any project there.",
             hint=f"Ask an admin of a project to add {entered['username']}, and sign on again.",
         )
-    _add(here, client.url, token, joined, default=True if yes else False if no else None)
+    _add(here, client.url, token, joined, default=default)
+
+
+def _as_program(here: Terminal, client: Client, shown: str, default: bool | None) -> None:
+    """Signs on with the ID token that a program was given."""
+    entered = client.post("/api/auth/oidc/exchange", {"id_token": shown})
+    granted, token = entered["access_token"], token_of(entered["token"])
+    projects = [checked(NAME, name, "a project's name") for name in granted["projects"]]
+    may, until = ", ".join(granted["verbs"]), local_time(granted["expires_at"])
+    here.print(f"You are {entered['username']} at {client.url}, and may {may} until {until}.")
+    _add(here, client.url, token, projects, default=default)
 
 
 def _projects(client: Client) -> list[contract.Project]:

@@ -101,3 +101,20 @@ def device_token(
             state=state,
         ),
     )
+
+
+def exchange(
+    *,
+    id_token: str,
+) -> Request[contract.ProgramSignOn]:
+    """Exchanges the ID token of a program, once, for an access token that ends soon: of a CI job, for example.
+
+    Needs no token.
+    """
+    return Request(
+        "POST",
+        "/api/auth/oidc/exchange",
+        body=given(
+            id_token=id_token,
+        ),
+    )

@@ -91,7 +91,7 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "users/create": {"username": "fresh", "global_role": "user"}, "users/delete": {"users": [user]},
         "users/update": {"username": user, "global_role": "user", "active": False},
         "access_tokens/create": {"name": "fresh", "verbs": ["read"]}, "access_tokens/list": {},
-        "access_tokens/revoke": {"name": "fresh"},
+        "access_tokens/revoke": {"name": "fresh"}, "oidc/exchange": {"id_token": "a.b.c"},
         "repos/init": {"repo_id": "fresh", "repo_info": {"repo_type": "virtual"}, "repo_creds": None},
         "secrets/create_or_update": {"name": "fresh", "value": "v"},
         "logs/poll": {"run_name": "seen", "job_submission_id": things["task"], "limit": 10},

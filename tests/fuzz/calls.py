@@ -305,6 +305,9 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
         "run_name": rng.choice(("seen", "nothing", "", None)),
         "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
     },
+    "/api/auth/oidc/exchange": lambda shapes, rng: {
+        "id_token": rng.choice(("", "x", "a.b.c", "eyJhbGciOiJub25lIn0.eyJpc3MiOiJ4In0.", "é", None)),
+    },
     "/api/users/access_tokens/create": lambda shapes, rng: {
         "name": rng.choice(("seen", "another", "a/b", "")),
         "verbs": rng.choice((["read"], ["run", "run"], ["server"], ["fly"], [])),

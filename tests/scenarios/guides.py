@@ -28,6 +28,7 @@ HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/
 AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
 API = ROOT / "docs" / "guides" / "api.md"  # speaks HTTP: `tests/api/v1/test_resources_real.py` plays it
+WORKLOADS = ROOT / "docs" / "guides" / "workload-identity.md"  # takes a CI: `tests/e2e/test_workload_identity_real.py`
 GATEWAYS = ROOT / "docs" / "guides" / "gateways.md"  # takes nginx: `tests/e2e/test_gateways_guide_real.py`
 SDKS = {ROOT / "docs" / "guides" / f"{name}-sdk.md" for name in ("python", "typescript")}  # `tests/e2e/sdk` runs them
 CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.py`
@@ -35,7 +36,9 @@ CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.
     for page in (ROOT / "docs" / "guides").glob("*.md")
     if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
 }
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, GATEWAYS, API} - AWS - CLOUDS - SDKS)
+PAGES = sorted(
+    {*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API} - AWS - CLOUDS - SDKS
+)
 SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
 PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be

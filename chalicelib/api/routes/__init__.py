@@ -157,6 +157,7 @@ _ROWS = (
     ("POST", "/api/auth/{provider}/callback", Access.public, None, "auth.callback"),
     ("POST", "/api/auth/{provider}/device", Access.public, None, "auth.device"),
     ("POST", "/api/auth/{provider}/device_token", Access.public, None, "auth.device_token"),
+    ("POST", "/api/auth/oidc/exchange", Access.public, None, "auth.exchange"),
     ("POST", "/api/server/get_info", Access.public, None, "server.get_info"),
     ("POST", "/api/server/get_usage", Access.admin, Verb.server, "server.get_usage"),
     ("POST", "/api/server/get_cost", Access.admin, Verb.server, "server.get_cost"),

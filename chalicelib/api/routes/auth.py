@@ -14,6 +14,7 @@ from pydantic import Field
 
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, takes
+from chalicelib.api.wire.access_tokens import access_token_json
 from chalicelib.api.wire.users import user_with_creds_json
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import User
@@ -42,6 +43,10 @@ class CallbackBody(RedirectBody):
 
 class DeviceBody(RequestBody):
     state: Text
+
+
+class ExchangeBody(RequestBody):
+    id_token: Annotated[str, Field(min_length=1, max_length=16_384)]
 
 
 def list_providers(call: Call) -> list[contract.SignOnProvider]:
@@ -88,6 +93,15 @@ def device_token(call: Call, body: DeviceBody) -> contract.UserWithCreds | None:
     """The user and a token; null while nobody has signed on with the code."""
     found = sign_on.finish_device(call.plane, call.params["provider"], body.state)
     return None if found is None else _entered(call, *found)
+
+
+@takes(ExchangeBody)
+def exchange(call: Call, body: ExchangeBody) -> contract.ProgramSignOn:
+    """Exchanges the ID token of a program, once, for an access token that ends soon: of a CI job, for example."""
+    from chalicelib.usecases.people import workloads
+
+    user, entry, text = workloads.exchange(call.plane, body.id_token)
+    return {"username": user.name, "access_token": access_token_json(entry), "token": text}
 
 
 def _entered(call: Call, user: User, token: str) -> contract.UserWithCreds:

@@ -26,7 +26,7 @@ from chalicelib.domain.access_tokens import (
     with_read,
 )
 from chalicelib.domain.events import EVERYWHERE, EventType
-from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.domain.instants import SECOND, iso
 from chalicelib.domain.tenants import GlobalRole, User, hash_token
 from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
@@ -54,13 +54,14 @@ class TokenRequest:
 def create(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str]:
     """A new token and its text, of which only the hash is stored."""
     _check(user, wanted)
-    entry, text, changes = make(plane, user, wanted)
-    plane.store.commit([*changes, _event(plane, EventType.token_created, entry, user, user)])
+    entry, text = make(plane, user, wanted)
+    name = named(entry, _free(plane, user, wanted.name))
+    plane.store.commit([nouns.put(entry), name, _event(plane, EventType.token_created, entry, user, user)])
     return entry, text
 
 
-def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str, list[Change]]:
-    """A new token, its text, and the changes that make it valid."""
+def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str]:
+    """A new token and its text. It is valid once its record and its name are stored."""
     projects, now = _projects(plane, user, wanted.projects), plane.clock.now()
     expires_at = now // SECOND * SECOND + wanted.seconds * SECOND
     verbs = with_read(wanted.verbs)
@@ -76,14 +77,21 @@ def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessTok
         verbs=verbs,
         projects=projects,
     )
-    return entry, text, [nouns.put(entry), _claimed(plane, user, entry, now)]
+    return entry, text
+
+
+def named(entry: AccessToken, version: int = 0) -> Put:
+    """The record of the token's name, by which it is listed. `version`: of an earlier one of that name."""
+    pointer = nouns.pointer(keys.access_token_name(entry.user_id, entry.name), entry.token_hash, version=version)
+    record = pointer.record
+    expiring = Record(record.key, record.version, record.body, expires_at=entry.expires_at // SECOND)
+    return Put(expiring, expect=pointer.expect)
 
 
 def list_tokens(plane: AccountPorts, actor: User, username: str | None = None) -> list[AccessToken]:
     """The valid tokens of the caller or, for a global admin, of another user; newest first."""
     user = actor if username is None else own_or_admin(plane, actor, username)
-    now = plane.clock.now()
-    valid = [entry for entry in rights_revision.access_tokens_of(plane.store, user) if now < entry.expires_at]
+    valid = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
     return sorted(valid, key=lambda entry: (entry.created_at, entry.id), reverse=True)
 
 
@@ -129,22 +137,19 @@ def _projects(plane: AccountPorts, user: User, names: Sequence[str]) -> tuple[Sc
     return tuple(ScopedProject(id=found[name], name=name) for name in dict.fromkeys(names))
 
 
-def _claimed(plane: AccountPorts, user: User, entry: AccessToken, now: Micros) -> Put:
-    """The claim of the token's name. That of an expired token is free, whether or not its record is still there."""
-    valid = [each for each in rights_revision.access_tokens_of(plane.store, user) if now < each.expires_at]
-    if any(each.name == entry.name for each in valid):
+def _free(plane: AccountPorts, user: User, name: str) -> int:
+    """The version of the record of a free name. That of an expired token is free, whether or not its record is still
+    there."""
+    valid = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
+    if any(each.name == name for each in valid):
         raise AlreadyExists(
-            f"You have an access token {entry.name!r} already.",
-            hint=f"Choose another name, or revoke that one: dstack token revoke {entry.name}",
+            f"You have an access token {name!r} already.",
+            hint=f"Choose another name, or revoke that one: dstack token revoke {name}",
         )
-    if len(valid) >= MOST_TOKENS:
+    if len([each for each in valid if NAME.fullmatch(each.name)]) >= MOST_TOKENS:
         raise Refused(f"You have {MOST_TOKENS} access tokens, as many as one user may.", hint="Revoke one first.")
-    key = keys.access_token_name(user.id, entry.name)
-    taken = nouns.find_target(plane.store, key)
-    pointer = nouns.pointer(key, entry.token_hash, version=0 if taken is None else taken[1])
-    record = pointer.record
-    expiring = Record(record.key, record.version, record.body, expires_at=entry.expires_at // SECOND)
-    return Put(expiring, expect=pointer.expect)
+    taken = nouns.find_target(plane.store, keys.access_token_name(user.id, name))
+    return 0 if taken is None else taken[1]
 
 
 def _event(plane: AccountPorts, type: EventType, entry: AccessToken, user: User, actor: User) -> Change:

@@ -17,7 +17,7 @@ import orjson
 
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import AccessToken
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import Admins, GlobalRole, User
 from chalicelib.errors import Refused
 from chalicelib.store import nouns
@@ -68,9 +68,10 @@ def access_token(store: Store, user: User, token_hash: str, now: Micros) -> Acce
     return entry if entry is not None and entry.user_id == user.id and now < entry.expires_at else None
 
 
-def access_tokens_of(store: Store, user: User) -> list[AccessToken]:
-    """All of a user's, expired ones included as long as they are stored."""
-    hashes = [nouns.pointed(record) for record in every(store, keys.user(user.id).pk, keys.ACCESS_TOKENS)]
+def access_tokens_of(store: Store, user: User, *, after: Micros = 0) -> list[AccessToken]:
+    """A user's that expire after this time. An expired one may be stored for days."""
+    named = every(store, keys.user(user.id).pk, keys.ACCESS_TOKENS)
+    hashes = [nouns.pointed(record) for record in named if after // SECOND < (record.expires_at or 0)]
     found = nouns.find_many(store, AccessToken, [keys.access_token(hashed) for hashed in hashes])
     return [entry for entry in found if entry is not None]
 

@@ -350,6 +350,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("token revoke", "project"): Line("token revoke ci -y"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
+    **{("login", name): Line("login") for name in ("oidc", "id_token_file", "audience")},
     ("login", "provider"): Line("login --device"),
     ("login", "device"): Line("login -p corp"),
     ("login", "no"): Line("login --device -p corp", answers="y\n"),
