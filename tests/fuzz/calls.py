@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 import orjson
 
-from chalicelib.api.dispatch import Request
+from chalicelib.api.dispatch import Request, is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT, ROUTES
 from tests.api.rig import fleet, task
 from tests.api.uploads import BOUNDARY, multipart, tar
+from tests.fuzz import resources
 from tests.fuzz.documents import archive
 from tests.fuzz.shapes import Shapes, changed, known, spoilt
 from tests.fuzz.tenants import TENANTS, Handles
@@ -64,13 +65,17 @@ def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw)
         and rng.random() < 0.7
     ):
         handles["id"] = handles["instance" if "/instances/" in route.path else "run_id"]
+    if is_v1(route.path):
+        handles |= resources.handles_of(handles)
     if rng.random() < 0.2:  # things of one in the project of another
         handles |= town.handles_of(rng.choice(TENANTS))
     headers = headers_of(caller, rng)
+    if is_v1(route.path):
+        headers |= conditions(route, rng)
     shapes = Shapes(rng, handles)
     path = filled(route, {**handles, "project_name": [tenant]}, rng)
     query = {name: str(shapes.field(name, inner, 0)) for name, inner in row(route).get("query", {}).items()}
-    query = {name: value for name, value in query.items() if rng.random() < 0.7}
+    query = {name: value for name, value in query.items() if rng.random() < (0.2 if is_v1(route.path) else 0.7)}
     if path.endswith(("upload_code", "upload_archive")):
         headers["content-type"] = f"multipart/form-data; boundary={BOUNDARY}"
         content = archive(rng) if rng.random() < 0.6 else tar(("a.txt", rng.randbytes(9)))
@@ -116,8 +121,22 @@ OWN_ROUTES: dict[str, Any] = {  # routes that the genuine server's list doesn't 
 
 
 def row(route: Route) -> dict[str, Any]:
+    if is_v1(route.path):
+        return resources.taken(route)
     name = f"{route.method} {route.path}"
     found: dict[str, Any] = OWN_ROUTES.get(name) or known()["routes"].get(name, {})
+    return found
+
+
+def conditions(route: Route, rng: Draw) -> dict[str, str]:
+    """What a caller of a resource may send beside."""
+    found = {}
+    if rng.random() < 0.2:
+        found["idempotency-key"] = rng.choice(("a", "b", "c", "", "x" * 300, "\0", "é"))
+    if route.method != "GET" and rng.random() < 0.1:
+        found[rng.choice(("if-match", "if-none-match"))] = rng.choice(("*", '"x"', 'W/"x"', '"x", "y"', "", ","))
+    if rng.random() < 0.1:
+        found["prefer"] = rng.choice(("wait=1", "wait=0", "wait", "wait=99999999999"))
     return found
 
 
@@ -265,7 +284,35 @@ def gateway(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     }
 
 
+def run_configuration(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    name = rng.choice(("seen", f"run-{rng.randrange(30)}", None))
+    return {**run_spec(shapes, rng)["configuration"], **({"name": name} if rng.random() < 0.5 else {})}
+
+
+def fleet_configuration(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    found: dict[str, Any] = fleet_spec(shapes, rng)["configuration"]
+    return found
+
+
+def volume(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    more = {"region": ("r", "", 5), "size": ("100GB", "0", None), "volume_id": ("vol-1", None), "tags": ({"a": "b"},)}
+    values = {name: rng.choice(choices) for name, choices in more.items() if rng.random() < 0.6}
+    name, backend_name = rng.choice(("disk", "seen", None)), rng.choice(("aws", "vultr", "x", None))
+    return {"type": "volume", "name": name, "backend": backend_name, **values}
+
+
+_V1 = "/api/v1/projects/{project_name}"
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
+    f"{_V1}/runs": run_configuration,
+    f"{_V1}/runs/{{run_name}}/spec": run_configuration,
+    f"{_V1}/fleets": fleet_configuration,
+    f"{_V1}/fleets/{{fleet_name}}/spec": fleet_configuration,
+    **dict.fromkeys(
+        (f"{_V1}/gateways", f"{_V1}/gateways/{{gateway_name}}/spec"),
+        lambda shapes, rng: gateway(shapes, rng)["configuration"],
+    ),
+    f"{_V1}/volumes": volume,
+    f"{_V1}/backends/{{backend_type}}": backend,
     "automations/add": lambda shapes, rng: {"spec": rng.choice((run_spec, fleet_spec))(shapes, rng)},
     "automations/delete": lambda shapes, rng: {"names": rng.choice((["seen"], ["run-1", "run-2"], [""], []))},
     "events/changes": lambda shapes, rng: {

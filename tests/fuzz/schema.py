@@ -26,6 +26,11 @@ LEFT_OUT = (
     "projects_delete",
     "projects_set_members",
     "projects_remove_members",
+    "v1_users_change",
+    "v1_users_delete",
+    "v1_projects_delete",
+    "v1_projects_set_member",
+    "v1_projects_remove_member",
     "streams_open_stream",  # answers with another protocol
 )
 SETTINGS = """\
@@ -33,6 +38,13 @@ SETTINGS = """\
 "path.project_name" = "main"
 "path.run_name" = "seen"
 "path.backend_name" = "aws"
+"path.fleet_name" = "seen"
+"path.volume_name" = "seen"
+"path.gateway_name" = "seen"
+"path.secret_name" = "seen"
+"path.user_name" = "one-user"
+"path.backend_type" = "aws"
+"path.instance_num" = "0"
 
 [phases.coverage]
 unexpected-methods = []

@@ -155,15 +155,29 @@ def failed(reply: Reply) -> Iterator[str]:
         yield f"status {reply.status}"
     if any(internal in reply.body for internal in _INTERNALS):
         yield "a traceback in the answer"
-    if reply.headers.get("Content-Type") != "application/json":
+    problem = reply.headers.get("Content-Type") == "application/problem+json"
+    if reply.headers.get("Content-Type") != "application/json" and not problem:
         return
+    if not reply.body and 200 <= reply.status < 300:
+        return  # a resource that is gone, or going
     try:
         value = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
         yield "an answer that is no JSON"
         return
-    if reply.status in (400, 422):
+    if problem:
+        yield from _no_problem(value, reply.status)
+    elif reply.status in (400, 422):
         yield from _unclear(value["detail"])
+
+
+def _no_problem(value: Any, status: int) -> Iterator[str]:
+    """Is it none as in RFC 9457?"""
+    texts = [value["detail"], *(each["detail"] for each in value["errors"])]
+    if value["status"] != status or not value["code"] or value["type"] != f"/docs#problem-{value['code']}":
+        yield "a problem that isn't what it says"
+    if any(not text or any(ord(c) < 32 and c != "\n" for c in text) for text in texts):
+        yield "a problem that says nothing, or can't be printed"
 
 
 def _unclear(detail: Any) -> Iterator[str]:
