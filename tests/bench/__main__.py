@@ -34,6 +34,7 @@ BENCHES: dict[str, list[str]] = {
     "warm": [],
     "cli": [],
     "install": [],
+    "sdk": [],
     "idle": [],
     "crowd": [],
     "agent": [],

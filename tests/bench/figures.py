@@ -73,6 +73,8 @@ ROWS = (
     Row("cli.ps_cpu_ms", "dstack ps, CPU", "ms", 350),
     Row("install.client_mb", "a client's files", "MB", 45, timed=False),
     Row("install.client_s", "a client's installation by pip", "s", 15),
+    Row("sdk.import_cpu_ms", "SDK, its import over httpx, CPU", "ms", 60),
+    Row("sdk.of_raw_percent", "its 1,000 submits, of raw HTTP", "%", 80, more=True, timed=False),
     Row("idle.core_percent", "idle server, of a core", "%", 0.2),
     Row("idle.rss_mb", "idle server, memory", "MB", 120, timed=False),
     Row("agent.idle_core_percent", "idle agent, of a core", "%", 0.3),
