@@ -101,10 +101,15 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	  node -e "import('@sparticuz/chromium').then((packed) => packed.default.executablePath())"  # with its libraries
 	@touch $@
 
+.venvs/typescript/.installed: sdk/typescript/package-lock.json
+	@mkdir -p .venvs/typescript && cp sdk/typescript/package*.json sdk/typescript/.npmrc .venvs/typescript
+	@cd .venvs/typescript && npm ci --silent --no-audit --no-fund
+	@touch $@
+
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute

@@ -1,0 +1,71 @@
+/** Calls of the API, each with its types: made from the API's own description. */
+
+import createClient, { type Client as Typed } from "openapi-fetch";
+
+import { DstackError, errorOf } from "./errors.js";
+import { patient, type Patience } from "./retries.js";
+import type { paths } from "./schema.js";
+
+const VERSION = "0.22.5"; // of the protocol
+
+export interface Options extends Partial<Patience> {
+  /** Else `DSTACK_SERVER_URL`. */
+  url?: string;
+  /** Else `DSTACK_TOKEN`. */
+  token?: string;
+  /** Else `DSTACK_PROJECT`. Calls of `api` name theirs. */
+  project?: string;
+  /** Milliseconds since some moment. */
+  now?: () => number;
+}
+
+export class Calls {
+  readonly api: Typed<paths>;
+  private readonly named: string | undefined;
+  readonly sleep: (milliseconds: number) => Promise<void>;
+  readonly now: () => number;
+
+  constructor(options: Options) {
+    const env = process.env;
+    const url = options.url ?? required("DSTACK_SERVER_URL", env.DSTACK_SERVER_URL);
+    const token = options.token ?? required("DSTACK_TOKEN", env.DSTACK_TOKEN);
+    this.named = options.project ?? env.DSTACK_PROJECT;
+    this.sleep = options.sleep ?? ((milliseconds) => new Promise((done) => setTimeout(done, milliseconds)));
+    this.now = options.now ?? (() => performance.now());
+    const { retries = 4, timeout = 60_000, random = Math.random } = options;
+    const fetch = patient({ retries, timeout, random, sleep: this.sleep, fetch: options.fetch ?? globalThis.fetch });
+    const headers = { Authorization: `Bearer ${token}`, "X-API-VERSION": VERSION };
+    this.api = createClient<paths>({ baseUrl: url.replace(/\/+$/, ""), headers, fetch });
+  }
+
+  get project(): string {
+    return required("DSTACK_PROJECT", this.named);
+  }
+}
+
+/** The answer to a call of `api`; throws a DstackError if it was refused. */
+export function answer<T>(call: Promise<Answered<T>>): Promise<T> {
+  return answerAs<T>(call);
+}
+
+interface Answered<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** The answer to a call, of this type; throws a DstackError if it was refused. */
+export async function answerAs<T>(call: Promise<Answered<unknown>>): Promise<T> {
+  const { data, error, response } = await call;
+  if (!response.ok) {
+    throw errorOf(response.status, error);
+  }
+  return data as T;
+}
+
+function required(name: string, value: string | undefined): string {
+  if (!value) {
+    throw new DstackError(`${name} is not set.`, { hint: "Set it, or name it to the client." });
+  }
+  return value;
+}
