@@ -5,13 +5,11 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
-from chalicelib.domain.offers import Offer
+from chalicelib.backends.kit.delegation import OfAccount, OfGroups, OfMachines, OfVolumes
 
 if TYPE_CHECKING:
     from chalicelib.backends.azure.client import AzureClient
@@ -19,8 +17,9 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class AzureBackend(OfMachines, OfGroups, OfVolumes):
+class AzureBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
     facts = FACTS
+    _client: AzureClient
 
     def __init__(
         self,
@@ -51,9 +50,3 @@ class AzureBackend(OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.azure.checking import check
 
         check(self._client, self._config, self._networks)
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._client.close()

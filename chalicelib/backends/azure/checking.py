@@ -6,12 +6,15 @@ The resource group is made if none is given, because rights are asked of what ex
 
 from __future__ import annotations
 
+from functools import partial
+
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.permissions import IDENTITY, JOIN, OWN_GROUP, lacking, needed
 from chalicelib.backends.azure.places import Body, region_named, regions_of
-from chalicelib.errors import Gone, MissingPermission, Unfit
+from chalicelib.backends.kit.checking import problems, report, there
+from chalicelib.errors import MissingPermission, Unfit
 
 PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
 
@@ -70,13 +73,11 @@ def _group(client: AzureClient, config: AzureBackendConfig, networks: AzureNetwo
                 hint="Allow that, or create a group and name it in `resource_group`.",
             ) from None
         return
-    try:
-        client.call("GET", _group_path(client, client.ids.group))
-    except Gone:
-        raise Unfit(
-            f"The subscription has no resource group {config.resource_group}.",
-            hint="Create it, or remove `resource_group`, and one is created.",
-        ) from None
+    there(
+        lambda: client.call("GET", _group_path(client, client.ids.group)),
+        f"The subscription has no resource group {config.resource_group}.",
+        "Create it, or remove `resource_group`, and one is created.",
+    )
 
 
 def _rights(client: AzureClient, config: AzureBackendConfig) -> None:
@@ -98,13 +99,11 @@ def _group_path(client: AzureClient, group: str) -> str:
 
 def _identity(client: AzureClient, given: str) -> None:
     group, name = given.split("/")
-    try:
-        client.call("GET", client.ids.of("identity", name, group))
-    except Gone:
-        raise Unfit(
-            f"The subscription has no managed identity {given}.",
-            hint="Correct `vm_managed_identity`: `group/identity`.",
-        ) from None
+    there(
+        lambda: client.call("GET", client.ids.of("identity", name, group)),
+        f"The subscription has no managed identity {given}.",
+        "Correct `vm_managed_identity`: `group/identity`.",
+    )
     if lacking([IDENTITY], _granted(client, group)):
         raise MissingPermission(f"The login may not give machines the identity {given}: it lacks {IDENTITY}.")
 
@@ -113,14 +112,7 @@ def _networks(client: AzureClient, config: AzureBackendConfig, networks: AzureNe
     """Those that are given. Our own are made with the first machine."""
     if not (config.vpc_ids or config.subnet_ids):
         return
-    wrong = []
-    for region in regions_of(config):
-        try:
-            networks.subnet(region)
-        except Unfit as error:
-            wrong.append(str(error))
-    if wrong:
-        raise Unfit(" ".join(wrong))
+    report(problems(*(partial(networks.subnet, region) for region in regions_of(config))))
     given = {**(config.vpc_ids or {}), **(config.subnet_ids or {})}
     groups = sorted({name.split("/")[0] for name in given.values()}, key=str.lower)
     if closed := [group for group in groups if lacking([JOIN], _granted(client, group))]:

@@ -7,22 +7,21 @@ buckets, reads and writes apart; ours are as large as its smallest, and stop for
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Unpack
 from urllib.parse import parse_qs, urlsplit
 
 from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
 from chalicelib.backends.azure.errors import TABLE, failure_of
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.login import RESOURCE, AzureLogin
-from chalicelib.backends.azure.places import GROUP, TYPES, VERSIONS, Body, Ids
+from chalicelib.backends.azure.places import GROUP, TYPES, VERSIONS, Body, Ids, tags_of
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
-from chalicelib.backends.kit.rest import HttpSender, RestClient, Sender, at
+from chalicelib.backends.kit.rest import CallOptions, HttpSender, RestClient, Sender, at
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.errors import Gone, InvalidCredentials, Transient
+from chalicelib.errors import AlreadyThere, Gone, InvalidCredentials, Transient
 
 PRICES = "https://prices.azure.com"
 DEADLINE = 60.0  # seconds
@@ -72,11 +71,7 @@ class AzureClient:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        region: str = "",
-        meanings: Mapping[str | int, Kind] | None = None,
-        secrets: Sequence[str] = (),
+        **options: Unpack[CallOptions],
     ) -> Any:
         """`path`: of the resource, as its id has it."""
         version = next(version for part, version in VERSIONS.items() if part in path.lower())
@@ -85,17 +80,20 @@ class AzureClient:
                 method,
                 *path.strip("/").split("/"),
                 query={"api-version": version, **(query or {})},
-                body=body,
-                headers=headers,
-                region=region,
-                meanings=meanings,
-                secrets=secrets,
                 buckets=(self._reads if method == "GET" else self._writes,),
                 deadline=DEADLINE,
+                **options,
             )
         except InvalidCredentials:
             self._login.forget()
             raise
+
+    def ours(self, path: str, what: str, tags: Iterable[tuple[str, str]]) -> Body | None:
+        """The resource with these tags; None: there is none. Its name is there once."""
+        found = self.find(path)
+        if found is not None and set(tags) - tags_of(found).items():
+            raise AlreadyThere(f"Azure has another {what}.")
+        return found
 
     def find(self, path: str, query: Mapping[str, str] | None = None) -> Body | None:
         """None: there is no such resource."""

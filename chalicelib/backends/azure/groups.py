@@ -14,21 +14,13 @@ from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.launch import AVAILABILITY
 from chalicelib.backends.azure.network import AzureNetworks
-from chalicelib.backends.azure.places import (
-    TAGS,
-    Body,
-    number_of,
-    properties,
-    region_of,
-    tags_of,
-    zone_of,
-)
+from chalicelib.backends.azure.places import TAGS, Body, handle_of, number_of, properties, tags_of
 from chalicelib.backends.kit.groups import GROUP
 from chalicelib.backends.kit.owners import labels, owned_group
 from chalicelib.backends.kit.regions import region_in
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import AlreadyThere, Gone, InsufficientCapacity, InUse, Unfit
+from chalicelib.errors import Gone, InsufficientCapacity, InUse, Unfit
 
 PROXIMITY = "proximity"
 DOMAINS = 2  # of faults and updates: the fewest that all regions have
@@ -51,13 +43,11 @@ class AzureGroups:
                 hint="Use `spot_policy: on-demand` for this cluster.",
             )
         path = self._client.ids.of(kind, request.name)
-        found = self._client.find(path)
-        if found is not None:
-            if dict(request.tags).items() - tags_of(found).items():
-                raise AlreadyThere(f"Azure has a group {request.name} that isn't ours.")
-            return _handle(kind, path, found)
-        self._networks.ensure_resource_group()
-        return _handle(kind, path, self._created(request, kind, path))
+        found = self._client.ours(path, f"group {request.name}", request.tags)
+        if found is None:
+            self._networks.ensure_resource_group()
+            found = self._created(request, kind, path)
+        return handle_of(GROUP, path, found, type=kind)
 
     def _created(self, request: GroupRequest, kind: str, path: str) -> Body:
         tags = labels({**(self._config.tags or {}), **dict(request.tags)}, TAGS, "Azure")
@@ -94,12 +84,5 @@ class AzureGroups:
         for kind in (AVAILABILITY, PROXIMITY):
             for body in self._client.in_group(kind):
                 name = str(body["name"]).lower()
-                handle = _handle(kind, self._client.ids.of(kind, name), body)
+                handle = handle_of(GROUP, self._client.ids.of(kind, name), body, type=kind)
                 yield from owned_group(handle, tags_of(body), name)
-
-
-def _handle(kind: str, path: str, body: Body) -> Handle:
-    data = {"region": region_of(body), "type": kind}
-    if zone := zone_of(body):
-        data["zone"] = zone
-    return Handle(kind=GROUP, id=path, data=data)

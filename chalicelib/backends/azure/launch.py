@@ -1,15 +1,4 @@
-"""The request that creates a machine. It is a pure function, so a repeated creation has the same request to the byte.
-
-These parts are there for a reason:
-
-* One request makes all: Azure makes the network card, its address and the disk along with the machine. Each has a
-  `deleteOption`, because by default they stay, and are billed, when the machine goes.
-* The names of card and address begin with the machine's, and they bear its tags, so that what a failure leaves behind
-  shows whose it is. Azure adds something of its own to these names.
-* The boot script is custom data, not user data: that could be read by all jobs, through the metadata service.
-* A spot machine that is taken back is deleted; by default it would keep its disk and its quota.
-* Azure wants a key for its administrator. Nobody has the private half of this one, and no port is open.
-"""
+"""The request that creates a machine. It is a pure function, so a repeated one has the same request to the byte."""
 
 from __future__ import annotations
 
@@ -19,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.backends.azure.places import TAGS, number_of
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.owners import all_tags, labels
 from chalicelib.backends.kit.scripts import check_gateway, user_data
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Unfit
 
+_BODIES = table("azure/launch.toml")
 MOST_SCRIPT = 65_535  # bytes of custom data
-IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204", "version": "latest"}
 LEAST_DISK = 64  # GiB, which the image has
-DISK = "StandardSSD_LRS"
-ADMIN = "dstack"
 KEY = " ".join(NOBODYS_KEY.split()[:2])  # without the comment
 AVAILABILITY = "availability"  # the kind of group in which InfiniBand works
 
@@ -66,80 +55,33 @@ def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -
             f"Azure has no spot machines with InfiniBand between them, so {request.offer.instance.name} can't be one.",
             hint="Use `spot_policy: on-demand` for this cluster.",
         )
-    tags = tags_for(request, settings)
-    body: dict[str, Any] = {
-        "location": request.offer.region,
-        "tags": tags,
-        "properties": {
-            "hardwareProfile": {"vmSize": request.offer.instance.name},
-            "storageProfile": {"imageReference": IMAGE, "osDisk": _disk(request)},
-            "osProfile": _system(request),
-            "networkProfile": {
-                "networkApiVersion": "2022-11-01",
-                "networkInterfaceConfigurations": [_card(request, place, tags, public=settings.public_ips)],
-            },
-            **({"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}} if spot else {}),
-            **_together(group),
-            **_reserved(place.reservation),
-        },
+    values = {
+        "name": request.name,
+        "region": request.offer.region,
+        "zone": number_of(place.zone) or None,
+        "size": request.offer.instance.name,
+        "tags": tags_for(request, settings),
+        "gib": max(-(-request.disk_mib // 1024), LEAST_DISK),
+        "script": base64.b64encode(user_data(request, MOST_SCRIPT, "Azure").encode()).decode(),
+        "key": KEY,
+        "subnet": place.subnet,
+        "security group": place.group,
+        "accelerated": bool(request.offer.backend_data.get("accelerated")),
+        "availability set": group.id if group and is_availability_set(group) else None,
+        "proximity group": group.id if group and not is_availability_set(group) else None,
+        "reservation": place.reservation or None,
+        "identity": _identity(settings.identity) if settings.identity else None,
     }
-    if place.zone:
-        body["zones"] = [number_of(place.zone)]
-    if settings.identity:
-        body["identity"] = {"type": "UserAssigned", "userAssignedIdentities": {settings.identity: {}}}
+    address = filled(_BODIES["address"], values) if settings.public_ips else None
+    body: dict[str, Any] = filled(_BODIES["machine"], {**values, "address": address})
+    if spot:
+        body["properties"] |= _BODIES["spot"]
     return body
+
+
+def _identity(given: str) -> dict[str, Any]:
+    return {"type": "UserAssigned", "userAssignedIdentities": {given: {}}}
 
 
 def is_availability_set(group: Handle) -> bool:
     return group.data.get("type") == AVAILABILITY
-
-
-def _together(group: Handle | None) -> dict[str, Any]:
-    if group is None:
-        return {}
-    return {"availabilitySet" if is_availability_set(group) else "proximityPlacementGroup": {"id": group.id}}
-
-
-def _reserved(group: str) -> dict[str, Any]:
-    return {"capacityReservation": {"capacityReservationGroup": {"id": group}}} if group else {}
-
-
-def _disk(request: CreateRequest) -> dict[str, Any]:
-    return {
-        "name": request.name,
-        "createOption": "FromImage",
-        "diskSizeGB": max(-(-request.disk_mib // 1024), LEAST_DISK),
-        "caching": "ReadWrite",
-        "deleteOption": "Delete",
-        "managedDisk": {"storageAccountType": DISK},
-    }
-
-
-def _system(request: CreateRequest) -> dict[str, Any]:
-    script = user_data(request, MOST_SCRIPT, "Azure")
-    key = {"path": f"/home/{ADMIN}/.ssh/authorized_keys", "keyData": KEY}
-    return {
-        "computerName": request.name,
-        "adminUsername": ADMIN,
-        "customData": base64.b64encode(script.encode()).decode(),
-        "linuxConfiguration": {"disablePasswordAuthentication": True, "ssh": {"publicKeys": [key]}},
-    }
-
-
-def _card(request: CreateRequest, place: AzurePlace, tags: dict[str, str], *, public: bool) -> dict[str, Any]:
-    inside: dict[str, Any] = {"subnet": {"id": place.subnet}, "primary": True}
-    if public:
-        inside["publicIPAddressConfiguration"] = {
-            "name": request.name,
-            "sku": {"name": "Standard", "tier": "Regional"},
-            "properties": {"publicIPAllocationMethod": "Static", "deleteOption": "Delete"},
-            "tags": tags,
-        }
-    has = {
-        "primary": True,
-        "deleteOption": "Delete",
-        "enableAcceleratedNetworking": bool(request.offer.backend_data.get("accelerated")),
-        "networkSecurityGroup": {"id": place.group},
-        "ipConfigurations": [{"name": "main", "properties": inside}],
-    }
-    return {"name": request.name, "properties": has, "tags": tags}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from chalicelib.backends.azure.client import AzureClient, check_time
 from chalicelib.backends.azure.config import AzureBackendConfig
@@ -25,36 +24,26 @@ from chalicelib.backends.azure.places import (
     VM,
     Body,
     group_of,
+    handle_of,
     name_of,
     owner_name,
     properties,
     region_of,
     tags_of,
-    zone_of,
 )
 from chalicelib.backends.azure.reservations import places_in, reservations
-from chalicelib.backends.azure.states import is_running, is_spot
-from chalicelib.backends.azure.views import Alone, Listed, View
+from chalicelib.backends.azure.views import Alone, Listed, View, is_running, is_spot
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes, region_in
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.visibility import CREATED, check_settled
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, Micros, iso
-from chalicelib.errors import (
-    AlreadyThere,
-    BackendError,
-    Gone,
-    InsufficientCapacity,
-    InUse,
-    NotYet,
-    Transient,
-    Unfit,
-)
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, InUse, NotYet, Transient, Unfit
 
 SHORT_FOR: Micros = 15 * MINUTE  # in which a zone that had no room is tried last
 CHILDREN = (NIC, ADDRESS, DISK)  # each holds the next
@@ -86,10 +75,9 @@ class AzureMachines:
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         begun = self._now()
-        found = self._client.find(self._ids.of(VM, request.name))
-        if found is not None and tags_of(found).get(REQUEST_TAG) != request.token:
-            raise AlreadyThere(f"Azure has another machine {request.name}.")
-        handle = _vm(found or (yield from self._launch(request, begun)), self._ids.of(VM, request.name))
+        path = self._ids.of(VM, request.name)
+        found = self._client.ours(path, f"machine {request.name}", [(REQUEST_TAG, request.token)])
+        handle = _vm(found or (yield from self._launch(request, begun)), path)
         # An answer without its time mustn't make a new machine look like one that is gone.
         yield handle.model_copy(update={"data": {**handle.data, CREATED: handle.data.get(CREATED, iso(self._now()))}})
 
@@ -263,9 +251,7 @@ class AzureMachines:
                 if (region and region_of(body) != region) or self._is_held(kind, body, there):
                     continue
                 handle = _vm(body, path) if kind == VM else Handle(kind=kind, id=path, data={"region": region_of(body)})
-                for each in owned(handle, tags_of(body), owner_name(str(body["name"]))):
-                    if instance_id in (None, each.instance_id):
-                        yield each
+                yield from owned(handle, tags_of(body), owner_name(str(body["name"])), only=instance_id)
 
     def _is_held(self, kind: str, body: Body, there: Container[str]) -> bool:
         """Does what holds it exist? Azure may go on naming a machine that is gone. `there`: the ids that lists have
@@ -282,14 +268,7 @@ class AzureMachines:
 
 
 def _vm(body: Body, path: str) -> Handle:
-    data = {"region": region_of(body)}
-    if zone := zone_of(body):
-        data["zone"] = zone
-    if is_spot(body):
-        data["market"] = "spot"
-    if created := properties(body).get("timeCreated"):
-        data[CREATED] = stamp(datetime.fromisoformat(str(created)).astimezone(UTC))
-    return Handle(kind=VM, id=path, data=data)
+    return handle_of(VM, path, body, market="spot" if is_spot(body) else "")
 
 
 def _holders(kind: str, body: Body) -> Iterator[str]:

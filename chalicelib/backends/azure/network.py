@@ -14,12 +14,16 @@ from typing import Any
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.checking import there
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.tables import table
 from chalicelib.errors import Gone, Transient, Unfit
 
 SPACE = "10.0.0.0/16"  # 172.16.0.0/16 is InfiniBand's
 SUBNET = "machines"
+_BODIES = table("azure/network.toml")
 _RESERVED = ("gatewaysubnet", "azurefirewallsubnet", "azurefirewallmanagementsubnet", "azurebastionsubnet")
 
 
@@ -80,12 +84,11 @@ class AzureNetworks:
         raise Unfit(f"No subnet of the network {given} in {region} can have machines: {why}.")
 
     def _found(self, path: str, what: str, region: str) -> Body:
-        try:
-            body: Body = self._client.call("GET", path, region=region)
-        except Gone:
-            raise Unfit(
-                f"The subscription doesn't have {what} for {region}.", hint="Create it, or correct that."
-            ) from None
+        body: Body = there(
+            lambda: self._client.call("GET", path, region=region),
+            f"The subscription doesn't have {what} for {region}.",
+            "Create it, or correct that.",
+        )
         if "location" in body and region_named(str(body["location"])) != region:
             raise Unfit(f"{what[0].upper()}{what[1:]} for {region} is in {body['location']}.")
         return body
@@ -109,9 +112,7 @@ class AzureNetworks:
     def _own(self, region: str) -> str:
         self.ensure_resource_group()
         path = self._client.ids.of("network", f"dstack-{region}")
-        inside = {"name": SUBNET, "properties": {"addressPrefix": SPACE, "defaultOutboundAccess": False}}
-        body = {"addressSpace": {"addressPrefixes": [SPACE]}, "subnets": [inside]}
-        self._create_unless_there(path, region, body)  # with its subnets: those that a request leaves out are deleted
+        self._create_unless_there(path, region, filled(_BODIES["network"], {"space": SPACE, "subnet": SUBNET}))
         return f"{path}/subnets/{SUBNET}"
 
     # --- groups ------------------------------------------------------------------------------------------------------
@@ -119,15 +120,13 @@ class AzureNetworks:
     def _group(self, region: str, name: str, ports: Sequence[int]) -> str:
         self.ensure_resource_group()
         path = self._client.ids.of("security", name)
-        rules = [_open(port, at) for at, port in enumerate(ports)]
+        rules = [filled(_BODIES["rule"], {"port": str(port), "priority": 100 + at}) for at, port in enumerate(ports)]
         self._create_unless_there(path, region, {"securityRules": rules} if rules else {})
         return path
 
     def _resource_group(self) -> str:
-        path, region = (
-            self._client.ids.in_group().replace("resourceGroups", "resourcegroups"),
-            regions_of(self._config)[0],
-        )
+        path = self._client.ids.in_group().replace("resourceGroups", "resourcegroups")
+        region = regions_of(self._config)[0]
         self._create_unless_there(path, region, None)
         return path
 
@@ -144,17 +143,3 @@ class AzureNetworks:
                 region=region,
                 meanings={"ResourceGroupNotFound": gone},
             )
-
-
-def _open(port: int, at: int) -> Mapping[str, Any]:
-    rule = {
-        "protocol": "Tcp",
-        "access": "Allow",
-        "direction": "Inbound",
-        "priority": 100 + at,
-        "sourceAddressPrefix": "Internet",
-        "sourcePortRange": "*",
-        "destinationAddressPrefix": "*",
-        "destinationPortRange": str(port),
-    }
-    return {"name": f"port-{port}", "properties": rule}

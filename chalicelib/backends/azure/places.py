@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.backends.azure.config import AzureBackendConfig
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import LabelRule
 from chalicelib.backends.kit.tables import table
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import LONGEST
 
 Body = Mapping[str, Any]
@@ -103,3 +105,8 @@ def properties(body: Body) -> Body:
 def state_of(body: Body) -> str:
     """Of its creation, change or deletion, in lower case."""
     return str(properties(body).get("provisioningState", "")).lower()
+
+
+def handle_of(kind: str, path: str, body: Body, **more: str) -> Handle:
+    created = properties(body).get("timeCreated")
+    return located(kind, path, region_of(body), zone=zone_of(body), created=created if kind == VM else None, **more)

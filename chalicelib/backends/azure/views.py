@@ -1,7 +1,8 @@
-"""Where descriptions of machines come from: three calls for one machine, or three lists for any number of them.
+"""What Azure says of machines: whether they run, and if they failed, why.
 
-Azure limits lists far more than single look-ups, and both by the minute. Lists are late, so what they lack is looked up
-by its name, which isn't.
+Descriptions come from three calls for one machine, or from three lists for any number of them. Azure limits lists far
+more than single look-ups, and both by the minute. Lists are late, so what they lack is looked up by its name, which
+isn't.
 """
 
 from __future__ import annotations
@@ -9,7 +10,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from chalicelib.backends.azure.client import AzureClient
+from chalicelib.backends.azure.errors import refused_late
 from chalicelib.backends.azure.places import Body, properties
+from chalicelib.backends.kit.errors import cleaned
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity
+
+POWER, FAILED = "PowerState/", "ProvisioningState/failed"
+STOPPED = ("stopping", "stopped", "deallocating", "deallocated")  # a stopped one is still billed
 
 
 class View(Protocol):
@@ -41,7 +48,7 @@ class Listed:
         self._alone, ids = Alone(client), client.ids
         subscription, group = f"/subscriptions/{ids.subscription}", ids.in_group()
         machines = client.listed(f"{subscription}/providers/Microsoft.Compute/virtualMachines", {"statusOnly": "true"})
-        self._machines = {str(each["id"]).lower(): each for each in machines if _has_power(each)}
+        self._machines = {str(each["id"]).lower(): each for each in machines if _power(each) == "running"}
         self._cards: dict[str, Body] = {}
         self._addresses: dict[str, Body] = {}
         if self._machines:
@@ -66,6 +73,44 @@ class Listed:
         return found if found is not None and properties(found).get("ipAddress") else self._alone.address(path)
 
 
-def _has_power(body: Body) -> bool:
+def is_running(body: Body, name: str) -> bool:
+    """Does it run? False: not yet. Raises Gone if it never will."""
+    state, power = str(properties(body).get("provisioningState", "")).lower(), _power(body)
+    if state == "deleting":
+        if is_spot(body):
+            raise Gone(f"{name} is being deleted: Azure takes spot machines back.", refused=InsufficientCapacity)
+        raise Gone(f"{name} is being deleted.")
+    if power == "running":
+        return True
+    if state == "failed":
+        text, refused = failure(body)
+        size = (properties(body).get("hardwareProfile") or {}).get("vmSize", "machine")
+        raise Gone(f"Azure couldn't create {name}, a {size}: {text}", refused=refused)
+    if power in STOPPED:
+        why = "Azure has taken it back" if is_spot(body) else "somebody has stopped it"
+        raise Gone(f"{name} is {power}: {why}.", refused=InsufficientCapacity if is_spot(body) else None)
+    return False
+
+
+def failure(body: Body) -> tuple[str, type[BackendError] | None]:
+    """Why its creation failed, and what a refusal at once would have been."""
+    for status in _statuses(body):
+        code = str(status.get("code", ""))
+        if code.lower().startswith(FAILED.lower()):
+            reason, message = code[len(FAILED) :].strip("/"), str(status.get("message") or "")
+            return f"{reason or 'no code'}: {cleaned(message)}", refused_late(reason, message)
+    return "it doesn't say why", None
+
+
+def is_spot(body: Body) -> bool:
+    return properties(body).get("priority") in ("Spot", "Low")
+
+
+def _power(body: Body) -> str:
+    codes = (str(status.get("code", "")) for status in _statuses(body))
+    return next((code[len(POWER) :].lower() for code in codes if code.lower().startswith(POWER.lower())), "")
+
+
+def _statuses(body: Body) -> list[Body]:
     view = properties(body).get("instanceView") or {}
-    return any(str(each.get("code", "")).lower() == "powerstate/running" for each in view.get("statuses") or ())
+    return list(view.get("statuses") or ())

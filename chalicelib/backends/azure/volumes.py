@@ -21,6 +21,7 @@ from chalicelib.backends.azure.places import (
     VOLUME,
     Body,
     group_of,
+    handle_of,
     name_of,
     number_of,
     properties,
@@ -32,16 +33,18 @@ from chalicelib.backends.azure.places import (
     zone_of,
 )
 from chalicelib.backends.azure.prices import AzurePrices
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
 from chalicelib.backends.kit.regions import region_in
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.kit.visibility import is_fresh
 from chalicelib.backends.kit.volumes import check_place, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InUse, NotYet, Unfit
+from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
 
 SKU, STEPS = "Premium_LRS", "P"  # what is created, and how the price list calls it
 STATES: Mapping[str, str] = {"creating": "creating", "updating": "creating", "deleting": "deleting", "failed": "failed"}
@@ -61,28 +64,17 @@ class AzureVolumes:
 
     def create(self, request: VolumeRequest) -> Handle:
         begun, path = self._now(), self._ids.of(VOLUME, request.name)
-        found = self._client.find(path)
+        found = self._client.ours(path, f"disk {request.name}", [(REQUEST_TAG, request.token)])
         if found is not None:
-            if tags_of(found).get(REQUEST_TAG) != request.token:
-                raise AlreadyThere(f"Azure has another disk {request.name}.")
-            return _handle(found, path)
+            return handle_of(VOLUME, path, found)
         self._networks.ensure_resource_group()
         zone = request.zone or self._first_zone(request.region)
-        body = {
-            "location": request.region,
-            "sku": {"name": SKU},
-            "tags": labels(all_tags(request, self._config.tags), TAGS, "Azure"),
-            "properties": {
-                "creationData": {"createOption": "Empty"},
-                "diskSizeGB": request.size_gib,
-                "networkAccessPolicy": "DenyAll",
-                "publicNetworkAccess": "Disabled",
-            },
-            **({"zones": [number_of(zone)]} if zone else {}),
-        }
+        tags = labels(all_tags(request, self._config.tags), TAGS, "Azure")
+        where = {"region": request.region, "zone": number_of(zone) or None}
+        body = filled(table("azure/volumes.toml"), {**where, "tags": tags, "gib": request.size_gib})
         check_time(begun, self._now())
         made: Body = self._client.call("PUT", path, body=body, region=request.region)
-        return _handle(made, path)
+        return handle_of(VOLUME, path, made)
 
     def _first_zone(self, region: str) -> str:
         """Empty: the region has none."""
@@ -101,7 +93,7 @@ class AzureVolumes:
         body, path = self._body(handle), self._ids.at(VOLUME, handle.id)
         holder, gib = self._holder(body), int(properties(body).get("diskSizeGB") or 1)
         return disk(
-            _handle(body, path),
+            handle_of(VOLUME, path, body),
             STATES.get(state_of(body), "available"),
             gib,
             {holder: self._device(path, holder)} if holder else {},
@@ -167,8 +159,8 @@ class AzureVolumes:
         for body in self._client.in_group(VOLUME):
             name = str(body["name"]).lower()
             if region in ("", region_of(body)):
-                found = owned_volume(_handle(body, self._ids.of(VOLUME, name)), tags_of(body), name)
-                yield from (each for each in found if volume_id in (None, each.volume_id))
+                handle = handle_of(VOLUME, self._ids.of(VOLUME, name), body)
+                yield from owned_volume(handle, tags_of(body), name, only=volume_id)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -201,8 +193,3 @@ class AzureVolumes:
 def _state_of(machine: Body) -> str:
     state = state_of(machine)
     return state if state in ("creating", "deleting", "failed") else "running"
-
-
-def _handle(body: Body, path: str) -> Handle:
-    zone = zone_of(body)
-    return Handle(kind=VOLUME, id=path, data={"region": region_of(body), **({"zone": zone} if zone else {})})

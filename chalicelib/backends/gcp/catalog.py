@@ -25,16 +25,16 @@ from chalicelib.backends.gcp.interfaces import RDMA_TYPES, ROCE
 from chalicelib.backends.gcp.launch import HYPER, disk_type
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.places import GcpPlaces, GcpRegion, last, region_of
-from chalicelib.backends.gcp.prices import ADDRESS, HOURS, GcpPrices, MachineParts, PriceList
+from chalicelib.backends.gcp.prices import ADDRESS, GcpPrices, MachineParts, PriceList
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservation, GcpReservations
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.offers import GIB, HOURS, machine, made_to_order
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Availability, Disk, DiskTerms, Gpu, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import Availability, Gpu, Offer, OfferTerms
 
 log = logging.getLogger(__name__)
 
-GIB = 1024
 LEAST_DISK = 100  # GiB of the machine's own disk
 MOST_DISK = 64 * 1024
 WITH_GPUS = r"a2-\w+-\d+g|a3-(highgpu|megagpu|ultragpu)-\d+g|(a4|a4x)-highgpu-\d+g|g2-standard-\d+|g4-standard-\d+"
@@ -133,25 +133,16 @@ class GcpCatalog:
         if gpus is None or not zones or not fabric.holds(sold.name):
             return
         kind = disk_type(sold.name)
-        machine = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
-        hour, month = prices.machine(machine, region.name, spot=spot), prices.disk(kind, region.name)
+        parts = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
+        hour, month = prices.machine(parts, region.name, spot=spot), prices.disk(kind, region.name)
         if hour is None or month is None:
             if not spot:
                 unpriced.add(f"{sold.name} in {region.name}")
             return
-        has = Resources(
-            cpus=sold.cpus,
-            memory_mib=sold.memory_mib,
-            gpus=gpus,
-            spot=spot,
-            disk=Disk(size_mib=LEAST_DISK * GIB),
-            cpu_arch="arm" if sold.arm else "x86",
-        )
-        gib_hour = month / HOURS
-        price = hour + LEAST_DISK * gib_hour + (ADDRESS[spot] if self._config.public_ips else 0.0)
+        price = hour + LEAST_DISK * month / HOURS + (ADDRESS[spot] if self._config.public_ips else 0.0)
         private: dict[str, Any] = {"accelerator": sold.accelerator} if sold.attached else {}
         terms = OfferTerms(
-            disk=DiskTerms(most_gib=MOST_DISK, gib_hour=round(gib_hour, 9)),
+            disk=made_to_order(MOST_DISK, month / HOURS),
             prices=prices.source,
             interconnect=ROCE
             if sold.name in RDMA_TYPES
@@ -161,11 +152,17 @@ class GcpCatalog:
             **private,
         )
         fits = (sold.name, sold.cpus, sold.accelerator, sold.cards)
-        yield Offer(
-            backend="gcp",
-            instance=InstanceType(name=sold.name, resources=has),
-            region=region.name,
-            price=round(price, 6),
+        yield machine(
+            "gcp",
+            sold.name,
+            region.name,
+            price,
+            cpus=sold.cpus,
+            memory_mib=sold.memory_mib,
+            gpus=gpus,
+            spot=spot,
+            disk_gib=LEAST_DISK,
+            cpu_arch="arm" if sold.arm else "x86",
             terms=terms,
             availability=quotas.availability(region.quotas, limits, *fits, spot=spot),
             availability_zones=tuple(sorted(zones)),

@@ -11,33 +11,29 @@ from chalicelib.backends.gcp.images import find_chosen, find_usual
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.permissions import needed
 from chalicelib.backends.gcp.places import GcpPlaces
-from chalicelib.errors import Gone, MissingPermission, Unfit
+from chalicelib.backends.kit.checking import there
+from chalicelib.errors import MissingPermission, Unfit
 
 
 def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, networks: GcpNetworks) -> None:
     """Raises InvalidCredentials, MissingPermission with every permission that is missing, or Unfit with every region
     that can't have machines."""
-    try:
-        clients.call("projects.get")
-    except Gone as error:
-        raise Unfit(
-            f"There is no project {config.project_id}, or these credentials can't see it.",
-            hint="Correct `project_id`: it is the project's id, not its name or number.",
-        ) from error
+    there(
+        lambda: clients.call("projects.get"),
+        f"There is no project {config.project_id}, or these credentials can't see it.",
+        "Correct `project_id`: it is the project's id, not its name or number.",
+    )
     _permitted(clients, config)
     networks.forget()
     places.forget()
     known = places.all()
-    if unknown := sorted(set(config.regions or ()).difference(known)):
-        raise Unfit(
-            f"Google has no region {', '.join(unknown)} for the project {config.project_id}.",
-            hint="Correct `regions`, or take it out.",
-        )
-    if unknown := sorted(set(config.subnetworks or ()).difference(known)):
-        raise Unfit(
-            f"Google has no region {', '.join(unknown)} for the project {config.project_id}.",
-            hint="Correct `subnetworks`: its keys are regions.",
-        )
+    for given, hint in (
+        (config.regions, "Correct `regions`, or take it out."),
+        (config.subnetworks, "Correct `subnetworks`: its keys are regions."),
+    ):
+        if unknown := sorted(set(given or ()).difference(known)):
+            text = f"Google has no region {', '.join(unknown)} for the project {config.project_id}."
+            raise Unfit(text, hint=hint)
     find_usual(clients)
     for name, chosen in (config.gpudirect or {}).items():
         find_chosen(clients, name, chosen.image)

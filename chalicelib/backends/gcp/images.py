@@ -11,8 +11,8 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.launch import BootImage
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.checking import there
 from chalicelib.backends.kit.clock import Now
-from chalicelib.errors import Gone, Unfit
 
 PROJECT, FAMILY = "deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"
 ARM_PROJECT, ARM_FAMILY = "ubuntu-os-accelerator-images", "ubuntu-accelerator-2404-arm64-with-nvidia-580"
@@ -40,25 +40,21 @@ def is_arm(type_name: str) -> bool:
 def find_usual(clients: GcpClients, *, arm: bool = False) -> BootImage:
     """Raises Unfit if Google has retired it."""
     project, family = (ARM_PROJECT, ARM_FAMILY) if arm else (PROJECT, FAMILY)
-    try:
-        return _found(clients, project, family, has_docker=not arm)
-    except Gone as error:
-        raise Unfit(
-            f"Google no longer has the images {family} of {project}, from which machines start.",
-            hint="Update dstack: each version has the images of its time.",
-        ) from error
+    return there(
+        lambda: _found(clients, project, family, has_docker=not arm),
+        f"Google no longer has the images {family} of {project}, from which machines start.",
+        "Update dstack: each version has the images of its time.",
+    )
 
 
 def find_chosen(clients: GcpClients, type_name: str, image: str) -> BootImage:
     """The account's own."""
     _, project, *_, family = image.split("/")
-    try:
-        return _found(clients, project, family)
-    except Gone as error:
-        raise Unfit(
-            f"There is no image {image}, or these credentials can't see it.",
-            hint=f"Correct `gpudirect.{type_name}.image`, or give the credentials `roles/compute.imageUser` there.",
-        ) from error
+    return there(
+        lambda: _found(clients, project, family),
+        f"There is no image {image}, or these credentials can't see it.",
+        f"Correct `gpudirect.{type_name}.image`, or give the credentials `roles/compute.imageUser` there.",
+    )
 
 
 def _found(clients: GcpClients, project: str, family: str, *, has_docker: bool = True) -> BootImage:

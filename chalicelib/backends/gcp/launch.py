@@ -1,13 +1,6 @@
 """The request that launches a machine. It is a pure function, so a repeated launch has the same request to the byte.
 
-These parts are there for a reason:
-
-* The request's id is for this launch *and zone*, as the name is: neither is known in another zone.
-* The image is a family, not its newest member: Google refuses a request's id with another body.
-* `NO_RESERVATION`: by default a machine would use up an open reservation that it fits.
-* A spot machine is deleted when it is taken back. A stopped one keeps its disk, its price, and its name.
-* No machine restarts by itself: its agent wouldn't. Machines with GPUs can't move to another host.
-* No service account unless one is configured: a container can reach the metadata service, which gives its tokens away.
+Its id is for this launch *and zone*, as the machine's name is: neither is known in another zone.
 """
 
 from __future__ import annotations
@@ -21,12 +14,15 @@ from typing import Any
 from chalicelib.backends.gcp.places import RULE
 from chalicelib.backends.gcp.reservations import GcpReservation
 from chalicelib.backends.kit import docker_setup
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.owners import all_tags, labels
 from chalicelib.backends.kit.scripts import check_gateway, cloud_config, user_data
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.kit.zones import zone_token
 from chalicelib.backends.spi import CreateRequest
 from chalicelib.errors import Unfit
 
+_BODIES = table("gcp/launch.toml")
 MOST_USER_DATA = 256 * 1024  # bytes
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 HYPERDISK = ("a4-", "a4x-", "a3-ultragpu-", "c4-", "c4a-", "c4d-", "g4-", "h3-", "m4-", "n4-")  # these take no other
@@ -73,45 +69,32 @@ def request_id(token: str, zone: str) -> str:
 
 def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> dict[str, Any]:
     """The body of `instances.insert`."""
-    name, zone = request.offer.instance.name, f"zones/{place.zone}"
     check_gateway(request, public_ips=settings.public_ips)
-    marks = labels(all_tags(request, settings.tags), RULE, "Google")
-    items = {"user-data": _user_data(request, place.image), "block-project-ssh-keys": "TRUE"}
-    body: dict[str, Any] = {
+    accelerator, has = request.offer.backend_data.get("accelerator"), request.offer.instance.resources
+    values = {
         "name": request.name,
-        "machineType": f"{zone}/machineTypes/{name}",
-        "labels": marks,
-        "tags": {"items": list(place.network_tags)},
-        "disks": [
-            {
-                "boot": True,
-                "autoDelete": True,
-                "initializeParams": {
-                    "sourceImage": place.image.family,
-                    "diskSizeGb": str(max(-(-request.disk_mib // 1024), place.image.gib)),
-                    "diskType": f"{zone}/diskTypes/{disk_type(name)}",
-                    "labels": marks,
-                },
-            },
-            *_local_disks(zone, place.reservation),
-        ],
-        "networkInterfaces": _interfaces(place, public=settings.public_ips),
+        "project": settings.project,
+        "region": request.offer.region,
+        "zone": place.zone,
+        "type": request.offer.instance.name,
+        "labels": labels(all_tags(request, settings.tags), RULE, "Google"),
+        "network tags": list(place.network_tags),
+        "interfaces": _interfaces(place, public=settings.public_ips),
+        "image": place.image.family,
+        "gib": str(max(-(-request.disk_mib // 1024), place.image.gib)),
+        "disk type": disk_type(request.offer.instance.name),
+        "accelerator": accelerator,
+        "cards": len(has.gpus) if accelerator else None,
+        "policy": _policy(request, place.reservation) or None,
+        "account": settings.service_account or None,
+        "scope": SCOPE if settings.service_account else None,
+        "user data": _user_data(request, place.image),
         "scheduling": _scheduling(request, place.reservation),
-        "metadata": {"items": [{"key": key, "value": value} for key, value in items.items()]},
-        "reservationAffinity": _reservation(request, place),
+        "affinity": _affinity(request, place.reservation),
     }
-    if accelerator := request.offer.backend_data.get("accelerator"):
-        body["guestAccelerators"] = [
-            {
-                "acceleratorType": f"projects/{settings.project}/{zone}/acceleratorTypes/{accelerator}",
-                "acceleratorCount": len(request.offer.instance.resources.gpus),
-            }
-        ]
-    if policy := _policy(request, place.reservation):
-        region = f"projects/{settings.project}/regions/{request.offer.region}"
-        body["resourcePolicies"] = [f"{region}/resourcePolicies/{policy}"]
-    if settings.service_account:
-        body["serviceAccounts"] = [{"email": settings.service_account, "scopes": [SCOPE]}]
+    ssds = place.reservation.ssds if place.reservation else ()
+    disks = [_BODIES["boot"], *({**_BODIES["local"], "interface": each} for each in ssds)]
+    body: dict[str, Any] = filled(_BODIES["machine"], {**values, "disks": filled(disks, values)})
     return body
 
 
@@ -129,13 +112,6 @@ def _interfaces(place: GcpPlace, *, public: bool) -> list[dict[str, Any]]:
     return [first, *({"subnetwork": subnet, "nicType": kind} for subnet, kind in place.cards)]
 
 
-def _local_disks(zone: str, reservation: GcpReservation | None) -> list[dict[str, Any]]:
-    """Those of the reservation: a machine without them doesn't match it."""
-    kind = {"initializeParams": {"diskType": f"{zone}/diskTypes/local-ssd"}}
-    interfaces = reservation.ssds if reservation else ()
-    return [{"type": "SCRATCH", "autoDelete": True, "interface": each, **kind} for each in interfaces]
-
-
 def _policy(request: CreateRequest, reservation: GcpReservation | None) -> str:
     """The placement policy: the group's, unless the reservation has its own, or its capacity is dense already. Some
     types must have one in any case."""
@@ -150,26 +126,19 @@ def _policy(request: CreateRequest, reservation: GcpReservation | None) -> str:
     return request.placement_group.id if request.placement_group else ""
 
 
-def _scheduling(request: CreateRequest, reservation: GcpReservation | None) -> dict[str, Any]:
-    has = request.offer.instance.resources
+def _scheduling(request: CreateRequest, reservation: GcpReservation | None) -> Any:
+    has, kinds = request.offer.instance.resources, _BODIES["scheduling"]
     if reservation is not None and reservation.is_bound:
-        model = {"provisioningModel": "RESERVATION_BOUND", "instanceTerminationAction": "DELETE"}
-        return {**model, "onHostMaintenance": "TERMINATE", "automaticRestart": False}
+        return kinds["bound"]
     if has.spot:
-        model = {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}
-        return {**model, "onHostMaintenance": "TERMINATE", "automaticRestart": False}
-    stays = bool(has.gpus) or request.placement_group is not None
-    maintained = "TERMINATE" if stays else "MIGRATE"
-    return {"provisioningModel": "STANDARD", "onHostMaintenance": maintained, "automaticRestart": False}
+        return kinds["spot"]
+    stays = bool(has.gpus) or request.placement_group is not None  # machines with GPUs can't move to another host
+    return filled(kinds["usual"], {"maintained": "TERMINATE" if stays else "MIGRATE"})
 
 
-def _reservation(request: CreateRequest, place: GcpPlace) -> dict[str, Any]:
-    if place.reservation is None:
-        return {"consumeReservationType": "NO_RESERVATION"}
+def _affinity(request: CreateRequest, reservation: GcpReservation | None) -> Any:
+    if reservation is None:
+        return _BODIES["affinity"]["none"]
     if request.offer.instance.resources.spot:
-        raise Unfit(f"A spot machine can't be in the reservation {place.reservation.name}.")
-    return {
-        "consumeReservationType": "SPECIFIC_RESERVATION",
-        "key": "compute.googleapis.com/reservation-name",
-        "values": [place.reservation.target or place.reservation.name],
-    }
+        raise Unfit(f"A spot machine can't be in the reservation {reservation.name}.")
+    return filled(_BODIES["affinity"]["named"], {"reservation": reservation.target or reservation.name})

@@ -9,7 +9,6 @@ has vanished: the zone's operations say why.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from datetime import datetime
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
@@ -22,10 +21,11 @@ from chalicelib.backends.gcp.operations import History, history, settled
 from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.visibility import check_settled
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
@@ -66,13 +66,13 @@ class GcpMachines:
             if body.get("labels", {}).get(REQUEST_TAG) != request.token:
                 raise AlreadyThere(f"{last(body['zone'])} has a machine {request.name} that isn't ours.")
             if body["status"] not in ENDING:
-                return _vm(body["name"], last(body["zone"]), str(body.get("creationTimestamp", "")))
+                return _vm(body["name"], last(body["zone"]), body.get("creationTimestamp"))
         return None
 
     def _launch(self, request: CreateRequest, begun: Micros) -> Generator[Handle, None, Handle]:
         def in_zone(place: GcpPlace) -> Handle:
             accepted = self._insert(request, place)
-            return _vm(request.name, place.zone, str(accepted.get("insertTime", "")))
+            return _vm(request.name, place.zone, accepted.get("insertTime"))
 
         try:
             places = self._zones(request)
@@ -223,20 +223,18 @@ class GcpMachines:
             for body in self._clients.pages(f"{collection}.aggregatedList", within=region, filter=of):
                 name, zone = str(body["name"]), last(body["zone"])
                 vm = kind == "vm"
-                handle = _vm(name, zone, str(body.get("creationTimestamp", ""))) if vm else handle_of(kind, name, zone)
+                handle = _vm(name, zone, body.get("creationTimestamp")) if vm else handle_of(kind, name, zone)
                 if region in ("", handle.data["region"]) and not body.get("users"):
                     yield from owned(handle, body.get("labels", {}))
 
 
-def _vm(name: str, zone: str, created: str) -> Handle:
+def _vm(name: str, zone: str, created: object) -> Handle:
     """`created`: when, as Google writes it."""
-    handle = handle_of("vm", name, zone)
-    at = {CREATED: stamp(datetime.fromisoformat(created))} if created else {}
-    return handle.with_(data={**handle.data, **at})
+    return located("vm", name, region_of(zone), zone=zone, created=created)
 
 
 def handle_of(kind: str, name: str, zone: str) -> Handle:
-    return Handle(kind=kind, id=name, data={"region": region_of(zone), "zone": zone})
+    return located(kind, name, region_of(zone), zone=zone)
 
 
 def _zone_of(handles: Sequence[Handle]) -> str:

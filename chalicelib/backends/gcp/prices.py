@@ -17,13 +17,13 @@ from chalicelib.backends.gcp.client import COMPUTE, GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.offers import HOURS
 from chalicelib.backends.kit.tables import table
 from chalicelib.backends.price_file import OfflinePrices, Priced
 from chalicelib.domain.instants import DAY
 from chalicelib.errors import MissingPermission
 
 ADDRESS: Mapping[bool, float] = {False: 0.005, True: 0.0025}  # dollars an hour, on demand and spot, in every region
-HOURS = 730  # of a month, as Google bills disks
 SSD_GIB = 375  # of a local disk
 SHARED: Mapping[str, float] = {"e2-micro": 0.25, "e2-small": 0.5, "e2-medium": 1.0}  # cores that are billed of two
 _LISTED = table("gcp/prices.toml")

@@ -5,6 +5,7 @@
 `paging.py`      listings in pages.
 `errors.py`      what a provider's failures mean: a table by code, text and status; texts without secrets.
 `tables.py`      a provider's tables as data files.
+`bodies.py`      bodies of requests as data, filled in.
 `rpc.py`         connections for gRPC: one attempt and one deadline per call; Google's codes of failures.
 `limits.py`      a token bucket for all calls of an account.
 `regions.py`     calls to every region at once.
@@ -12,6 +13,7 @@
 `checking.py`    checks of an account: all problems at once.
 `hints.py`       what is good to know and not needed.
 `tokens.py`      an account's access token.
+`oauth.py`       exchanges for access tokens.
 `offers.py`      offers of machines, with disks made to order.
 `operators_prices.py`  prices of a provider whose API says none.
 `groups.py`      placement groups that some types don't need.
