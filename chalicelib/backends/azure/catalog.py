@@ -12,12 +12,11 @@ from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.config import AzureBackendConfig
-from chalicelib.backends.azure.fabric import interconnect
 from chalicelib.backends.azure.places import regions_of, zone_named
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.azure.reservations import Reserved, offers_in, reservations
-from chalicelib.backends.azure.sizes import AzureSize, by_name
+from chalicelib.backends.azure.sizes import AzureSize, by_name, interconnect
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.offers import HOURS, machine, made_to_order
 from chalicelib.backends.kit.regions import listed_everywhere

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import TAGS, number_of
 from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.owners import all_tags, labels
@@ -34,22 +34,10 @@ class AzurePlace:
     reservation: str = ""  # the id of a capacity reservation group
 
 
-@dataclass(frozen=True)
-class AzureSettings:
-    """The account's settings for machines."""
-
-    public_ips: bool = True
-    identity: str = ""  # the id of a managed one
-    tags: Mapping[str, str] | None = None
-
-
-def tags_for(request: CreateRequest, settings: AzureSettings) -> dict[str, str]:
-    return labels(all_tags(request, settings.tags), TAGS, "Azure")
-
-
-def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -> dict[str, Any]:
+def launch(request: CreateRequest, place: AzurePlace, config: AzureBackendConfig, identity: str) -> dict[str, Any]:
+    """`identity`: the id of a managed one; may be empty."""
     spot, group = request.offer.instance.resources.spot, request.placement_group
-    check_gateway(request, public_ips=settings.public_ips)
+    check_gateway(request, public_ips=config.public_ips)
     if spot and group is not None and is_availability_set(group):
         raise Unfit(
             f"Azure has no spot machines with InfiniBand between them, so {request.offer.instance.name} can't be one.",
@@ -60,7 +48,7 @@ def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -
         "region": request.offer.region,
         "zone": number_of(place.zone) or None,
         "size": request.offer.instance.name,
-        "tags": tags_for(request, settings),
+        "tags": labels(all_tags(request, config.tags), TAGS, "Azure"),
         "gib": max(-(-request.disk_mib // 1024), LEAST_DISK),
         "script": base64.b64encode(user_data(request, MOST_SCRIPT, "Azure").encode()).decode(),
         "key": KEY,
@@ -70,9 +58,9 @@ def launch(request: CreateRequest, place: AzurePlace, settings: AzureSettings) -
         "availability set": group.id if group and is_availability_set(group) else None,
         "proximity group": group.id if group and not is_availability_set(group) else None,
         "reservation": place.reservation or None,
-        "identity": _identity(settings.identity) if settings.identity else None,
+        "identity": _identity(identity) if identity else None,
     }
-    address = filled(_BODIES["address"], values) if settings.public_ips else None
+    address = filled(_BODIES["address"], values) if config.public_ips else None
     body: dict[str, Any] = filled(_BODIES["machine"], {**values, "address": address})
     if spot:
         body["properties"] |= _BODIES["spot"]

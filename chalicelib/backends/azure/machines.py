@@ -15,7 +15,7 @@ from chalicelib.backends.azure.client import AzureClient, check_time
 from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import elsewhere
 from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
-from chalicelib.backends.azure.launch import AzurePlace, AzureSettings, is_availability_set, launch
+from chalicelib.backends.azure.launch import AzurePlace, is_availability_set, launch
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
     ADDRESS,
@@ -49,12 +49,9 @@ SHORT_FOR: Micros = 15 * MINUTE  # in which a zone that had no room is tried las
 CHILDREN = (NIC, ADDRESS, DISK)  # each holds the next
 HELD_BY: Mapping[str, str] = {NIC: "virtualMachine", ADDRESS: "ipConfiguration"}  # the property that says so
 HOLDERS: Mapping[str, str] = {NIC: VM, ADDRESS: NIC, DISK: VM}
-ENDING: Mapping[str | int, type[BackendError]] = {
-    "NicInUse": NotYet,
-    "PublicIPAddressCannotBeDeleted": NotYet,
-    "OperationNotAllowed": NotYet,
-    409: NotYet,
-}
+ENDING: Mapping[str | int, type[BackendError]] = dict.fromkeys(
+    ("NicInUse", "PublicIPAddressCannotBeDeleted", "OperationNotAllowed", 409), NotYet
+)
 _STALE = ("InvalidResourceReference", "SubnetNotFound", "ResourceNotFound", "ResourceGroupNotFound")
 
 
@@ -62,12 +59,8 @@ class AzureMachines:
     def __init__(self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks, now: Now) -> None:
         self._client, self._networks, self._now = client, networks, now
         self._ids = client.ids
-        self._is_own_group = config.resource_group is None
-        identity = config.vm_managed_identity
-        group, _, name = (identity or "").partition("/")
-        self._settings = AzureSettings(
-            config.public_ips, self._ids.of("identity", name, group) if identity else "", config.tags
-        )
+        group, _, name = (config.vm_managed_identity or "").partition("/")
+        self._config, self._identity = config, self._ids.of("identity", name, group) if name else ""
         self._short: dict[tuple[str, str], Micros] = {}  # types and zones that had no room, and until when they count
         self._lists: LookupCache[Sequence[Body]] = LookupCache(now, LISTS_LAST)
 
@@ -131,15 +124,16 @@ class AzureMachines:
         self, request: CreateRequest, place: AzurePlace, step: Micros, condition: Mapping[str, str] | None = None
     ) -> Body:
         check_time(step, self._now())
+        no_group = Transient if self._config.resource_group is None else Unfit  # ours is made before
         try:
             body: Body = self._client.call(
                 "PUT",
                 self._ids.of(VM, request.name),
-                body=launch(request, place, self._settings),
+                body=launch(request, place, self._config, self._identity),
                 headers=condition,
                 region=place.zone or request.offer.region,
                 secrets=secrets_of(request),
-                meanings={"ResourceGroupNotFound": Transient if self._is_own_group else Unfit, 404: Unfit},
+                meanings={"ResourceGroupNotFound": no_group, 404: Unfit},
             )
         except InsufficientCapacity:
             self._note_no_room(request.offer.instance.name, place.zone)

@@ -48,6 +48,9 @@ from chalicelib.errors import BackendError, Gone, InUse, NotYet, Unfit
 
 SKU, STEPS = "Premium_LRS", "P"  # what is created, and how the price list calls it
 STATES: Mapping[str, str] = {"creating": "creating", "updating": "creating", "deleting": "deleting", "failed": "failed"}
+CHANGING: Mapping[str | int, type[BackendError]] = dict.fromkeys(
+    ("OperationNotAllowed", "AttachDiskWhileBeingDetached", 409), NotYet
+)
 
 
 class AzureVolumes:
@@ -138,13 +141,8 @@ class AzureVolumes:
             return
 
     def _change(self, host: str, vm: Handle, body: Mapping[str, object]) -> None:
-        meanings: Mapping[str | int, type[BackendError]] = {
-            "OperationNotAllowed": NotYet,
-            "AttachDiskWhileBeingDetached": NotYet,
-            409: NotYet,
-        }
         path = f"{host}/attachDetachDataDisks"
-        self._client.call("POST", path, body=body, region=region_in(vm), meanings=meanings)
+        self._client.call("POST", path, body=body, region=region_in(vm), meanings=CHANGING)
 
     # --- delete and list ---------------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.places import RULE
 from chalicelib.backends.gcp.reservations import GcpReservation
 from chalicelib.backends.kit import docker_setup
@@ -49,16 +49,6 @@ class GcpPlace:
     cards: tuple[tuple[str, str], ...] = ()  # subnetwork and kind of each further network card
 
 
-@dataclass(frozen=True)
-class GcpSettings:
-    """The account's settings for launches."""
-
-    project: str
-    public_ips: bool = True
-    service_account: str | None = None
-    tags: Mapping[str, str] | None = None
-
-
 def disk_type(type_name: str) -> str:
     return HYPER if type_name.startswith(HYPERDISK) else DISK
 
@@ -67,27 +57,27 @@ def request_id(token: str, zone: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, zone_token(token, zone)))
 
 
-def launch(request: CreateRequest, place: GcpPlace, settings: GcpSettings) -> dict[str, Any]:
+def launch(request: CreateRequest, place: GcpPlace, config: GCPBackendConfig) -> dict[str, Any]:
     """The body of `instances.insert`."""
-    check_gateway(request, public_ips=settings.public_ips)
+    check_gateway(request, public_ips=config.public_ips)
     accelerator, has = request.offer.backend_data.get("accelerator"), request.offer.instance.resources
     values = {
         "name": request.name,
-        "project": settings.project,
+        "project": config.project_id,
         "region": request.offer.region,
         "zone": place.zone,
         "type": request.offer.instance.name,
-        "labels": labels(all_tags(request, settings.tags), RULE, "Google"),
+        "labels": labels(all_tags(request, config.tags), RULE, "Google"),
         "network tags": list(place.network_tags),
-        "interfaces": _interfaces(place, public=settings.public_ips),
+        "interfaces": _interfaces(place, public=config.public_ips),
         "image": place.image.family,
         "gib": str(max(-(-request.disk_mib // 1024), place.image.gib)),
         "disk type": disk_type(request.offer.instance.name),
         "accelerator": accelerator,
         "cards": len(has.gpus) if accelerator else None,
         "policy": _policy(request, place.reservation) or None,
-        "account": settings.service_account or None,
-        "scope": SCOPE if settings.service_account else None,
+        "account": config.vm_service_account or None,
+        "scope": SCOPE if config.vm_service_account else None,
         "user data": _user_data(request, place.image),
         "scheduling": _scheduling(request, place.reservation),
         "affinity": _affinity(request, place.reservation),

@@ -15,7 +15,7 @@ from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body, elsewhere, failed, refused_launch
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.images import GcpImages
-from chalicelib.backends.gcp.launch import GcpPlace, GcpSettings, launch, request_id
+from chalicelib.backends.gcp.launch import GcpPlace, launch, request_id
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.operations import History, history, settled
 from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
@@ -49,9 +49,9 @@ class GcpMachines:
         networks: GcpNetworks,
         now: Now,
     ) -> None:
-        self._clients, self._places, self._networks, self._now = clients, places, networks, now
+        self._clients, self._config, self._now = clients, config, now
+        self._places, self._networks = places, networks
         self._images, self._reservations = GcpImages(clients, config, now), GcpReservations(clients, now)
-        self._settings = GcpSettings(config.project_id, config.public_ips, config.vm_service_account, config.tags)
 
     # --- create ------------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class GcpMachines:
     def _insert(self, request: CreateRequest, place: GcpPlace) -> Body:
         """The operation that was accepted."""
         spot, secrets = request.offer.instance.resources.spot, secrets_of(request)
-        body = launch(request, place, self._settings)
+        body = launch(request, place, self._config)
         try:
             operation = self._clients.call(
                 "instances.insert",

@@ -5,23 +5,24 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.backends.kit.checking import known_regions
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.kit.delegation import OfMachines
+from chalicelib.backends.kit.delegation import OfAccount, OfMachines
 from chalicelib.backends.lambda_cloud.facts import FACTS
-from chalicelib.domain.offers import Offer
-from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
+    from chalicelib.backends.lambda_cloud.catalog import LambdaCatalog
     from chalicelib.backends.lambda_cloud.client import LambdaClient
     from chalicelib.backends.lambda_cloud.config import LambdaBackendConfig
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class LambdaBackend(OfMachines):
+class LambdaBackend(OfAccount, OfMachines):
     facts = FACTS
+    _client: LambdaClient
+    _catalog: LambdaCatalog
 
     def __init__(
         self,
@@ -46,14 +47,4 @@ class LambdaBackend(OfMachines):
         if not self._config.regions:
             self._client.instances()
             return
-        known = self._catalog.regions()
-        if wrong := [each for each in self._config.regions if each not in known]:
-            raise Unfit(
-                f"Lambda has no region {', '.join(wrong)}.", hint=f"`regions` can have {', '.join(sorted(known))}."
-            )
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._client.close()
+        known_regions("Lambda", self._config.regions, self._catalog.regions())

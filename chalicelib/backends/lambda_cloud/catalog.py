@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.offers import GIB, machine
 from chalicelib.backends.lambda_cloud.client import Body, LambdaClient
 from chalicelib.domain.gpu_names import WITH_ARM, squeeze
 from chalicelib.domain.instants import HOUR, MINUTE
-from chalicelib.domain.offers import Availability, Disk, InstanceType, Offer, Resources
+from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import InsufficientCapacity, Unfit
 
-GIB = 1024
 CAPACITY_LASTS = MINUTE  # what Lambda has said of it
 
 
@@ -62,20 +62,17 @@ def _offer(kind: Body, region: str) -> Iterator[Offer]:
     card = gpu(str(body["gpu_description"])) if count else None
     if cents <= 0 or (count and card is None):
         return
-    has = Resources(
+    yield machine(
+        "lambda",
+        str(body["name"]),
+        region,
+        cents / 100,
         cpus=int(specs["vcpus"]),
         memory_mib=int(specs["memory_gib"]) * GIB,
         gpus=(card,) * count if card else (),
-        disk=Disk(size_mib=int(specs["storage_gib"]) * GIB),
+        disk_gib=int(specs["storage_gib"]),
         cpu_arch="arm" if card and squeeze(card.name) in WITH_ARM else "x86",
-    )
-    there = region in _with_capacity(kind)
-    yield Offer(
-        backend="lambda",
-        instance=InstanceType(name=str(body["name"]), resources=has),
-        region=region,
-        price=cents / 100,
-        availability=Availability.available if there else Availability.unknown,
+        availability=Availability.available if region in _with_capacity(kind) else Availability.unknown,
     )
 
 

@@ -151,8 +151,7 @@ class LambdaInstances:
         and are nobody's here."""
         for body in list(self._client.instances() if instance_id is None else self._listed()):
             if body["status"] != ENDED and region in ("", body["region"]["name"]):
-                found = owned(_handle(body), _tags(body), str(body.get("name") or ""))
-                yield from (each for each in found if instance_id in (None, each.instance_id))
+                yield from owned(_handle(body), _tags(body), str(body.get("name") or ""), only=instance_id)
 
     def _listed(self) -> Sequence[Body]:
         return self._lists.get("", self._client.instances)

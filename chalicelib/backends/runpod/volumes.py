@@ -72,8 +72,7 @@ class NetworkVolumes:
     def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
         for body in list(self._listed()):
             if region in ("", body["dataCenter"]):
-                found = owned_volume(_handle(body["id"]), {}, body["name"])
-                yield from (each for each in found if volume_id in (None, each.volume_id))
+                yield from owned_volume(_handle(body["id"]), {}, body["name"], only=volume_id)
 
     def _listed(self) -> Iterator[Body]:
         return self._client.listed("network-volumes", "networkVolumes")

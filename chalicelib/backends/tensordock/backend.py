@@ -5,23 +5,24 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.kit.delegation import OfMachines
+from chalicelib.backends.kit.delegation import OfAccount, OfMachines
 from chalicelib.backends.tensordock.facts import FACTS
-from chalicelib.domain.offers import Offer
 from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
+    from chalicelib.backends.tensordock.catalog import TensorDockCatalog
     from chalicelib.backends.tensordock.client import TensorDockClient
     from chalicelib.backends.tensordock.config import TensorDockBackendConfig
 
 
-class TensorDockBackend(OfMachines):
+class TensorDockBackend(OfAccount, OfMachines):
     facts = FACTS
+    _client: TensorDockClient
+    _catalog: TensorDockCatalog
 
     def __init__(
         self,
@@ -51,9 +52,3 @@ class TensorDockBackend(OfMachines):
                     f"TensorDock has no location {', '.join(wrong)}.",
                     hint=f"`regions` can have {', '.join(sorted(known))} at the moment.",
                 )
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._client.close()

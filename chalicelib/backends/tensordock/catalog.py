@@ -13,14 +13,14 @@ from typing import NamedTuple
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.offers import GIB, machine
 from chalicelib.backends.tensordock.client import Body, TensorDockClient
 from chalicelib.domain.instants import MINUTE
-from chalicelib.domain.offers import Availability, Disk, DiskTerms, InstanceType, Offer, OfferTerms, Resources
+from chalicelib.domain.offers import Availability, DiskTerms, Offer, OfferTerms
 from chalicelib.errors import InsufficientCapacity
 
 log = logging.getLogger(__name__)
 
-GIB = 1024
 LOCATIONS_LAST = MINUTE
 DISK, STEP = 100, 50  # GB: the smallest, and from one size to the next
 MOST_GPUS = 8
@@ -96,13 +96,15 @@ def _offers(place: Body, card: Body, unpriced: set[str]) -> Iterator[Offer]:
         if price is None:
             unpriced.add(name)
             continue
-        gpus, disk = (found,) * size.gpus, Disk(size_mib=DISK * GIB)
-        has = Resources(cpus=size.cpus, memory_mib=size.memory * GIB, gpus=gpus, disk=disk, cpu_arch="x86")
-        yield Offer(
-            backend="tensordock",
-            instance=InstanceType(name=name, resources=has),
-            region=region_of(place),
-            price=price,
+        yield machine(
+            "tensordock",
+            name,
+            region_of(place),
+            price,
+            cpus=size.cpus,
+            memory_mib=size.memory * GIB,
+            gpus=(found,) * size.gpus,
+            disk_gib=DISK,
             availability=Availability.available,
             terms=OfferTerms(
                 order=f"{size.gpus}-{size.cpus}-{size.memory}-{str(place['id'])[:8]}",

@@ -115,8 +115,7 @@ class TensorDockInstances:
         bodies = self._client.instances() if instance_id is None else self._listed()
         for body, name in list(self._ours(bodies)):
             if name.may_be_in(region):
-                found = owned(_handle(body["id"], name), {}, name.owner)
-                yield from (each for each in found if instance_id in (None, each.instance_id))
+                yield from owned(_handle(body["id"], name), {}, name.owner, only=instance_id)
 
     def _ours(self, bodies: Sequence[Body]) -> Iterator[tuple[Body, DatedName]]:
         """Those with a name of ours that haven't ended."""

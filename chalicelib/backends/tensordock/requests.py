@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.backends.kit import docker_setup
+from chalicelib.backends.kit.offers import GIB
 from chalicelib.backends.kit.scripts import cloud_config
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
 from chalicelib.backends.spi import CreateRequest
-from chalicelib.backends.tensordock.catalog import DISK, GIB, LOCATION, STEP
+from chalicelib.backends.tensordock.catalog import DISK, LOCATION, STEP
 
 IMAGE = "ubuntu2404"  # to which the hosts add NVIDIA's driver
 

@@ -98,8 +98,7 @@ class VastAIInstances(DescribesOne):
         bodies = self._client.instances(LISTS_LAST) if one else self._client.instances_for_sweep()
         for body in bodies:
             if not region or region_of(body) in ("", region):
-                found = owned(_handle(body), {}, str(body.get("label") or ""))
-                yield from (each for each in found if instance_id in (None, each.instance_id))
+                yield from owned(_handle(body), {}, str(body.get("label") or ""), only=instance_id)
 
 
 def _handle(body: Body) -> Handle:
