@@ -141,8 +141,11 @@ class Client(_Nouns[Sync]):
         if isinstance(step, Pause):
             return self.sleep(step.seconds)
         if isinstance(step, Together):
-            with ThreadPoolExecutor(max(min(step.at_once, len(step.flows)), 1)) as threads:
+            threads = ThreadPoolExecutor(max(min(step.at_once, len(step.flows)), 1))
+            try:
                 return list(threads.map(self._result, step.flows))
+            finally:
+                threads.shutdown(cancel_futures=True)  # on Ctrl-C, those that haven't begun
         assert isinstance(step, Work), step
         return step.do()
 

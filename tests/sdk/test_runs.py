@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.specs.runs import TaskConfiguration
 from dstack_serverless import AlreadyExists, Forbidden, Invalid, NotFound, RunEnded, WaitedTooLong
-from tests.sdk.conftest import User
+from tests.sdk.conftest import User, waited
 
 
 def task(name: str, *commands: str, **more: Any) -> dict[str, Any]:
@@ -122,3 +122,27 @@ def test_a_job_that_isnt_there(user: User) -> None:
     with pytest.raises(NotFound, match="no job 3"):
         user.runs.logs("hello", job=3)
     assert user.runs.metrics("hello").keys() == {"metrics"}
+
+
+def test_attaching_ends_with_the_run_or_with_ones_patience(user: User) -> None:
+    user.runs.apply(task("hello", "true"))
+    with pytest.raises(WaitedTooLong, match="hello could not be attached to in 0 s"):
+        attach(user, timeout=0)  # meanwhile no time passes in the world, so the run waits
+    user.runs.wait("hello")
+    with pytest.raises(RunEnded, match="hello done"):
+        attach(user)
+    with pytest.raises(NotFound):
+        attach(user, name="nothing")
+
+
+def attach(user: User, name: str = "hello", **options: Any) -> None:
+    attachment = user.client.runs.attach(name, **options)
+    if user.kind == "sync":
+        with attachment:
+            raise AssertionError("it was attached to")
+
+    async def attached() -> None:
+        async with attachment:
+            raise AssertionError("it was attached to")
+
+    waited(attached())
