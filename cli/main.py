@@ -11,7 +11,7 @@ import sys
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import ClickException
@@ -20,6 +20,12 @@ from chalicelib.errors import DstackError, Invalid, WrongFlag
 from cli.screen.parameters import CommandGroup, new_group
 from cli.screen.render import as_json, paint
 from cli.screen.terminal import Terminal
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+    from typer._click.shell_completion import CompletionItem
+
+    from cli.screen.parameters import Resolved
 
 GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one line of help
     "apply": ("apply", "Create or change what a configuration file describes."),
@@ -57,7 +63,7 @@ HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings, which work an
 
 
 @cache
-def _built(module: str, name: str) -> Any:
+def _built(module: str, name: str) -> Command:
     """A group's command, cached: typer would parse every signature three times per command line."""
     loaded = importlib.import_module(f".commands.{module}", __package__)
     return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
@@ -66,16 +72,16 @@ def _built(module: str, name: str) -> Any:
 class LazyGroup(CommandGroup):
     """The root group, which knows every group's name and help line, and imports only the one that is used."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         return list(GROUPS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         module = GROUPS[cmd_name][0] if cmd_name in GROUPS else HIDDEN.get(cmd_name)
         if module is None:
             return None
         return _built(module, cmd_name)
 
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         from typer._click.shell_completion import CompletionItem
 
         return [CompletionItem(name, help=line) for name, (_, line) in GROUPS.items() if name.startswith(incomplete)]
@@ -83,7 +89,7 @@ class LazyGroup(CommandGroup):
     def lines(self) -> list[tuple[str, str]]:
         return [(name, line) for name, (_, line) in GROUPS.items()]
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> Resolved:
         name = args[0]
         if name not in GROUPS and name not in HIDDEN:
             self.refuse_unknown(ctx, name)
@@ -152,7 +158,7 @@ def root(
 
 
 @cache
-def _root() -> Any:
+def _root() -> Command:
     return typer.main.get_command(app)
 
 

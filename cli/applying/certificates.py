@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import Invalid, Problem
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 MOST = 100_000  # bytes of a file
 
 
-def with_certificate(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+def with_certificate(configuration: contract.Configuration, folder: Path, home: Path) -> contract.Configuration:
     """The configuration with the contents of the files that its `certificate` names; PEM and references to secrets stay
     as they are. Relative paths start at `folder`, in which the command runs, as with SSH keys."""
     given = configuration.get("certificate")

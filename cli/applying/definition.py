@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from chalicelib.errors import Invalid, Problem, Refused
 from cli.applying.runs import LoadedConfiguration
@@ -18,7 +18,11 @@ from cli.screen.places import Places, Written
 from cli.screen.terminal import STANDARD_INPUT, Terminal
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from chalicelib import contract
     from chalicelib.configuration.overrides import Overrides
+    from chalicelib.configuration.parse import Configuration
 
 RUN_TYPES = ("dev-environment", "task", "service")
 DEFAULT_FILES = (".dstack.yml", ".dstack.yaml")
@@ -43,7 +47,7 @@ def load_definition(
     folder = path.parent if path else terminal.cwd
     places = Places(Written(shown, raw), flags=flags)
     try:
-        parsed: Any = parse_bytes(raw, filename=shown)
+        parsed = parse_bytes(raw, filename=shown)
     except Invalid as error:
         partial, (kind, name) = parse_rest(raw, error.problems), type_and_name(raw)
         further = _further_problems(partial, flags, terminal, folder) if partial else []
@@ -60,7 +64,7 @@ def load_definition(
     if found:  # if only the name is wrong, the server reports it with any other problems
         places.refuse([*_misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
-    chosen: dict[str, Any] = {}
+    chosen: contract.Configuration = {}
     if document["type"] in RUN_TYPES:
         document["files"] = [_local(entry, folder, terminal.home) for entry in document.get("files") or ()]
         chosen, where = load_profile(terminal, profile, no_profile)
@@ -71,7 +75,9 @@ def load_definition(
     return LoadedConfiguration(document, chosen, shown, folder, places)
 
 
-def _further_problems(parsed: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
+def _further_problems(
+    parsed: Configuration, flags: Overrides | None, terminal: Terminal, folder: Path
+) -> list[Problem]:
     """Further problems of a file that is refused anyway, so that all are reported together."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
@@ -107,7 +113,7 @@ def described(terminal: Terminal, file: str | None) -> LoadedConfiguration:
 
 def fleet_definition(
     terminal: Terminal,
-    document: dict[str, Any],
+    document: contract.Configuration,
     flags: Overrides,
     *,
     profile: str | None = None,
@@ -133,7 +139,7 @@ def fleet_definition(
 
 def synthetic_task(
     terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool
-) -> tuple[dict[str, Any], Places]:
+) -> tuple[contract.Configuration, Places]:
     """The run spec with which to request offers: a task with only the requirements of the flags."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.domain.specs.runs import TaskConfiguration
@@ -143,7 +149,7 @@ def synthetic_task(
         {"type": "task", "commands": [":"], "image": "scratch", "user": "root", "resources": anything}
     )
     chosen, where = load_profile(terminal, profile, no_profile)
-    spec: dict[str, Any] = {
+    spec: contract.Configuration = {
         "run_name": None,
         "repo_id": None,
         "repo_data": None,
@@ -159,15 +165,15 @@ def synthetic_task(
     return spec, Places(profile=where, flags=flags)
 
 
-def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
+def _on_the_wire(configuration: BaseModel, flags: Overrides | None) -> contract.Configuration:
     """The configuration in the API's form. Fleets named by flags stay strings, as every client sends them."""
-    document: dict[str, Any] = configuration.model_dump(mode="json")
+    document = configuration.model_dump(mode="json")
     if flags and flags.fleets:
         document["fleets"] = list(flags.fleets)
     return document
 
 
-def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict[str, Any], Written | None]:
+def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[contract.Configuration, Written | None]:
     """The profile to send (the named or the default one, from this folder's file, then the home's), and where it is
     written."""
     from chalicelib.configuration.parse import decode, parse_profiles
@@ -239,7 +245,7 @@ def _nearby_files(path: Path) -> str:
     return f"There is {', '.join(beside)}." if beside else "Check the path; it is relative to this folder."
 
 
-def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> None:
+def _check_use_of(arguments: Sequence[str], configuration: BaseModel, shown: str) -> None:
     """Refuse arguments that no command uses: they were meant for something else."""
     from chalicelib.configuration.interpolation import references
 
@@ -253,7 +259,7 @@ def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> N
         )
 
 
-def _missing_files(configuration: Any, folder: Path, home: Path) -> list[Problem]:
+def _missing_files(configuration: BaseModel, folder: Path, home: Path) -> list[Problem]:
     """Problems of paths in `files` that don't exist."""
     return [
         Problem(
@@ -271,5 +277,5 @@ def _local_path(local: str, folder: Path, home: Path) -> Path:
     return home / local[2:] if local.startswith("~/") else folder / local
 
 
-def _local(entry: Mapping[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+def _local(entry: contract.Configuration, folder: Path, home: Path) -> contract.Configuration:
     return {**entry, "local_path": str(_local_path(entry["local_path"], folder, home))}

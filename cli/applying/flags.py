@@ -6,22 +6,22 @@ A command takes groups of them with `@taking(RESOURCES, SPOT)`: they join its pa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
 from cli.connection.session import completer
-from cli.screen.parameters import given
+from cli.screen.parameters import Flags, Value, given
 
 if TYPE_CHECKING:
     from chalicelib.configuration.overrides import Overrides
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Flag = inspect.Parameter
 
 
-def flag(*spellings: str, kind: Any = str | None, default: Any = None, **settings: Any) -> Flag:
+def flag(*spellings: str, kind: Value = str | None, default: Value = None, **settings: Value) -> Flag:
     """One flag; its parameter is named after its last spelling."""
     name = spellings[-1].partition("/")[0].removeprefix("--").replace("-", "_")
     option = Annotated[kind, typer.Option(*spellings, **settings)]
@@ -32,7 +32,7 @@ def switch(*spellings: str, help: str) -> Flag:
     return flag(*spellings, kind=bool, default=False, help=help)
 
 
-def several(*spellings: str, help: str, **settings: Any) -> Flag:
+def several(*spellings: str, help: str, **settings: Value) -> Flag:
     return flag(*spellings, kind=list[str] | None, metavar="NAME", help=f"{help} Repeatable.", **settings)
 
 
@@ -130,7 +130,7 @@ def overrides(ctx: typer.Context) -> Overrides:
     from chalicelib.configuration.overrides import Overrides
 
     refuse_contradictions(ctx)
-    params: Mapping[str, Any] = ctx.params
+    params: Flags = ctx.params
     return Overrides(
         name=params.get("name"),
         env=tuple(params.get("env") or ()),

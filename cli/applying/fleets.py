@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.applying.follow import Stages
@@ -15,7 +15,7 @@ from cli.screen.render import as_json, facts
 from cli.screen.terminal import Terminal
 from cli.ssh.keys import read_key
 from cli.tables.fleets import fleets_table
-from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
+from cli.tables.plans import Change, changes, changes_table, fleet_facts, offers_summary, offers_table
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -78,17 +78,15 @@ def delete_fleet(session: Session, name: str) -> None:
         session.terminal.sleep(GONE_SECONDS)
 
 
-def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+def with_ssh_keys(configuration: contract.Configuration, folder: Path, home: Path) -> contract.Configuration:
     """The configuration with the keys from its `identity_file`s, which the server needs to reach the hosts. Relative
     paths start at `folder`, in which the command runs, as with `ssh -i`."""
     if not configuration.get("ssh_config"):
         return configuration
     problems: list[Problem] = []
 
-    def filled(value: Any, at: str) -> Any:
-        if not isinstance(value, dict):
-            return value
-        found = dict(value)
+    def filled(written: contract.Configuration, at: str) -> contract.Configuration:
+        found = dict(written)
         if found.get("proxy_jump"):
             found["proxy_jump"] = filled(found["proxy_jump"], f"{at}.proxy_jump")
         if name := found.get("identity_file"):
@@ -100,7 +98,10 @@ def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> di
         return found
 
     hosts = filled(configuration["ssh_config"], "ssh_config")
-    hosts["hosts"] = [filled(host, f"ssh_config.hosts.{place}") for place, host in enumerate(hosts.get("hosts") or ())]
+    hosts["hosts"] = [
+        filled(host, f"ssh_config.hosts.{place}") if isinstance(host, dict) else host
+        for place, host in enumerate(hosts.get("hosts") or ())
+    ]
     if problems:
         raise Invalid(problems)
     return {**configuration, "ssh_config": hosts}
@@ -144,7 +145,7 @@ def _agreed(session: Session, plan: contract.FleetPlan, current: contract.Fleet 
     return options.yes or _confirmed(terminal, question)
 
 
-def _show_changes(session: Session, found: list[tuple[str, Any, Any]], options: ApplyOptions) -> None:
+def _show_changes(session: Session, found: list[Change], options: ApplyOptions) -> None:
     if not options.as_json:
         session.show(changes_table(found))
         session.terminal.print()
@@ -164,7 +165,7 @@ def _lacks_hosts(fleet: contract.Fleet) -> bool:
     return any((host if isinstance(host, str) else host["hostname"]) not in existing for host in hosts)
 
 
-def _changes(plan: contract.FleetPlan, current: contract.Fleet) -> list[tuple[str, Any, Any]]:
+def _changes(plan: contract.FleetPlan, current: contract.Fleet) -> list[Change]:
     return changes(current["spec"], plan["effective_spec"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import NotFound, Refused
 from cli.applying.follow import Stages, ending, exit_code, follow
@@ -19,7 +19,16 @@ from cli.screen.render import as_json, facts
 from cli.ssh import forwards
 from cli.ssh.attachment import AttachOptions, JobAttachment, orderly_end
 from cli.tables.offers import asked_lines
-from cli.tables.plans import changes, changes_table, cost_line, group_of, offers_summary, offers_table, run_facts
+from cli.tables.plans import (
+    Change,
+    changes,
+    changes_table,
+    cost_line,
+    group_of,
+    offers_summary,
+    offers_table,
+    run_facts,
+)
 from cli.tables.runs import FINISHED, runs_table
 from cli.tables.services import addresses, replaced
 
@@ -32,8 +41,8 @@ if TYPE_CHECKING:
 class LoadedConfiguration:
     """A configuration file, parsed and completed by flags, profile and environment, in wire form."""
 
-    configuration: dict[str, Any]
-    profile: dict[str, Any]
+    configuration: contract.Configuration
+    profile: contract.Configuration
     path: str  # as sent to the server
     folder: Path  # at which its relative paths start
     places: Places = field(default_factory=Places)  # the lines of its fields
@@ -69,7 +78,7 @@ class Submission:
     session: Session
     definition: LoadedConfiguration
     options: ApplyOptions
-    run_spec: dict[str, Any] = field(default_factory=dict)
+    run_spec: contract.Configuration = field(default_factory=dict)
     repo: Brought = field(default_factory=Brought)
 
     def apply(self) -> int:
@@ -105,12 +114,12 @@ class Submission:
             return 0
         return self._submit(plan, instead_of=name)
 
-    def prepared(self) -> dict[str, Any]:
+    def prepared(self) -> contract.Configuration:
         """The run spec that would be submitted, for storing it. It must not need uploads, since nothing is uploaded."""
         self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
         return self._run_spec(self._public_key())
 
-    def _run_spec(self, public_key: str | None) -> dict[str, Any]:
+    def _run_spec(self, public_key: str | None) -> contract.Configuration:
         configuration, repos = self.definition.configuration, self.definition.configuration.get("repos")
         return {
             "run_name": self.definition.name,
@@ -174,7 +183,7 @@ class Submission:
         self.session.terminal.print("Nothing was started.")
         return False
 
-    def _changes(self, plan: contract.RunPlan, current: contract.Run) -> list[tuple[str, Any, Any]]:
+    def _changes(self, plan: contract.RunPlan, current: contract.Run) -> list[Change]:
         """The differences from the active run, shown if there are any."""
         found = changes(current["run_spec"], plan["effective_run_spec"])
         if found and not self.options.as_json:
@@ -269,12 +278,12 @@ def _stop(session: Session, name: str) -> contract.Run:
         return follow(session, name)
 
 
-def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[str, str]]:
+def upload_files(session: Session, configuration: contract.Configuration) -> list[contract.FileArchive]:
     """Packs and uploads the paths in `files`; the same content is uploaded once."""
     from cli.repositories.packing import pack
 
     uploaded: dict[str, str] = {}
-    mappings = []
+    mappings: list[contract.FileArchive] = []
     for entry in configuration.get("files") or ():
         archive = pack(Path(entry["local_path"]))
         if archive.hash not in uploaded:

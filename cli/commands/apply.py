@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +14,11 @@ from cli.applying.runs import ApplyOptions, Submission
 from cli.applying.volumes_and_gateways import apply_gateway, apply_volume
 from cli.connection.session import open_session
 from cli.repositories.repos import RepoFlags
-from cli.screen.parameters import Command, ProjectOption, YesOption, command, given, new_group
+from cli.screen.parameters import Command, Flags, ProjectOption, Value, YesOption, command, given, new_group
 from cli.ssh.attachment import AttachOptions
+
+if TYPE_CHECKING:
+    from typer._click.core import Context, Parameter
 
 app = new_group("Create or change what a configuration file describes.")
 
@@ -40,7 +42,7 @@ HELP_OF = {
 class Apply(Command):
     """`-h TYPE` shows only the flags that apply to that type."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         help_at = next((at for at, argument in enumerate(args) if argument in ("-h", "--help")), len(args))
         kind = next(iter(args[help_at + 1 : help_at + 2]), "-")
         if kind in HELP_OF:
@@ -49,7 +51,7 @@ class Apply(Command):
             raise typer.BadParameter(f"{kind!r} is not a type; the types are {', '.join(HELP_OF)}.", ctx=ctx)
         return super().parse_args(ctx, args)
 
-    def get_params(self, ctx: Any) -> list[Any]:
+    def get_params(self, ctx: Context) -> list[Parameter]:
         shown = ctx.meta.get(__name__)
         return [param for param in super().get_params(ctx) if shown is None or param.name in shown]
 
@@ -113,7 +115,7 @@ def apply(
     lfs_pointers: Annotated[
         Switch, typer.Option("--lfs-pointers", help="Leave unchanged Git LFS files of a checkout as pointers.")
     ] = False,
-    **flags: Any,
+    **flags: Value,
 ) -> None:
     """Create or change what a configuration file describes.
 
@@ -184,7 +186,7 @@ UNBUILT = {  # parameter: flag, and why
 }
 
 
-def _refuse_unbuilt(flags: Mapping[str, Any]) -> None:
+def _refuse_unbuilt(flags: Flags) -> None:
     for parameter, (flag, why) in UNBUILT.items():
         if flags.get(parameter):
             raise NotSupported(f"{flag}: {why}.", hint="Leave the flag out.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,7 +10,7 @@ from cli.applying.definition import synthetic_task
 from cli.applying.flags import PLANNED, max_offers, overrides, taking
 from cli.connection import calls
 from cli.connection.session import Session, open_session
-from cli.screen.parameters import Flags, JsonOption, ProjectOption, command, new_group
+from cli.screen.parameters import Flags, JsonOption, ProjectOption, Value, command, new_group
 from cli.screen.render import as_json, facts
 from cli.tables.cells import money, requirements
 from cli.tables.offers import ages_line, asked_lines, gpus_table
@@ -46,7 +46,7 @@ def offer(
         list[str] | None,
         typer.Option("--group-by", metavar="KEYS", help="gpu, optionally with backend, region, count."),
     ] = None,
-    **flags: Any,
+    **flags: Value,
 ) -> None:
     """List available machines, cheapest first.
 

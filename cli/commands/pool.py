@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,10 @@ from cli.applying.fleets import apply_fleet
 from cli.applying.runs import ApplyOptions, LoadedConfiguration
 from cli.commands.fleet import delete_one, list_all
 from cli.connection.session import Session, open_session
-from cli.screen.parameters import ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import ProjectOption, Value, YesOption, command, new_group
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 app = new_group("Older spelling of the fleet commands.", no_args_is_help=True)
 
@@ -51,7 +54,7 @@ def add(
     project: ProjectOption = None,
     pool_name: PoolOption = DEFAULT_POOL,
     yes: YesOption = False,
-    **flags: Any,
+    **flags: Value,
 ) -> None:
     """Add one machine to the fleet, which is created if needed. An idle machine is removed after --idle-duration.
 
@@ -108,7 +111,7 @@ def add_ssh(
     user = user or login or ""
     if not user or not host:
         raise typer.BadParameter(f"{destination!r} is not USER@HOST, and there is no -l USER.", ctx=ctx)
-    ssh: dict[str, Any] = {"user": user, "identity_file": identity, "hosts": [host]}
+    ssh: contract.Configuration = {"user": user, "identity_file": identity, "hosts": [host]}
     if ssh_port:
         ssh["port"] = ssh_port
     if jump:
@@ -118,7 +121,7 @@ def add_ssh(
     _apply(session, fleet_definition(session.terminal, document, overrides(ctx)), yes=yes)
 
 
-def _jump(ctx: typer.Context, text: str, user: str) -> dict[str, Any]:
+def _jump(ctx: typer.Context, text: str, user: str) -> contract.Configuration:
     """`ubuntu@login1:2222` as ssh's -J takes it; the user is the same by default."""
     named, _, place = text.rpartition("@")
     host, _, port = place.partition(":")

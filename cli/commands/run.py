@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,12 +17,17 @@ from cli.tables.cells import local_time, money, requirements
 from cli.tables.runs import run_name, run_status
 from cli.tables.services import places
 
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+    from cli.screen.parameters import Resolved
+
 
 class RunGroup(CommandGroup):
     """The group of `dstack run`. Arguments that aren't a command of it belong to the older `dstack run`, now
     `apply`."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> Resolved:
         if args[0] in self.commands:
             return super().resolve_command(ctx, args)
         from cli.commands import apply

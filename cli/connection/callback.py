@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from chalicelib.errors import Refused
@@ -67,7 +66,7 @@ def _handler(callback: Callback) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Logs nothing, because the address contains the code."""
 
     return Handler

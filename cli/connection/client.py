@@ -28,6 +28,7 @@ CONNECT_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 300.0  # long polls end much sooner
 
 Query = Mapping[str, object]
+Answer = Any  # JSON, whose type `calls` names
 Dial = Callable[[SplitResult], http.client.HTTPConnection]
 
 
@@ -80,25 +81,25 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def post(self, path: str, body: object = None) -> Any:
+    def post(self, path: str, body: object = None) -> Answer:
         """The response to a POST; `body` None sends none, as the contract requires for calls without parameters."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         return self._request("POST", path, data, "application/json" if data is not None else "")
 
-    def get(self, path: str, query: Query | None = None) -> Any:
+    def get(self, path: str, query: Query | None = None) -> Answer:
         return self._request("GET", _with_query(path, query), None, "")
 
-    def in_project(self, path: str, body: object = None) -> Any:
+    def in_project(self, path: str, body: object = None) -> Answer:
         """POST to `path` under the project."""
         return self.post(f"{self._project_path}/{path}", body)
 
-    def get_in_project(self, path: str, query: Query | None = None) -> Any:
+    def get_in_project(self, path: str, query: Query | None = None) -> Answer:
         return self.get(f"{self._project_path}/{path}", query)
 
-    def upload_in_project(self, path: str, name: str, data: bytes, query: Query | None = None) -> Any:
+    def upload_in_project(self, path: str, name: str, data: bytes, query: Query | None = None) -> Answer:
         return self.upload(f"{self._project_path}/{path}", name, data, query)
 
-    def upload(self, path: str, name: str, data: bytes, query: Query | None = None) -> Any:
+    def upload(self, path: str, name: str, data: bytes, query: Query | None = None) -> Answer:
         """One file as a multipart form, its part called `file` and its file name `name`."""
         boundary = f"dstack-{name[:32]}"  # a hash of the data, so it can't occur in it
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
@@ -123,7 +124,7 @@ class Client:
     def _project_path(self) -> str:
         return f"/api/project/{quote(self.project, safe='')}"
 
-    def _request(self, method: str, path: str, body: bytes | None, content_type: str) -> Any:
+    def _request(self, method: str, path: str, body: bytes | None, content_type: str) -> Answer:
         headers = self._headers()
         if content_type:
             headers["Content-Type"] = content_type

@@ -144,7 +144,7 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _entry(path: Path, found: Any) -> ProjectEntry:
+def _entry(path: Path, found: object) -> ProjectEntry:
     if not isinstance(found, dict) or any(not isinstance(found.get(key), str) for key in ("name", "url", "token")):
         raise Invalid(
             f"A project in {path} lacks its name, url or token.",

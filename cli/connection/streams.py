@@ -18,7 +18,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import SplitResult
 
 from chalicelib.errors import Refused
@@ -35,7 +34,7 @@ NORMAL, LOST = 1000, 1006
 class NoStream(Exception):
     """The server's response isn't a stream."""
 
-    def __init__(self, status: int, answer: Any) -> None:
+    def __init__(self, status: int, answer: object) -> None:
         super().__init__(status)
         self.status, self.answer = status, answer
 
@@ -221,7 +220,7 @@ def _upgrade(connection: socket.socket, host: str, path: str, headers: Mapping[s
     return remainder
 
 
-def _json(connection: socket.socket, received: bytes, headers: http.client.HTTPMessage) -> Any:
+def _json(connection: socket.socket, received: bytes, headers: http.client.HTTPMessage) -> object:
     size = headers.get("Content-Length", "")
     while not size.isdigit() or len(received) < min(int(size), MOST_ANSWER):
         try:

@@ -12,13 +12,21 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-Flags = Mapping[str, Any]  # a command's parameters, as Typer has read them
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from typer._click.core import Command as ClickCommand
+    from typer._click.core import Context, Parameter
+    from typer._click.formatting import HelpFormatter
+
+    Resolved = tuple[str | None, ClickCommand | None, list[str]]  # a command: name, itself, its arguments
+
+Value = Any  # of a flag, which Typer has read, or of one of its settings
+Flags = Mapping[str, Value]  # a command's
+F = TypeVar("F", bound=Callable[..., object])
 
 ProjectOption = Annotated[
     str | None,
@@ -44,19 +52,21 @@ SAME_VERBS = (  # verbs of other tools for the same action
 class PlainValue:
     """Converts the values of one parameter to its annotated type."""
 
-    def __init__(self, annotation: Any, choices: tuple[Any, ...] | None, low: float | None, high: float | None) -> None:
+    def __init__(
+        self, annotation: object, choices: tuple[object, ...] | None, low: float | None, high: float | None
+    ) -> None:
         self.item, self.many = _item_type(annotation)
         self.choices = tuple(str(choice) for choice in choices or ())
         self.low, self.high = low, high
 
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+    def coerce(self, value: Value, param: Value, ctx: Context) -> Value:
         if value is None:
             return () if self.many else None
         if self.many:
             return [self._one(item, param, ctx) for item in value]
         return self._one(value, param, ctx)
 
-    def _one(self, value: Any, param: Any, ctx: Any) -> Any:
+    def _one(self, value: Value, param: Value, ctx: Context) -> Value:
         if self.choices and value not in self.choices:
             raise typer.BadParameter(f"{value!r} is not one of {', '.join(self.choices)}.", ctx=ctx, param=param)
         if self.item not in (int, float):
@@ -72,7 +82,7 @@ class PlainValue:
         return number
 
 
-def _item_type(annotation: Any) -> tuple[type, bool]:
+def _item_type(annotation: object) -> tuple[Value, bool]:
     """The type of one value, and whether the parameter takes several."""
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
@@ -83,15 +93,15 @@ def _item_type(annotation: Any) -> tuple[type, bool]:
     return annotation, False
 
 
-def _shown_as(metavar: str, ctx: Any) -> str:
+def _shown_as(metavar: str, ctx: Context) -> str:
     return metavar
 
 
 class _Plain:
     """Gives every parameter, including the help flag, its `PlainValue` before it is used."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        params: list[Value] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if isinstance(getattr(param, "_runtime_param", None), PlainValue):
                 continue  # from the call before: a command line asks twice
@@ -110,14 +120,15 @@ class Command(_Plain, TyperCommand):
 class CommandGroup(_Plain, TyperGroup):
     """A group of such commands. A flag before the command's name belongs to that command."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> Resolved:
         if self.get_command(ctx, args[0]) is None:
             self.refuse_unknown(ctx, args[0])
         name, found, remaining = super().resolve_command(ctx, args)
-        self.hand_down(ctx, name, found)
+        if name is not None and found is not None:
+            self.hand_down(ctx, name, found)
         return name, found, remaining
 
-    def refuse_unknown(self, ctx: Any, name: str) -> None:
+    def refuse_unknown(self, ctx: Context, name: str) -> None:
         """Refuses an unknown command: another tool's verb, or misspelt. Flags are left to the parser."""
         if name.startswith("-"):
             return
@@ -128,7 +139,7 @@ class CommandGroup(_Plain, TyperGroup):
         guess = f"Did you mean {' or '.join(near)}?" if near else f"`{path} --help` lists them all."
         ctx.fail(f"`{path}` has no command {name!r}. {guess}")
 
-    def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
+    def hand_down(self, ctx: Context, name: str, found: ClickCommand) -> None:
         """Makes flags of the group defaults of the command; refuses those that the command doesn't have."""
         given_flags = {param.name: flag for param in self.params if (flag := given(ctx, param.name))}
         known = {param.name for param in found.params}
@@ -137,11 +148,11 @@ class CommandGroup(_Plain, TyperGroup):
                 ctx.fail(f"{flag} has no effect on `{ctx.command_path} {name}`; leave it out.")
         ctx.default_map = {name: {parameter: ctx.params[parameter] for parameter in given_flags}}
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(self.lines())
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Prints the group's own examples and one of each command, or those of its only command."""
         every = [(found.epilog or "").splitlines()[2:] for found in self.commands.values()]
         own = (self.epilog or "").splitlines()[2:]
@@ -156,7 +167,7 @@ class CommandGroup(_Plain, TyperGroup):
         return [(name, (found.help or "").splitlines()[0]) for name, found in self.commands.items()]
 
 
-def given(ctx: Any, name: str) -> str:
+def given(ctx: Context, name: str) -> str:
     """The flag as the command line spells it; None if it isn't there."""
     source = ctx.get_parameter_source(name)
     if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
@@ -165,7 +176,7 @@ def given(ctx: Any, name: str) -> str:
 
 
 def new_group(
-    help: str, cls: type[CommandGroup] = CommandGroup, *, passing_on: bool = False, **settings: Any
+    help: str, cls: type[CommandGroup] = CommandGroup, *, passing_on: bool = False, **settings: Value
 ) -> typer.Typer:
     """An empty group; it prints plain text, so that help can be piped and searched.
 
@@ -192,7 +203,7 @@ def epilog(*examples: str) -> str:
 
 
 def command(
-    group: typer.Typer, name: str, *examples: str, cls: type[Command] = Command, hidden: bool = False, **settings: Any
+    group: typer.Typer, name: str, *examples: str, cls: type[Command] = Command, hidden: bool = False, **settings: Value
 ) -> Callable[[F], F]:
     """Adds the decorated function to `group`; its help ends with `examples`, each a line that works as written."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import DstackError, Invalid, Problem
 
@@ -16,7 +16,7 @@ SHOWN = 120  # characters of a line
 BEFORE = 40  # characters before the place, in a longer line
 
 
-def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
+def problems_in(entry: Mapping[str, object]) -> tuple[Problem, ...]:
     """The problems of single fields in a server's refusal, one per line; empty if it has none."""
     lines, fields = str(entry.get("msg", "")).split("\n"), entry.get("fields")
     if not isinstance(fields, list) or len(fields) != len(lines) or not all(isinstance(f, str) for f in fields):

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chalicelib.printable import printable_lines
 
@@ -95,7 +95,7 @@ def facts(pairs: Sequence[tuple[str, str]], width: int | None = None, colour: bo
     return "\n".join(lines)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """One indented document, its keys in the order of the server's response. It contains no terminal control
     characters."""
     text = json.dumps(value, indent=2, ensure_ascii=False)

@@ -14,13 +14,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from chalicelib.errors import Refused
 from chalicelib.printable import printable, printable_lines
 from cli.screen.render import STYLES, paint, wrap
+
+if TYPE_CHECKING:
+    from cli.connection.client import Dial
+    from cli.ssh.tunnel import OpenSsh
 
 PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
 STANDARD_INPUT = "-"  # in place of a file or a value, which is then read from there
@@ -47,8 +51,8 @@ class Terminal:
     sleep: Callable[[float], None] = time.sleep
     watched: bool = field(default_factory=_is_watched)  # standard output is a terminal
     columns: int | None = None  # the width of the screen; None: ask the process
-    via: Callable[[Any], Any] | None = None  # connects to servers, like `client.dial`; None: over HTTP
-    ssh: Any = None  # like `tunnel.Ssh`; None: this machine's
+    via: Dial | None = None  # connects to servers, like `client.dial`; None: over HTTP
+    ssh: OpenSsh | None = None  # like `tunnel.Ssh`; None: this machine's
     browse: Callable[[str], None] = _browse  # opens an address, if there is a browser
 
     @property
@@ -122,6 +126,6 @@ def _shown(text: str) -> str:
 
 def terminal(ctx: typer.Context) -> Terminal:
     """The terminal of this invocation."""
-    found: Any = ctx.find_root().obj
+    found: object = ctx.find_root().obj
     assert isinstance(found, Terminal), "a command ran without its terminal"
     return found

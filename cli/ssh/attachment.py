@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import DstackError, Refused
 from cli.connection import calls
@@ -243,7 +243,7 @@ class JobAttachment:
         # -P: a folder called `cli` in the working folder must not be imported.
         return (sys.executable, "-P", "-m", f"{__package__}.proxy", str(self._attached.folder / "endpoint.json"))
 
-    def _endpoint(self, job: contract.Job) -> dict[str, Any]:
+    def _endpoint(self, job: contract.Job) -> dict[str, object]:
         """The endpoint for `cli.ssh.proxy`, which SSH may start from another shell with another environment."""
         client, spec = self.session.client, job["job_spec"]
         where = {"replica": spec["replica_num"], "job": spec["job_num"]}
@@ -272,7 +272,7 @@ def _route_text(route: JobHops) -> str:
 def orderly_end() -> Iterator[None]:
     """Lets the process clean up when a signal ends it."""
 
-    def leave(number: int, _: Any) -> None:
+    def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
     if threading.current_thread() is not threading.main_thread():

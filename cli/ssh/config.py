@@ -26,10 +26,10 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from chalicelib.errors import Refused
 from cli.connection.server_values import checked
@@ -232,7 +232,7 @@ class SshFolder:
         self,
         attached: Attached,
         layout: JobHops,
-        endpoint: dict[str, Any] | None = None,
+        endpoint: Mapping[str, object] | None = None,
         options: Collection[str] = (),
     ) -> None:
         """Writes the job's files; its configuration last, after the files to which it refers."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING
 
 from chalicelib.errors import Refused, WrongFlag
+
+if TYPE_CHECKING:
+    from chalicelib import contract
 
 _MAP = re.compile(r"(?:([0-9]{1,5}|\*):)?([0-9]{1,5})")
 HIGHEST = 65535
@@ -40,7 +43,7 @@ class WantedPort:
     local: int | None = None
 
 
-def of_job(job_spec: Mapping[str, Any]) -> list[WantedPort]:
+def of_job(job_spec: contract.JobSpec) -> list[WantedPort]:
     """The ports in a job's spec."""
     found = []
     for app in job_spec.get("app_specs") or ():
@@ -49,7 +52,7 @@ def of_job(job_spec: Mapping[str, Any]) -> list[WantedPort]:
     return found
 
 
-def of_configuration(configuration: dict[str, Any]) -> list[WantedPort]:
+def of_configuration(configuration: contract.Configuration) -> list[WantedPort]:
     """The ports in a configuration, before there is a job."""
     written = configuration.get("ports") or ()
     return [WantedPort(_port(one["container_port"]), one.get("local_port")) for one in written]
@@ -124,7 +127,7 @@ def is_free(address: str, port: int) -> bool:
     return True
 
 
-def _port(value: Any) -> int:
+def _port(value: object) -> int:
     if type(value) is not int or not 1 <= value <= HIGHEST:
         raise Refused(f"The server sent {str(value)[:40]!r} as a port.", hint="Is it the server you mean?")
     return value

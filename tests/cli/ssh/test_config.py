@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib import contract
 from chalicelib.errors import Refused
 from cli.ssh.config import NEWER, Hop, JobHops, SshFolder, config_text, include_in, known_hosts_text, with_include
 from cli.ssh.routes import routes_to
 from tests.cli.fake_ssh import HOST_KEY, FakeSsh
 from tests.harness.rows import each
+from tests.harness.whole import whole
 
 LINE = "Include ~/.dstack/ssh/runs/*/config"
 JOB = Hop("localhost", 40022, "root", HOST_KEY)
@@ -36,7 +38,8 @@ def routes(**data: Any) -> list[JobHops]:
     }
     runtime = {"ports": {"10022": 40022}, "username": "root", **data.pop("runtime", {})}
     login = {"port": 40022, "host_key": HOST_KEY, "problem": "", **data.pop("login", {})}
-    submission = {"job_provisioning_data": placed, "job_runtime_data": runtime, "login": login}
+    parts = {"job_provisioning_data": placed, "job_runtime_data": runtime, "login": login}
+    submission = whole(contract.Submission, parts)
     alias, here = data.pop("alias", "train"), FakeSsh(reachable=True)
     return routes_to(submission, alias, Path("/home/me/.dstack/ssh/0a1b2c3d"), ("python", "-m", "cli.ssh.proxy"), here)
 
