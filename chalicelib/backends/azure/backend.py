@@ -38,15 +38,15 @@ class AzureBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.azure.prices import AzurePrices
         from chalicelib.backends.azure.volumes import AzureVolumes
 
-        self._config, self._client = config, client or AzureClient(config, now, endpoint=endpoint)
-        self._networks = AzureNetworks(self._client, config, now)
-        self._machines = AzureMachines(self._client, config, self._networks, now)
-        self._groups = AzureGroups(self._client, config, self._networks)
+        self._client = client or AzureClient(config, now, endpoint=endpoint)
+        self._networks = AzureNetworks(self._client, now)
+        self._machines = AzureMachines(self._client, self._networks, now)
+        self._groups = AzureGroups(self._client, self._networks)
         priced = AzurePrices(self._client, now, prices)
-        self._catalog = AzureCatalog(self._client, config, priced, now)
-        self._volumes = AzureVolumes(self._client, config, self._networks, priced, now)
+        self._catalog = AzureCatalog(self._client, priced)
+        self._volumes = AzureVolumes(self._client, self._networks, priced, now)
 
     def check(self) -> None:
         from chalicelib.backends.azure.checking import check
 
-        check(self._client, self._config, self._networks)
+        check(self._client, self._networks)

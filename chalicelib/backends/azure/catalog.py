@@ -11,13 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
-from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import regions_of, zone_named
 from chalicelib.backends.azure.prices import AzurePrices
 from chalicelib.backends.azure.quotas import Quotas, availability, of_clusters, quotas
 from chalicelib.backends.azure.reservations import Reserved, offers_in, reservations
 from chalicelib.backends.azure.sizes import AzureSize, by_name, interconnect
-from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.offers import HOURS, machine, made_to_order
 from chalicelib.backends.kit.regions import listed_everywhere
 from chalicelib.domain.offers import Offer, OfferTerms
@@ -31,14 +29,14 @@ NO_ZONE = "with InfiniBand they are in an availability set, which is in no zone"
 
 
 class AzureCatalog:
-    def __init__(self, client: AzureClient, config: AzureBackendConfig, prices: AzurePrices, now: Now) -> None:
-        self._client, self._config, self._prices, self._now = client, config, prices, now
+    def __init__(self, client: AzureClient, prices: AzurePrices) -> None:
+        self._client, self._prices = client, prices
 
     def offers(self) -> Sequence[Offer]:
         """All offers. Raises if a region doesn't respond, because an incomplete catalog would look like a complete
         one."""
         reserved = reservations(self._client)
-        return list(listed_everywhere(regions_of(self._config), lambda region: self._region(region, reserved)))
+        return list(listed_everywhere(regions_of(self._client.config), lambda region: self._region(region, reserved)))
 
     def _region(self, region: str, reserved: Sequence[Reserved]) -> list[Offer]:
         path = f"/subscriptions/{self._client.ids.subscription}/providers/Microsoft.Compute/skus"
@@ -80,7 +78,7 @@ class AzureCatalog:
             "azure",
             size.name,
             region,
-            price + hour + (ADDRESS if self._config.public_ips else 0.0),
+            price + hour + (ADDRESS if self._client.config.public_ips else 0.0),
             cpus=size.vcpus,
             memory_mib=size.memory_mib,
             gpus=size.gpus,

@@ -47,6 +47,7 @@ class AzureClient:
         endpoint: str = "",
     ) -> None:
         """`endpoint`: of what stands in for the provider."""
+        self.config = config
         self.ids = Ids(config.subscription_id, config.resource_group or GROUP)
         self._sender = send or HttpSender()
         self._login = AzureLogin(config, now, self._sender, env, endpoint)
@@ -87,6 +88,11 @@ class AzureClient:
         except InvalidCredentials:
             self._login.forget()
             raise
+
+    def put(self, path: str, body: Mapping[str, Any], region: str) -> Body:
+        """What is created or changed, as it is then."""
+        made: Body = self.call("PUT", path, body=body, region=region)
+        return made
 
     def ours(self, path: str, what: str, tags: Iterable[tuple[str, str]]) -> Body | None:
         """The resource with these tags; None: there is none. Its name is there once."""

@@ -8,27 +8,27 @@ that it is made for. Both are free. Azure accepts no token for them, and their n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
-from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.launch import AVAILABILITY
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import TAGS, Body, handle_of, number_of, properties, tags_of
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.groups import GROUP
 from chalicelib.backends.kit.owners import labels, owned_group
 from chalicelib.backends.kit.regions import region_in
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
 from chalicelib.errors import Gone, InsufficientCapacity, InUse, Unfit
 
 PROXIMITY = "proximity"
-DOMAINS = 2  # of faults and updates: the fewest that all regions have
+_BODIES = table("azure/groups.toml")
 
 
 class AzureGroups:
-    def __init__(self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks) -> None:
-        self._client, self._config, self._networks = client, config, networks
+    def __init__(self, client: AzureClient, networks: AzureNetworks) -> None:
+        self._client, self._networks = client, networks
 
     def create(self, request: GroupRequest) -> Handle:
         if request.offer.reservation:
@@ -50,26 +50,18 @@ class AzureGroups:
         return handle_of(GROUP, path, found, type=kind)
 
     def _created(self, request: GroupRequest, kind: str, path: str) -> Body:
-        tags = labels({**(self._config.tags or {}), **dict(request.tags)}, TAGS, "Azure")
-        body: dict[str, Any] = {"location": request.offer.region, "tags": tags}
-        if kind == AVAILABILITY:
-            domains = {"platformFaultDomainCount": DOMAINS, "platformUpdateDomainCount": DOMAINS}
-            return self._put(path, {**body, "sku": {"name": "Aligned"}, "properties": domains}, request.offer.region)
-        body["properties"] = {
-            "proximityPlacementGroupType": "Standard",
-            "intent": {"vmSizes": [request.offer.instance.name]},
-        }
+        offer = request.offer
+        tags = labels({**(self._client.config.tags or {}), **dict(request.tags)}, TAGS, "Azure")
+        values = {"region": offer.region, "tags": tags, "size": offer.instance.name}
+        zones = ("",) if kind == AVAILABILITY else request.zones or offer.availability_zones or ("",)
         short: list[str] = []
-        for zone in request.zones or request.offer.availability_zones or ("",):
+        for zone in zones:
+            body = filled(_BODIES[kind], {**values, "zone": number_of(zone) or None})
             try:
-                return self._put(path, {**body, **({"zones": [number_of(zone)]} if zone else {})}, request.offer.region)
+                return self._client.put(path, body, offer.region)
             except InsufficientCapacity as error:
                 short.append(error.message)
-        raise InsufficientCapacity(f"No zone has room for a group of {request.offer.instance.name}: {'; '.join(short)}")
-
-    def _put(self, path: str, body: dict[str, Any], region: str) -> Body:
-        made: Body = self._client.call("PUT", path, body=body, region=region)
-        return made
+        raise InsufficientCapacity(f"No zone has room for a group of {offer.instance.name}: {'; '.join(short)}")
 
     def delete(self, handle: Handle) -> None:
         path = self._client.ids.at(handle.data.get("type", PROXIMITY), handle.id)

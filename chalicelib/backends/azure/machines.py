@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 
 from chalicelib.backends.azure.client import AzureClient, check_time
-from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.errors import elsewhere
 from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
 from chalicelib.backends.azure.launch import AzurePlace, is_availability_set, launch
@@ -56,11 +55,11 @@ _STALE = ("InvalidResourceReference", "SubnetNotFound", "ResourceNotFound", "Res
 
 
 class AzureMachines:
-    def __init__(self, client: AzureClient, config: AzureBackendConfig, networks: AzureNetworks, now: Now) -> None:
+    def __init__(self, client: AzureClient, networks: AzureNetworks, now: Now) -> None:
         self._client, self._networks, self._now = client, networks, now
-        self._ids = client.ids
-        group, _, name = (config.vm_managed_identity or "").partition("/")
-        self._config, self._identity = config, self._ids.of("identity", name, group) if name else ""
+        self._ids, self._config = client.ids, client.config
+        group, _, name = (client.config.vm_managed_identity or "").partition("/")
+        self._identity = self._ids.of("identity", name, group) if name else ""
         self._short: dict[tuple[str, str], Micros] = {}  # types and zones that had no room, and until when they count
         self._lists: LookupCache[Sequence[Body]] = LookupCache(now, LISTS_LAST)
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.azure.client import AzureClient
-from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
 from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.cache import LookupCache
@@ -28,11 +27,11 @@ _RESERVED = ("gatewaysubnet", "azurefirewallsubnet", "azurefirewallmanagementsub
 
 
 class AzureNetworks:
-    def __init__(self, client: AzureClient, config: AzureBackendConfig, now: Now) -> None:
-        self._client, self._config = client, config
+    def __init__(self, client: AzureClient, now: Now) -> None:
+        self._client, self._config = client, client.config
         self._known: LookupCache[str] = LookupCache(now)
-        self._networks = {region_named(region): name for region, name in (config.vpc_ids or {}).items()}
-        self._subnets = {region_named(region): name for region, name in (config.subnet_ids or {}).items()}
+        self._networks = {region_named(region): name for region, name in (client.config.vpc_ids or {}).items()}
+        self._subnets = {region_named(region): name for region, name in (client.config.subnet_ids or {}).items()}
 
     def subnet(self, region: str) -> str:
         """Its id. Raises Unfit if a network that was given isn't there, or has no subnet for machines."""

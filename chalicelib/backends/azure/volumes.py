@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.backends.azure.client import AzureClient, check_time
-from chalicelib.backends.azure.config import AzureBackendConfig
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
@@ -54,16 +53,9 @@ CHANGING: Mapping[str | int, type[BackendError]] = dict.fromkeys(
 
 
 class AzureVolumes:
-    def __init__(
-        self,
-        client: AzureClient,
-        config: AzureBackendConfig,
-        networks: AzureNetworks,
-        prices: AzurePrices,
-        now: Now,
-    ) -> None:
+    def __init__(self, client: AzureClient, networks: AzureNetworks, prices: AzurePrices, now: Now) -> None:
         self._client, self._ids, self._now = client, client.ids, now
-        self._config, self._networks, self._prices = config, networks, prices
+        self._networks, self._prices = networks, prices
 
     def create(self, request: VolumeRequest) -> Handle:
         begun, path = self._now(), self._ids.of(VOLUME, request.name)
@@ -72,12 +64,11 @@ class AzureVolumes:
             return handle_of(VOLUME, path, found)
         self._networks.ensure_resource_group()
         zone = request.zone or self._first_zone(request.region)
-        tags = labels(all_tags(request, self._config.tags), TAGS, "Azure")
+        tags = labels(all_tags(request, self._client.config.tags), TAGS, "Azure")
         where = {"region": request.region, "zone": number_of(zone) or None}
         body = filled(table("azure/volumes.toml"), {**where, "tags": tags, "gib": request.size_gib})
         check_time(begun, self._now())
-        made: Body = self._client.call("PUT", path, body=body, region=request.region)
-        return handle_of(VOLUME, path, made)
+        return handle_of(VOLUME, path, self._client.put(path, body, request.region))
 
     def _first_zone(self, region: str) -> str:
         """Empty: the region has none."""
