@@ -29,13 +29,6 @@ LATEST: Micros = FACTS.create_timeout // 2 - round(DEADLINE * SECOND)  # in a st
 READS, WRITES = (25.0, 250), (10.0, 200)  # a second in the long run, and at once
 
 
-def check_time(begun: Micros, now: Micros) -> None:
-    """Before a call that buys something, in a step that began then. Raises Transient if it might outlast the step, and
-    what it buys be taken for what was never bought."""
-    if now - begun > LATEST:
-        raise Transient(f"Azure answers slowly: what comes before the purchase took {(now - begun) // SECOND} seconds.")
-
-
 class AzureClient:
     def __init__(
         self,

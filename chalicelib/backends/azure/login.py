@@ -9,7 +9,6 @@ machine's managed identity. Logins of command lines aren't used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from chalicelib.backends.azure.config import AzureBackendConfig, AzureClientCreds
@@ -17,7 +16,7 @@ from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.oauth import TokenService
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestCall, Sender, at
-from chalicelib.backends.kit.tokens import AccessToken
+from chalicelib.backends.kit.tokens import AccessToken, text_of
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import InvalidCredentials, Transient
 
@@ -25,6 +24,7 @@ AUTHORITY = "https://login.microsoftonline.com"
 METADATA = "http://169.254.169.254"
 RESOURCE = "https://management.azure.com"
 DEADLINE, NEARBY = 15.0, 3.0  # seconds; the metadata service is on the machine itself
+IDENTITY = "The identity token in AZURE_FEDERATED_TOKEN_FILE"  # which is replaced before it expires
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -35,7 +35,7 @@ class AzureLogin:
         now: Now,
         send: Sender,
         env: Mapping[str, str],
-        endpoint: str = "",
+        endpoint: str,
     ) -> None:
         self._config, self._now, self._send, self._env = config, now, send, env
         self._authority = at(endpoint, env.get("AZURE_AUTHORITY_HOST") or AUTHORITY)
@@ -69,7 +69,7 @@ class AzureLogin:
         if client and (secret := env.get("AZURE_CLIENT_SECRET")):
             return self._exchanged(tenant, {"client_id": client, "client_secret": secret})
         if client and (file := env.get("AZURE_FEDERATED_TOKEN_FILE")):
-            assertion = {"client_assertion_type": _ASSERTION, "client_assertion": _read(Path(file))}
+            assertion = {"client_assertion_type": _ASSERTION, "client_assertion": text_of(file, IDENTITY)}
             return self._exchanged(tenant, {"client_id": client, **assertion})
         return self._of_machine(client)
 
@@ -99,11 +99,3 @@ class AzureLogin:
             "AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE, nor a managed identity of its machine.",
             hint=f"Set them, or give the backend `creds` of the type `client`. ({why})",
         )
-
-
-def _read(file: Path) -> str:
-    """Read for each exchange: the file is replaced before what is in it expires."""
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidCredentials(f"The identity token in AZURE_FEDERATED_TOKEN_FILE can't be read: {error}.") from None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
 
-from chalicelib.backends.azure.client import AzureClient, check_time
+from chalicelib.backends.azure.client import LATEST, AzureClient
 from chalicelib.backends.azure.errors import elsewhere
 from chalicelib.backends.azure.facts import FACTS, LISTS_LAST
 from chalicelib.backends.azure.launch import AzurePlace, is_availability_set, launch
@@ -37,7 +37,7 @@ from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes, region_in
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled
+from chalicelib.backends.kit.visibility import CREATED, check_settled, check_time
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
@@ -122,7 +122,7 @@ class AzureMachines:
     def _put(
         self, request: CreateRequest, place: AzurePlace, step: Micros, condition: Mapping[str, str] | None = None
     ) -> Body:
-        check_time(step, self._now())
+        check_time(step, self._now(), LATEST, "Azure")
         no_group = Transient if self._config.resource_group is None else Unfit  # ours is made before
         try:
             body: Body = self._client.call(

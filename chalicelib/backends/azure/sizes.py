@@ -50,22 +50,18 @@ def size_of(body: Body, region: str) -> AzureSize | None:
     zones = _zones(body, region)
     if zones is None:
         return None
+    found = gpu(*card, "nvidia") if card else None
     return AzureSize(
         name,
         str(body.get("family", "")),
         int(can["vCPUs"]),
         round(float(can["MemoryGB"]) * 1024),
         zones,
-        _gpus(card, int(can.get("GPUs", "0"))),
+        (found,) * int(can.get("GPUs", "0")) if found else (),
         can.get("LowPriorityCapable") == "True",
         can.get("RdmaEnabled") == "True",
         can.get("AcceleratedNetworkingEnabled") == "True",
     )
-
-
-def _gpus(card: tuple[str, int] | None, count: int) -> tuple[Gpu, ...]:
-    found = gpu(card[0], card[1], "nvidia") if card else None
-    return (found,) * count if found else ()
 
 
 def _zones(body: Body, region: str) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from chalicelib.backends.azure.client import AzureClient, check_time
+from chalicelib.backends.azure.client import LATEST, AzureClient
 from chalicelib.backends.azure.facts import FACTS
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.places import (
@@ -37,7 +37,7 @@ from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
 from chalicelib.backends.kit.regions import region_in
 from chalicelib.backends.kit.tables import table
-from chalicelib.backends.kit.visibility import is_fresh
+from chalicelib.backends.kit.visibility import check_time, is_fresh
 from chalicelib.backends.kit.volumes import check_place, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
@@ -67,7 +67,7 @@ class AzureVolumes:
         tags = labels(all_tags(request, self._client.config.tags), TAGS, "Azure")
         where = {"region": request.region, "zone": number_of(zone) or None}
         body = filled(table("azure/volumes.toml"), {**where, "tags": tags, "gib": request.size_gib})
-        check_time(begun, self._now())
+        check_time(begun, self._now(), LATEST, "Azure")
         return handle_of(VOLUME, path, self._client.put(path, body, request.region))
 
     def _first_zone(self, region: str) -> str:

@@ -6,12 +6,12 @@ backend, so only the parts of a key that identify it are read, and the addresses
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from chalicelib.backends.gcp.config import GCPServiceAccountCreds, GCPWorkloadIdentityCreds
+from chalicelib.backends.kit.tokens import text_of
 from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import InvalidCredentials
 
@@ -22,7 +22,6 @@ _IMPERSONATION = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAcc
 _CALLER = "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity&Version=2011-06-15"
 _EC2 = "http://169.254.169.254/latest/meta-data"  # where there are no variables, as there are in Lambda
 _NEEDED = ("client_email", "private_key", "private_key_id")
-LARGEST = 1 << 16  # bytes of a key's file
 
 
 def credentials(creds: GCPServiceAccountCreds | DefaultCreds | GCPWorkloadIdentityCreds) -> Any:
@@ -57,7 +56,10 @@ def _default() -> Any:
 
 
 def _key(creds: GCPServiceAccountCreds) -> dict[str, str]:
-    text = creds.data if creds.data is not None else _file(str(creds.filename))
+    text = creds.data
+    if text is None:
+        hint = "Correct `creds.filename`, or give its text as `creds.data`."
+        text = text_of(str(creds.filename), f"The file {creds.filename} with the service account's key", hint)
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -73,17 +75,6 @@ def _key(creds: GCPServiceAccountCreds) -> dict[str, str]:
     if lacking := [name for name in _NEEDED if not isinstance(found.get(name), str)]:
         raise InvalidCredentials(f"The service account's key lacks `{lacking[0]}`.")
     return {name: found[name] for name in _NEEDED}
-
-
-def _file(name: str) -> str:
-    try:
-        with Path(name).expanduser().open("rb") as file:
-            return file.read(LARGEST).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidCredentials(
-            f"The file {name} with the service account's key can't be read: {type(error).__name__}.",
-            hint="Correct `creds.filename`, or give its text as `creds.data`.",
-        ) from error
 
 
 def _of_aws(creds: GCPWorkloadIdentityCreds) -> Any:

@@ -25,7 +25,7 @@ from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import check_settled
+from chalicelib.backends.kit.visibility import check_settled, check_time
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
@@ -76,8 +76,7 @@ class GcpMachines:
 
         try:
             places = self._zones(request)
-            if self._now() - begun > PREPARING:  # what is known by now is cached for the next try
-                raise Transient(f"Google was too slow for {request.name} to be launched in time.")
+            check_time(begun, self._now(), PREPARING, "Google")
             return (yield from first_with_room(request, places, in_zone, elsewhere))
         except Gone:  # of the placement group: what a zone lacks is Unfit
             raise

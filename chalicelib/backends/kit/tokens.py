@@ -1,14 +1,18 @@
-"""An account's access token: fetched once, used until shortly before it ends, and dropped when a call is refused."""
+"""An account's access token: fetched once, used until shortly before it ends, and dropped when a call is refused. And
+the files that it is fetched with."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from copy import copy
+from pathlib import Path
 
 from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError
+from chalicelib.errors import BackendError, InvalidCredentials
+
+LARGEST = 1 << 16  # bytes of a file
 
 
 class AccessToken:
@@ -51,3 +55,13 @@ class AccessToken:
         with self._lock:
             if token in ("", self._token):
                 self._until = 0
+
+
+def text_of(file: str, what: str, hint: str = "") -> str:
+    """Of a file with a secret, which no message has a part of: `what` says what it is."""
+    try:
+        with Path(file).expanduser().open("rb") as opened:
+            return opened.read(LARGEST).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it isn't text"
+        raise InvalidCredentials(f"{what} can't be read: {why}.", hint=hint) from None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros, from_iso
+from chalicelib.domain.instants import SECOND, Micros, from_iso
 from chalicelib.errors import Transient
 
 B = TypeVar("B")
@@ -48,3 +48,11 @@ def first_shown(
             return handle, listed[handle.id]
     check_settled(handles, now, lag, provider)
     return next(((handle, body) for handle in handles if (body := find(handle)) is not None), None)
+
+
+def check_time(begun: Micros, now: Micros, latest: Micros, provider: str) -> None:
+    """Before a call that buys something, in a step that began then. Raises Transient if it might outlast the step, and
+    what it buys be taken for what was never bought. What was looked up by then is cached for the next try."""
+    if now - begun > latest:
+        seconds = (now - begun) // SECOND
+        raise Transient(f"{provider} answers slowly: what comes before the purchase took {seconds} seconds.")

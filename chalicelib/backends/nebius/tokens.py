@@ -6,9 +6,9 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from chalicelib.backends.kit.tokens import text_of
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import InvalidCredentials
@@ -51,11 +51,7 @@ def _from_file(name: str) -> ServiceAccount:
 
 
 def _text(name: str) -> str:
-    try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it isn't text"
-        raise InvalidCredentials(f"The file {name} of the credentials for Nebius can't be read: {why}.") from None
+    return text_of(name, f"The file {name} of the credentials for Nebius")
 
 
 def exchange(account: ServiceAccount, now: Micros) -> dict[str, str]:

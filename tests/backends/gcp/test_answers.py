@@ -180,7 +180,7 @@ def test_a_launch_that_was_prepared_too_slowly_isnt_begun(site: Site) -> None:
         return body
 
     site.fake.script.faults.append(Fault("images.getFromFamily", slowly))
-    with pytest.raises(Transient, match="too slow"):
+    with pytest.raises(Transient, match="answers slowly"):
         list(site.backend.create(site.request()))
     assert not site.fake.calls_of("instances.insert")
     assert list(site.backend.create(site.request())), "what was looked up is known now"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.backends.kit.handles import located
-from chalicelib.backends.kit.visibility import CREATED, first_shown
+from chalicelib.backends.kit.visibility import CREATED, check_time, first_shown
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, from_iso
 from chalicelib.errors import Transient
@@ -41,3 +41,9 @@ def test_what_is_listed_needs_no_look_up_and_what_is_not_gets_one() -> None:
 def test_nothing_that_is_missing_counts_as_gone_before_a_list_could_show_it() -> None:
     with pytest.raises(Transient, match="Example doesn't show a yet"):
         first({}, {}, 9)
+
+
+def test_nothing_is_bought_so_late_that_it_would_be_taken_for_what_was_never_bought() -> None:
+    check_time(0, LAG, LAG, "Example")
+    with pytest.raises(Transient, match=r"Example answers slowly: .* took 11 seconds"):
+        check_time(0, LAG + SECOND, LAG, "Example")
