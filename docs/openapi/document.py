@@ -54,6 +54,7 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
     "503": ("Busy", "The server is busy, or isn't deployed completely. Try again in a moment.", contract.Failure),
 }
+ONCE = "/api/project/{project_name}/runs/apply"
 TEXT = {"type": "string"}
 HEADERS: Mapping[str, Schema] = {
     "IdempotencyKey": {
@@ -193,7 +194,9 @@ def _parameters(route: Route, found: Declared, types: Types) -> Iterator[Schema]
 
 
 def _headers(route: Route) -> Iterator[Schema]:
-    """Those of resources."""
+    """Those of resources, and of what the protocol has that is done once."""
+    if route.path == ONCE:
+        yield {"$ref": "#/components/parameters/IdempotencyKey"}
     if is_v1(route.path):
         names = ["IfNoneMatch"] if route.method == "GET" else ["IdempotencyKey"]
         names += ["IfMatch", "IfNew"] if route.method == "PUT" and route.path.endswith("/spec") else []

@@ -149,6 +149,8 @@ def _function(name: str, path: str, method: str, operation: Schema, types: Types
     lines += ["        body=body,"] if any(each.where == "whole" for each in parameters) else []
     lines += ["        file=file,", "        file_name=file_name,"] if uploads else []
     lines += ["        safe=True,"] if method == "get" or READS.match(name) else []
+    shared = [each.get("$ref", "") for each in operation.get("parameters", ())]
+    lines += ["        once=True,"] if any(each.endswith("/IdempotencyKey") for each in shared) else []
     lines += ["        text=True,"] if answer == "str" else []
     return "\n".join([*lines, "    )"])
 

@@ -99,6 +99,7 @@ def apply(
             plan=plan,
             force=force,
         ),
+        once=True,
     )
 
 

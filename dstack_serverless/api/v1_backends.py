@@ -60,6 +60,7 @@ def put(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -79,4 +80,5 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )

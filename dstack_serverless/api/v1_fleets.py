@@ -72,6 +72,7 @@ def create(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -108,6 +109,7 @@ def delete(
             dry_run=dry_run,
             force=force,
         ),
+        once=True,
     )
 
 
@@ -145,6 +147,7 @@ def apply(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -167,6 +170,7 @@ def delete_instance(
             dry_run=dry_run,
             force=force,
         ),
+        once=True,
     )
 
 

@@ -52,6 +52,7 @@ def create(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -86,6 +87,7 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )
 
 
@@ -123,4 +125,5 @@ def apply(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )

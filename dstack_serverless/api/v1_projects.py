@@ -53,6 +53,7 @@ def create(
             name=name,
             public=public,
         ),
+        once=True,
     )
 
 
@@ -89,6 +90,7 @@ def change(
         body=given(
             public=public,
         ),
+        once=True,
     )
 
 
@@ -107,6 +109,7 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )
 
 
@@ -151,6 +154,7 @@ def set_member(
         body=given(
             role=role,
         ),
+        once=True,
     )
 
 
@@ -170,4 +174,5 @@ def remove_member(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )

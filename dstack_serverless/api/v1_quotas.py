@@ -50,6 +50,7 @@ def put(
             jobs=jobs,
             usd_per_day=usd_per_day,
         ),
+        once=True,
     )
 
 
@@ -76,6 +77,7 @@ def put_each(
             jobs=jobs,
             usd_per_day=usd_per_day,
         ),
+        once=True,
     )
 
 
@@ -103,4 +105,5 @@ def put_user(
             jobs=jobs,
             usd_per_day=usd_per_day,
         ),
+        once=True,
     )

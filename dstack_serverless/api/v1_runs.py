@@ -84,6 +84,7 @@ def submit(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -118,6 +119,7 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )
 
 
@@ -155,6 +157,7 @@ def apply(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -177,6 +180,7 @@ def stop(
             dry_run=dry_run,
             abort=abort,
         ),
+        once=True,
     )
 
 

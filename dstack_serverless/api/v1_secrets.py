@@ -69,6 +69,7 @@ def put(
         body=given(
             value=value,
         ),
+        once=True,
     )
 
 
@@ -88,4 +89,5 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )

@@ -57,6 +57,7 @@ def create(
             email=email,
             active=active,
         ),
+        once=True,
     )
 
 
@@ -109,6 +110,7 @@ def change(
             email=email,
             active=active,
         ),
+        once=True,
     )
 
 
@@ -127,4 +129,5 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )

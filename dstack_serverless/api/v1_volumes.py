@@ -76,6 +76,7 @@ def create(
             dry_run=dry_run,
         ),
         body=body,
+        once=True,
     )
 
 
@@ -111,4 +112,5 @@ def delete(
         query=given(
             dry_run=dry_run,
         ),
+        once=True,
     )

@@ -21,7 +21,7 @@ T = TypeVar("T")
 API_VERSION = "0.22.5"  # of the protocol that the SDK's methods use
 PASSING = frozenset({429, 502, 503, 504})  # the same request may succeed in a moment
 KEY = "Idempotency-Key"
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds
+FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED = 0.2, 5.0, 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,10 @@ class Core:
         the server knows it again."""
         answer: T
         pauses = self._pauses()
+        if request.once and KEY not in request.headers:
+            request = keyed(request)
         while True:
+            asked = 0.0  # seconds
             try:
                 reply = yield Exchange(request)
             except NotSent as error:
@@ -58,13 +61,13 @@ class Core:
                 if reply.status < 400:
                     answer = decoded
                     return answer
-                failure = error_of(reply, decoded, request, self.url)
+                failure, asked = error_of(reply, decoded, request, self.url), _retry_after(reply)
                 if reply.status not in PASSING or not may_repeat(request):
                     raise failure
             pause = next(pauses, None)
             if pause is None:
                 raise failure
-            yield Pause(pause)
+            yield Pause(max(pause, asked))
 
     def in_project(self) -> str:
         """The project of requests that are made in one."""
@@ -78,9 +81,9 @@ class Core:
             yield min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) * (1 + self.random()) / 2
 
 
-def keyed(request: Request[T], key: str | None = None) -> Request[T]:
+def keyed(request: Request[T]) -> Request[T]:
     """With a key by which the server recognises the request when it comes again."""
-    return replace(request, headers={**request.headers, KEY: key or str(uuid4())})
+    return replace(request, headers={**request.headers, KEY: str(uuid4())})
 
 
 def may_repeat(request: Request[Any]) -> bool:
@@ -89,6 +92,12 @@ def may_repeat(request: Request[Any]) -> bool:
 
 def encoded(request: Request[Any]) -> bytes | None:
     return None if request.body is UNSET else orjson.dumps(request.body)
+
+
+def _retry_after(reply: Reply) -> float:
+    """The seconds to wait that the answer asks for, within reason."""
+    asked = reply.headers.get("retry-after", "")
+    return min(float(asked), LONGEST_ASKED) if asked.isdecimal() else 0.0
 
 
 def _decoded(reply: Reply, request: Request[Any], url: str) -> Any:

@@ -33,7 +33,8 @@ class Request(Generic[R_co]):
     file: bytes | None = None  # instead of a body
     file_name: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    safe: bool = False  # it may be sent again when its answer was lost
+    safe: bool = False  # it changes nothing
+    once: bool = False  # it gets a key, by which the server knows it again
     text: bool = False  # the answer isn't JSON
 
 

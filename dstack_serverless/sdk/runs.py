@@ -14,7 +14,6 @@ from dstack_serverless.api import metrics as metrics_api
 from dstack_serverless.api import runs as api
 from dstack_serverless.sdk.attachment import FINISHED, Attachment
 from dstack_serverless.sdk.configurations import Configuration, run_spec_of
-from dstack_serverless.sdk.core import keyed
 from dstack_serverless.sdk.errors import RunEnded, WaitedTooLong
 from dstack_serverless.sdk.flow import UNSET, Flow, Item, Items, Pause, Together
 from dstack_serverless.sdk.paging import Order, pages
@@ -166,7 +165,7 @@ class Runs(Resource[Mode]):
         if current is not None:
             seen = {"id": current["id"], "deployment_num": current["deployment_num"]}
         call = api.apply(self.core.in_project(), plan={"run_spec": spec, "current_resource": seen}, force=force)
-        return (yield from self.core.ask(keyed(call)))
+        return (yield from self.core.ask(call))
 
     def _get(self, name: str | None, id: str | None = None) -> Flow[contract.Run]:
         return (yield from self.core.ask(api.get(self.core.in_project(), run_name=name, id=id)))

@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.errors import ProjectNotFound
 from dstack_serverless import AlreadyExists, DstackError, Forbidden, Invalid, NotFound, Refused, Unanswered
-from dstack_serverless.api import backends, files, metrics, runs
+from dstack_serverless.api import backends, files, metrics, runs, v1_runs
 from dstack_serverless.sdk.core import FIRST_PAUSE, KEY, keyed
 from dstack_serverless.sdk.flow import Request
 from tests.sdk.conftest import KINDS, waited
@@ -107,6 +107,15 @@ def test_a_submission_whose_answer_was_lost_is_sent_again_with_its_key(kind: str
     assert waited(server.client.runs.submit({"type": "task"})) == {"id": "1"}
     first, again = server.got
     assert first.headers[KEY] == again.headers[KEY] and first.read() == again.read()
+
+
+def test_a_write_of_a_resource_has_a_key_and_waits_as_it_is_asked_to(kind: str) -> None:
+    busy = {"title": "T", "detail": "Busy.", "code": "overloaded"}
+    for asked, pause in (("2", 2.0), ("9999", 30.0), ("soon", FIRST_PAUSE)):
+        refusal = httpx.Response(503, json=busy, headers={"Retry-After": asked})
+        server = Server(kind, [refusal, httpx.Response(204)])
+        assert server.send(v1_runs.delete("main", "x")) is None
+        assert len({got.headers[KEY] for got in server.got}) == 1 and server.pauses == [pause]
 
 
 def test_patience_has_an_end(kind: str) -> None:

@@ -3,7 +3,7 @@
 import createClient, { type Client as Typed } from "openapi-fetch";
 
 import { DstackError, errorOf } from "./errors.js";
-import { patient, type Patience } from "./retries.js";
+import { KEY, patient, type Patience } from "./retries.js";
 import type { paths } from "./schema.js";
 
 const VERSION = "0.22.5"; // of the protocol
@@ -36,6 +36,7 @@ export class Calls {
     const fetch = patient({ retries, timeout, random, sleep: this.sleep, fetch: options.fetch ?? globalThis.fetch });
     const headers = { Authorization: `Bearer ${token}`, "X-API-VERSION": VERSION };
     this.api = createClient<paths>({ baseUrl: url.replace(/\/+$/, ""), headers, fetch });
+    this.api.use({ onRequest: ({ request }) => keyed(request) });
   }
 
   get project(): string {
@@ -61,6 +62,14 @@ export async function answerAs<T>(call: Promise<Answered<unknown>>): Promise<T> 
     throw errorOf(response.status, error);
   }
   return data as T;
+}
+
+/** The server recognises a write of a resource by its key when it comes again. */
+function keyed(request: Request): Request {
+  if (request.method !== "GET" && request.url.includes("/api/v1/") && !request.headers.has(KEY)) {
+    request.headers.set(KEY, crypto.randomUUID());
+  }
+  return request;
 }
 
 function required(name: string, value: string | undefined): string {

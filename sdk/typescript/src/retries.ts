@@ -12,6 +12,7 @@ const UNSENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"
 const PASSING = new Set([429, 502, 503, 504]);
 const FIRST_PAUSE = 200; // milliseconds
 const LONGEST_PAUSE = 5000;
+const LONGEST_ASKED = 30_000;
 
 export interface Patience {
   /** How often a request is sent again. */
@@ -28,11 +29,13 @@ export function patient({ retries, timeout, fetch, sleep, random }: Patience): (
     const repeatable = mayRepeat(request);
     for (let attempt = 0; ; attempt++) {
       const last = attempt >= retries;
+      let asked = 0;
       try {
         const response = await fetch(new Request(request.clone(), { signal: AbortSignal.timeout(timeout) }));
         if (last || !repeatable || !PASSING.has(response.status)) {
           return response;
         }
+        asked = Math.min(1000 * (Number(response.headers.get("Retry-After")) || 0), LONGEST_ASKED);
         await response.body?.cancel();
       } catch (error) {
         const sent = !UNSENT.has(codeOf(error));
@@ -41,7 +44,8 @@ export function patient({ retries, timeout, fetch, sleep, random }: Patience): (
         }
       }
       // Between half of a pause and all of it, so that those who failed together don't come back together.
-      await sleep((Math.min(FIRST_PAUSE * 2 ** attempt, LONGEST_PAUSE) * (1 + random())) / 2);
+      const pause = (Math.min(FIRST_PAUSE * 2 ** attempt, LONGEST_PAUSE) * (1 + random())) / 2;
+      await sleep(Math.max(pause, asked));
     }
   };
 }

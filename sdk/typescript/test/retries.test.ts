@@ -64,6 +64,16 @@ test("when the answer is lost, only what may be repeated is", async () => {
   await assert.rejects(scripted(busy()).client.runs.stop("x"), { status: 503, message: "Busy." });
 });
 
+test("a write of a resource has a key, and waits as it is asked to", async () => {
+  const busy = Response.json({}, { status: 503, headers: { "Retry-After": "2" } });
+  const { client, sent, pauses } = scripted(busy, new Response(null, { status: 204 }));
+  const params = { path: { project_name: "main", run_name: "x" } };
+  await answer(client.api.DELETE("/api/v1/projects/{project_name}/runs/{run_name}", { params }));
+  assert.ok(sent[0]?.headers.get("Idempotency-Key"));
+  assert.equal(sent[0]?.headers.get("Idempotency-Key"), sent[1]?.headers.get("Idempotency-Key"));
+  assert.deepEqual(pauses, [2000]);
+});
+
 test("patience has an end", async () => {
   const { client } = scripted(...Array.from({ length: 5 }, () => "ECONNREFUSED"));
   await assert.rejects(client.runs.get("x"), { message: "No server answers at http://server (ECONNREFUSED)." });
