@@ -21,6 +21,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Due, Key
+from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
 from chalicelib.errors import BackendError, StorageFull
@@ -244,3 +245,12 @@ class ShakyBackend:
 
     def close(self) -> None:
         self._cloud.close()
+
+
+class ShakyMarket(ShakyBackend):
+    """A cloud that has no list of offers, and answers requests."""
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        self._world.note("market asked")
+        self._world.moment("before an answer")
+        return self._cloud.offers()

@@ -14,7 +14,7 @@ from chalicelib.backends.spi import facts_of
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.contract.agent import SyncReply
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.retention import Retention
 from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.table import FAMILIES, Family
@@ -36,7 +36,7 @@ from chalicelib.store.seal import Sealer
 from chalicelib.usecases.agents import calls
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
-from tests.simulation.edges import Away, ShakyBackend, ShakyScript, ShakyStore
+from tests.simulation.edges import Away, ShakyBackend, ShakyMarket, ShakyScript, ShakyStore
 from tests.simulation.executions import Machines
 from tests.simulation.world import Crash, Invariant, World
 from tests.world.certificates import FakeAuthority
@@ -71,6 +71,7 @@ class Terms:
     end: Micros = 0
     idempotent: bool = False
     placement_groups: bool = True
+    market: bool = False  # that answers requests, in place of a cloud with a list of offers
     pace: Pace = EMBEDDED
     tick: float = 60.0  # seconds: the schedule that needs no hint
     processes: int = 2
@@ -177,7 +178,8 @@ class Site:
 
     def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
         self.world, self.parts, self.weather = world, parts, Weather()
-        odd: dict[str, Any] = {"placement_groups": world.seed % 4 != 3, "executions": world.seed % 2 == 1}
+        seed, odd = world.seed, dict[str, Any]()
+        odd |= {"placement_groups": seed % 4 != 3, "executions": seed % 2 == 1, "market": seed % 9 == 7}
         self.terms = terms = terms or replace(Terms.drawn(world.rng), **odd)
         self.machines = {row.noun: row.machine for row in parts.kinds.rows if row.noun and row.machine}
         rng = world.rng
@@ -188,9 +190,11 @@ class Site:
             idempotent_create=terms.idempotent,
             visibility_lag=terms.cloud_lag,
             placement_groups=terms.placement_groups,
+            live_offers=terms.market,
+            offers_last=MINUTE,  # which only a market minds here
         )
         self.cloud = FakeCloud(world.now, launcher=launcher, script=script, facts=facts)
-        self.backend = ShakyBackend(self.cloud, world)
+        self.backend = (ShakyMarket if terms.market else ShakyBackend)(self.cloud, world)
         blobs = Blobs()
         self.accounts = accounts = Accounts([Account(facts, lambda: self.backend)])
         self.catalog = StoredCatalog(blobs, world, accounts)
@@ -249,6 +253,7 @@ class Site:
             executions=self.executions,
             seal=self.plane.seal,
             authority=self.authority,
+            ask_market=self.catalog.ask,
         )
         executor = Executor(
             here, load, wake=self.wake, notify_agents=self.ring, kinds=parts.kinds, families=parts.families

@@ -13,4 +13,4 @@ FAILED: dict[int, str] = {
 
 # Few that are quick to play, in which all happens that happens in the first forty, and in which each story has a part
 # under each root: for `make test`. `make sim` plays hundreds, and its `--choose 1` names others like these.
-CHOSEN = (0, 1, 9, 10, 15, 17, 20, 23, 26, 28, 37, 64, 69, 73, 75, 92, 99)
+CHOSEN = (0, 1, 9, 10, 15, 16, 17, 20, 23, 26, 28, 37, 64, 69, 73, 75, 92, 99)
