@@ -166,19 +166,22 @@ def _by_access_token(
     plane: DoorPorts, claims: TokenClaims, hashed: str, project_name: str | None
 ) -> tuple[User, AccessToken, Sequence[Record | None]]:
     """The token's user, the token, and the records of the project and the membership. Raises Forbidden."""
-    entry_record, user_record, *where = _token_records(plane, claims.user_id, hashed, project_name)
+    entry_record, user_record, *where = _token_records(plane, claims, hashed, project_name)
     entry = None if entry_record is None else nouns.read(AccessToken, entry_record)
     user = None if user_record is None else nouns.read(User, user_record)
-    if entry is None or user is None or entry.user_id != user.id:
+    if entry is None or user is None or (entry.user_id, entry.token_hash) != (user.id, hashed):
         raise Unauthenticated("This access token was revoked")
+    if entry.run_id and not rights_revision.lasts(plane.store, entry):
+        raise Unauthenticated("The run of this access token has ended")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
-    return user.with_(by_token=entry.name), entry, where
+    return rights_revision.acting(user, entry), entry, where
 
 
-def _token_records(plane: DoorPorts, user_id: str, hashed: str, project_name: str | None) -> list[Record | None]:
+def _token_records(plane: DoorPorts, claims: TokenClaims, hashed: str, project_name: str | None) -> list[Record | None]:
     """The records of the token, the user, the project and the membership: with one read if the project has a hint."""
-    own, store = [keys.access_token(hashed), keys.user(user_id)], plane.store
+    user_id, store = claims.user_id, plane.store
+    own = [keys.run_access(claims.run_id) if claims.run_id else keys.access_token(hashed), keys.user(user_id)]
     if project_name is None:
         return store.get_many(own)
     name = keys.project_name(project_name)

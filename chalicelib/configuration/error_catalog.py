@@ -182,10 +182,10 @@ ENTRIES: dict[str, ErrorEntry] = {
     "unsupported": ErrorEntry(
         "Part of the language, but what it asks for can't be done yet. The server that would have to do it refuses it "
         "by name, so that nothing is accepted and ignored.",
-        _task("dstack: true"),
-        "type: task\ncommands: [python train.py]",
-        ".dstack.yml:3:1: dstack: `dstack` isn't supported yet: a job can't reach this control plane yet "
-        "(pass a token in a secret)",
+        _task("setup: [make]"),
+        "type: task\ncommands: [make, python train.py]",
+        ".dstack.yml:3:1: setup: `setup` isn't supported yet: there is no stage before the commands "
+        "(put them first in `commands` or `init`)",
     ),
     "wrong-type": ErrorEntry(
         "Text where a number should be, one value where a list should be, and so on.",

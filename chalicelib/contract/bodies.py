@@ -493,6 +493,10 @@ class DeviceBody(TypedDict):
     state: str
 
 
+class ExchangeBody(TypedDict):
+    id_token: str
+
+
 class StreamQuery(TypedDict):
     target: NotRequired[str]
     replica: NotRequired[int]

@@ -227,4 +227,5 @@ class JobSpec(TypedDict):
     networked: NotRequired[bool]
     runtime: NotRequired[str | None]
     isolated: NotRequired[bool]
+    dstack: NotRequired[bool]
     user_permitted: NotRequired[bool]

@@ -5,7 +5,7 @@ The text of a token has its claims in it, and a signature that only this install
 suffice for a call is refused before anything is read. Claims prove no more than that. The stored record, found by the
 hash of the whole text, says that the token isn't revoked, and which projects are meant by its names.
 
-    dstack_<claims: user, end in seconds, verbs, names of projects>.<secret>.<signature>
+    dstack_<claims: user, end in seconds, verbs, names of projects, a run if it is its jobs'>.<secret>.<signature>
 
 The secret is random, so that not even the installation's key is enough to make the text of a stored token.
 """
@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import orjson
 
@@ -64,8 +64,12 @@ class AccessToken(Noun):
     expires_at: Micros
     verbs: tuple[Verb, ...]
     projects: tuple[ScopedProject, ...] = ()  # empty: all of the user's
+    run_id: str = ""  # of a run whose jobs have it: it ends with the run
+    sealed: str = ""  # then its text, for the machines of the run
 
     def place(self) -> keys.Place:
+        if self.run_id:
+            return keys.Place(keys.run_access(self.run_id))  # erased with the run
         return keys.Place(keys.access_token(self.token_hash), expires_at=self.expires_at // SECOND)
 
     def includes(self, project_id: str) -> bool:
@@ -83,6 +87,7 @@ class TokenClaims:
     expires_at: Micros  # whole seconds
     verbs: frozenset[Verb]
     projects: frozenset[str] = frozenset()  # names; empty: all of the user's
+    run_id: str = ""  # of a run whose jobs have it
 
 
 def with_read(verbs: Iterable[Verb]) -> tuple[Verb, ...]:
@@ -93,7 +98,9 @@ def with_read(verbs: Iterable[Verb]) -> tuple[Verb, ...]:
 
 def text_of(key: bytes, claims: TokenClaims, secret: str) -> str:
     """The text of a token. `key`: derived for `SIGNING`; `secret`: random."""
-    written = [claims.user_id, claims.expires_at // SECOND, sorted(claims.verbs), sorted(claims.projects)]
+    written: list[Any] = [claims.user_id, claims.expires_at // SECOND, sorted(claims.verbs), sorted(claims.projects)]
+    if claims.run_id:
+        written.append(claims.run_id)
     signed = f"{PREFIX}{_base64(orjson.dumps(written))}.{secret}"
     return f"{signed}.{_signature(key, signed)}"
 
@@ -106,9 +113,9 @@ def claims_of(key: bytes, text: str) -> TokenClaims | None:
     if not hmac.compare_digest(signature, _signature(key, signed)):
         return None
     claims = signed.removeprefix(PREFIX).partition(".")[0]
-    user_id, ends, verbs, projects = orjson.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    user_id, ends, verbs, projects, *run = orjson.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     known = frozenset(verb for verb in Verb if verb in verbs)  # a newer version may have signed others
-    return TokenClaims(user_id, ends * SECOND, known, frozenset(projects))
+    return TokenClaims(user_id, ends * SECOND, known, frozenset(projects), *run[:1])
 
 
 def _signature(key: bytes, signed: str) -> str:

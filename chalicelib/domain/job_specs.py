@@ -106,6 +106,7 @@ class JobSpec(Value):
     node_group_job_index: int = 0
     runtime: str | None = None  # `docker`: needs a container; clients ignore it
     isolated: bool = False  # its user may not share the agent's user; clients ignore it
+    dstack: bool = False  # it gets a token with which it calls this control plane; clients ignore it
     user_permitted: bool = False  # `user` may be a user of its host, where it is a plain process; clients ignore it
 
     @property

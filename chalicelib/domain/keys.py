@@ -23,7 +23,7 @@
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
 | SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
-| AccessToken | token/<hash>   | access                  |                                    |                        |
+| AccessToken | token/<hash>, or run/<id> | access       |                                    |                        |
 | KeyedRequest | user/<id>     | request/<hash of key>   |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
@@ -259,6 +259,16 @@ def sign_on(token_hash: str) -> Key:
 
 def access_token(token_hash: str) -> Key:
     return Key(f"token/{token_hash}", "access")
+
+
+def run_access(run_id: str) -> Key:
+    """The access token of a run's jobs."""
+    return Key(f"run/{run_id}", "access")
+
+
+def run_of_token(token_hash: str) -> Key:
+    """Pointer to the run whose jobs have this access token."""
+    return Key(f"token/{token_hash}", "run")
 
 
 def access_token_name(user_id: str, name: str) -> Key:

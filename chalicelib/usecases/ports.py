@@ -78,6 +78,12 @@ class RunPlanPorts(OfferPorts, Protocol):
     """Plans of runs."""
 
     @property
+    def install_key(self) -> bytes: ...
+
+    @property
+    def random_token(self) -> Callable[[], str]: ...
+
+    @property
     def account_work(self) -> AccountWork: ...
 
     @property

@@ -43,6 +43,10 @@ def auth_list_providers(client: Client) -> list[contract.SignOnProvider]:
     return client.post("/api/auth/list_providers")
 
 
+def auth_oidc_exchange(client: Client, body: bodies.ExchangeBody) -> contract.ProgramSignOn:
+    return client.post("/api/auth/oidc/exchange", body)
+
+
 def automations_add(client: Client, body: bodies.AddAutomationBody) -> contract.Automation:
     return client.in_project("automations/add", body)
 

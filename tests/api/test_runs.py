@@ -135,9 +135,9 @@ def test_a_wrong_field_is_named_with_its_place(rig: Rig) -> None:
 
 
 def test_every_problem_has_a_line_and_a_field_of_its_own(rig: Rig) -> None:
-    spec = task("Bad", dstack=True, env={"A": {"key": "A"}}) | {"working_dir": "/x", "profile": {"reservation": "r"}}
+    spec = task("Bad", setup=["a"], env={"A": {"key": "A"}}) | {"working_dir": "/x", "profile": {"reservation": "r"}}
     (entry,) = rig.call("/api/project/main/runs/get_plan", {"run_spec": spec}).json["detail"]
-    assert entry["fields"] == ["name", "run_spec.working_dir", "dstack", "env.A", "profile.reservation"]
+    assert entry["fields"] == ["name", "run_spec.working_dir", "setup", "env.A", "profile.reservation"]
     for line, field in zip(entry["msg"].split("\n"), entry["fields"], strict=True):
         assert line.startswith(f"{field}: ")
 

@@ -102,6 +102,7 @@ RUN_PROOFS: dict[str, str] = {
     "configuration.groups.router.type": (
         f"{NEIGHBOURS}::test_workers_of_dynamo_are_told_their_routers_address_and_nobody_tells_it_of_them"
     ),
+    "configuration.dstack": "tests/api/test_job_access.py::test_it_is_good_as_long_as_its_run_lasts",
     "configuration.inactivity_duration": f"{DEV_ENVIRONMENTS}::test_one_that_nobody_uses_ends",
     **_params("configuration."),
     **_params("profile."),

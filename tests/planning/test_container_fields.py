@@ -58,7 +58,7 @@ REFUSED = {"docker", "host"}  # whatever an offer grants
 ON_REQUEST = {"configuration.registry_auth"}
 # Fields without a case in `test_effects`, whose proofs hold wherever a job runs …
 OF_THE_CONTROL_PLANE = (
-    *("scaling.", "groups.scaling.", "schedule.", "utilization_policy", "inactivity_duration"),
+    *("scaling.", "groups.scaling.", "schedule.", "utilization_policy", "inactivity_duration", "dstack"),
     *("gateway", "https", "auth", "strip_prefix", "rate_limits"),
 )
 # … or only where jobs reach each other: `multinode` and `network` in `planning/matching/containers.py`.

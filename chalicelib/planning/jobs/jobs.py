@@ -156,6 +156,7 @@ def _job_spec(
         file_archives=run_spec.file_archives,
         runtime="docker" if needing_container(config) else None,
         isolated=isolated,
+        dstack=config.dstack,
     )
 
 

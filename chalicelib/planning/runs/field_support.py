@@ -43,7 +43,6 @@ RUN_NOT_BUILT: dict[str, NotBuilt] = {
     ),
     "configuration.model.chat_template": NotBuilt("the model server applies its own template", "configure it there"),
     "configuration.model.eos_token": NotBuilt("the model server has its own", "configure it there"),
-    "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.setup": NotBuilt("there is no stage before the commands", "put them first in `commands` or `init`"),
 }
 

@@ -46,10 +46,10 @@ from chalicelib.usecases.agent_message import AgentMessage, read_message
 from chalicelib.usecases.agents import gateway_replicas, stream_orders
 from chalicelib.usecases.agents.credentials import Admission, admit, outlived
 from chalicelib.usecases.agents.logs import UploadPorts, take_chunks, take_logs
-from chalicelib.usecases.agents.tasks import task_of
+from chalicelib.usecases.agents.tasks import TaskPorts, task_of
 from chalicelib.usecases.machines.health import check_put, health_of
 from chalicelib.usecases.people import rights_revision
-from chalicelib.usecases.ports import CredentialPorts, LogPorts, SealedChangePorts, StreamPorts
+from chalicelib.usecases.ports import LogPorts, SealedChangePorts, StreamPorts
 from chalicelib.usecases.runs import job_keys
 from chalicelib.usecases.runs.metrics import metric_puts
 from chalicelib.usecases.services import router_workers
@@ -70,7 +70,7 @@ PUT_OVER = (
 CLOCKS_AGREE: Micros = MINUTE  # differences up to this come from networks and polls; a larger one is that of the clocks
 
 
-class AgentPorts(SealedChangePorts, CredentialPorts, LogPorts, StreamPorts, UploadPorts, Protocol):
+class AgentPorts(SealedChangePorts, TaskPorts, LogPorts, StreamPorts, UploadPorts, Protocol):
     """The ports for the calls of an agent."""
 
     @property

@@ -27,7 +27,7 @@ from chalicelib.planning.jobs.neighbours import Reference
 from chalicelib.planning.jobs.nodes import Nodes, fabric_env
 from chalicelib.store import nouns
 from chalicelib.usecases.ports import CredentialPorts, RecordPorts, SealedPorts
-from chalicelib.usecases.runs import job_keys, neighbours, node_keys, repos
+from chalicelib.usecases.runs import job_access, job_keys, neighbours, node_keys, repos
 
 if TYPE_CHECKING:
     from chalicelib.contract import agent as contract
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _WITH_SECRETS = ("env", "registry_auth")  # filled in last, which also removes escapes
 
 
-class TaskPorts(SealedPorts, CredentialPorts, Protocol):
+class TaskPorts(job_access.DeliveryPorts, CredentialPorts, Protocol):
     """The ports for assembling a task."""
 
 
@@ -72,6 +72,10 @@ def _task(plane: TaskPorts, job: Job, instance: Instance, addresses: Mapping[Ref
     else:
         planned = agent_task(job, spec, instance, project.name, addresses=addresses)
     allowed = job_keys.access(plane.read, job)
+    host_network = planned.get("network") == "host" or instance.offer.is_container
+    reach = job_access.environment(plane, job, spec, instance, project.name, host_network=host_network)
+    if reach:
+        planned = {**planned, "env": {**planned["env"], **reach, **spec.env}}
     task: contract.Task = {**planned, "access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:
         task["registry_auth"] = cast("contract.RegistryLogin", job_secrets.registry_login(plane.seal, job.run_id, auth))

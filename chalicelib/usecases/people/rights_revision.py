@@ -65,7 +65,28 @@ def good(store: Store, user: User, token_hash: str, now: Micros) -> bool:
 def access_token(store: Store, user: User, token_hash: str, now: Micros) -> AccessToken | None:
     """The user's access token of this hash, if it is still valid."""
     entry = nouns.find(store, AccessToken, keys.access_token(token_hash))
-    return entry if entry is not None and entry.user_id == user.id and now < entry.expires_at else None
+    if entry is None and (run := nouns.find_target(store, keys.run_of_token(token_hash))):
+        entry = nouns.find(store, AccessToken, keys.run_access(run[0]))
+    if entry is None or (entry.user_id, entry.token_hash) != (user.id, token_hash) or now >= entry.expires_at:
+        return None
+    return entry if lasts(store, entry) else None
+
+
+def lasts(store: Store, entry: AccessToken) -> bool:
+    """Unless it is the token of a run's jobs: has that run not ended?"""
+    if not entry.run_id:
+        return True
+    from chalicelib.domain.runs import Run  # most calls are made with another token
+
+    run = nouns.find(store, Run, keys.run(entry.run_id))
+    return run is not None and not run.finished and not run.deleted
+
+
+def acting(user: User, entry: AccessToken) -> User:
+    """The user as a caller with this token. A job calls as a member of its project, even a global admin's: whoever
+    may look into the job has its token."""
+    role = GlobalRole.user if entry.run_id else user.role
+    return user.with_(by_token=entry.name, role=role)
 
 
 def access_tokens_of(store: Store, user: User, *, after: Micros = 0) -> list[AccessToken]:

@@ -52,7 +52,7 @@ from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import quotas, secrets
 from chalicelib.usecases.people.projects import undeleted
 from chalicelib.usecases.ports import ChangePorts, RunPlanPorts, SealedChangePorts, SealedPorts
-from chalicelib.usecases.runs import files, named_volumes, repos
+from chalicelib.usecases.runs import files, job_access, named_volumes, repos
 from chalicelib.usecases.runs.market_offers import AskedMarket, ask_markets, offers_of
 from chalicelib.usecases.runs.runs import holder, named, refuse_change, stop, taken
 from chalicelib.usecases.services import service_gateways
@@ -204,7 +204,7 @@ def get_plan(
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
-    obstacles = () if row is None else tuple(_obstacles(plane, row, draft))
+    obstacles = () if row is None else tuple(_obstacles(plane, user, row, draft))
     updates = row is not None and not obstacles
     return RunPlan(
         run_spec=specs.text_of(back),
@@ -332,7 +332,7 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
     effective = planned_jobs.effective(filled)
     found = [*references.misplaced(spec), *secrets.missing(plane, project, references.secrets_named(spec))]
     found += [*field_support.refusals(effective), *files.missing(plane, user, effective)]
-    found += repos.refusals(plane, user, project, effective)
+    found += [*repos.refusals(plane, user, project, effective), *job_access.refusals(user, role, effective)]
     facts = plane.backends.facts(project.id).values()
     found += [*field_support.reservation_refusals(effective, facts), *field_support.option_refusals(effective, facts)]
     door = service_gateways.find(plane, project, effective)
@@ -352,12 +352,12 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
     return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales, door)
 
 
-def _obstacles(plane: SealedPorts, row: RunRow, draft: _Draft) -> list[str]:
+def _obstacles(plane: SealedPorts, user: User, row: RunRow, draft: _Draft) -> list[str]:
     """Why the current run can't be changed into the draft without a new submission; empty if it can."""
     if row.run.finished or row.run.status is RunStatus.terminating:
         return [f"it is {row.run.status.value}"]
     old = _clear(plane, row)
-    found = specs.needs_new_run(old, draft.spec)
+    found = [*specs.needs_new_run(old, draft.spec), *job_access.obstacles(user, row.run, old)]
     replaced = _replaced(plane, row, draft) if not found and any(not job.finished for job in row.jobs) else ()
     job_specs = [spec for spec in draft.job_specs if spec.replica_group in replaced]
     volumes = plane.read.volumes_named(row.run.project_id, named_volumes.names_of(job_specs))
@@ -422,7 +422,7 @@ def _apply(
     row = plane.read.run_row(current)
     if not changes and current.status is not RunStatus.terminating:
         raise taken(current)
-    refuse_change(current, _obstacles(plane, row, draft))
+    refuse_change(current, _obstacles(plane, user, row, draft))
     return _update(plane, user, project, draft, row)
 
 
@@ -451,6 +451,8 @@ def _submit(
     changes.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, *service_gateways.held(plane, draft.door)]
+    if draft.spec.configuration.dstack:
+        beside += job_access.granted(plane, project, run)
     plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), changes.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
     texts = body.job_texts()

@@ -81,7 +81,8 @@ def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Projec
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
     user_record, project_record, member_record, run_record = plane.store.get_many(places)
     known = None if user_record is None else nouns.read(User, user_record)
-    if known is None or not known.active or not _good(plane, known, token_hash, project):
+    known = None if known is None or not known.active else _acting(plane, known, token_hash, project)
+    if known is None:
         return False
     if project_record is None or nouns.read(Project, project_record).deleted:
         return False
@@ -91,13 +92,13 @@ def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Projec
     return name == "logs" or may_reach(known, role, _owner(None if run_record is None else nouns.read(Run, run_record)))
 
 
-def _good(plane: RecordPorts, user: User, token_hash: str, project: Project) -> bool:
-    """Is it a valid token of the user, and for this project? Its verbs never change."""
+def _acting(plane: RecordPorts, user: User, token_hash: str, project: Project) -> User | None:
+    """The user as a caller with this token, if it is valid, and for this project. Its verbs never change."""
     now = plane.clock.now()
     if rights_revision.good(plane.store, user, token_hash, now):
-        return True
+        return user
     entry = rights_revision.access_token(plane.store, user, token_hash, now)
-    return entry is not None and entry.includes(project.id)
+    return rights_revision.acting(user, entry) if entry is not None and entry.includes(project.id) else None
 
 
 def _owner(run: Run | None) -> str | None:

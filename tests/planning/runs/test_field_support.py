@@ -41,7 +41,6 @@ gateway_refusals = with_hints(gateway_support.gateway_refusals)
 
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
-    "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
     "model.format": {"name": "m", "format": "tgi"},
