@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from chalicelib.api import problems
 from chalicelib.api.auth import Caller, authorise, check_agent
 from chalicelib.api.encode import encode
-from chalicelib.api.route import Access, Answer, Call, Route
+from chalicelib.api.route import Access, Answer, Call, Route, Settling
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1 import problems as v1_problems
 from chalicelib.errors import Conflict, DstackError, Invalid, Refused, TooLarge
@@ -31,6 +31,7 @@ class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    settling: Settling | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
         with plane.backends.held():
             value = _handle(route, call)
         if isinstance(value, Answer):
-            return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
+            headers = {"Content-Type": value.content_type, **value.headers}
+            return Reply(value.status, headers, value.body, value.settling)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return failure(error, route.path, f"{route.method} {route.path}")

@@ -52,7 +52,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def no_such_path(path: str) -> Failure:
-    return 404, orjson.dumps({"detail": f"There is nothing at {path[:200]}"})
+    return 404, orjson.dumps({"detail": f"There is nothing at {path[:200].encode(errors='replace').decode()}"})
 
 
 def wrong_method(method: str, allowed: list[str]) -> Failure:

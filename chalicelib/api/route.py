@@ -82,6 +82,14 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Settling:
+    """A resource that changes by itself until it is settled: `Prefer: wait` waits for that."""
+
+    noun: str  # as its changes are announced: `run/<id>`
+    path: str  # the resource's
+
+
+@dataclass(frozen=True)
 class Answer:
     """A reply that isn't just JSON with status 200. `body` is bytes already encoded."""
 
@@ -89,6 +97,7 @@ class Answer:
     status: int = 200
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
+    settling: Settling | None = None  # None: it is settled, or never changes by itself
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote
 
@@ -24,6 +25,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
 from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.api.route import Access, of_agents
+from chalicelib.api.v1.preferences import HELD, reading, settled, wait_of
 from chalicelib.errors import Overloaded, Refused
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
@@ -106,6 +108,12 @@ class Polls:
 
     def ring_all(self) -> None:
         self.ring(tuple(self._events))
+
+    def changed(self, nouns: Iterable[str]) -> None:
+        """Ring those that somebody waits for."""
+        waited = [noun for noun in nouns if noun in self._events]
+        if waited:
+            self.ring(waited)
 
     def _ring(self, instance_ids: tuple[str, ...]) -> None:
         for instance_id in instance_ids:
@@ -265,7 +273,37 @@ class AsgiBridge:
             return self._sync
         if head.route.path == GATEWAY_PATH:
             return partial(self._until_news, GATEWAYS, _patience_of(query))
+        if seconds := wait_of(head.request, HELD):
+            return partial(self._until_settled, head, seconds)
         return _once
+
+    async def _until_settled(
+        self, head: RequestHead, seconds: int, lane: Lane, caller: str, call: Ask, body: bytes
+    ) -> Reply:
+        """The response to a call as soon as its resource is settled, at the latest after these seconds."""
+        first = last = await _once(lane, caller, call, body)
+        end = asyncio.get_running_loop().time() + seconds
+        with suppress(Busy):  # the request has been answered: it isn't refused for lack of a thread any more
+            while last.settling is not None and not self._polls.closed:
+                left = end - asyncio.get_running_loop().time()
+                if left <= 0:
+                    break
+                last = await self._read_again(reading(head, last.settling), last.settling.noun, left, lane, caller)
+        return settled(first, last, seconds) if first.status < HTTPStatus.BAD_REQUEST else first
+
+    async def _read_again(self, head: RequestHead, noun: str, left: float, lane: Lane, caller: str) -> Reply:
+        """The resource, read once more if it isn't settled, when it has changed."""
+        read, event = partial(self._call, head, b"", b""), self._polls.listen(noun)
+        try:
+            reply = await lane.turns.run(caller, read)  # it may have changed before anybody listened
+            if reply.settling is None:
+                return reply
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await event.wait()
+            return await lane.turns.run(caller, read)
+        finally:
+            self._polls.leave(noun, event)
 
     async def _sync(self, lane: Lane, caller: str, call: Ask, body: bytes) -> Reply:
         small = len(body) <= SMALL  # parsed sooner than handed to a thread

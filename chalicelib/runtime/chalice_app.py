@@ -6,8 +6,10 @@ The resources under `/api/v1` are mounted as one path, and dispatch finds theirs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any
 
 from chalice.app import Chalice, Request, Response
@@ -16,6 +18,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.v1 import PREFIX
+from chalicelib.api.v1.preferences import BILLED, reading, settled, wait_of
 from chalicelib.errors import NotDeployed
 from chalicelib.usecases.context import Plane
 
@@ -30,11 +33,13 @@ _context: ContextVar[Any] = ContextVar("lambda_context", default=None)
 class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
     """Chalice keeps the request on the app itself; here each thread has its own, because the embedded server has many.
 
-    `plane` is called for each request: in AWS the first one creates it.
+    `plane` is called for each request: in AWS the first one creates it. `pause`: between two reads of a resource that
+    the caller waits for.
     """
 
-    def __init__(self, plane: Callable[[], Plane]) -> None:
+    def __init__(self, plane: Callable[[], Plane], pause: Callable[[float], None] = time.sleep) -> None:
         super().__init__(app_name="dstack", configure_logs=False)
+        self._pause = pause
         self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice searches them for each response
         for number, route in enumerate(route for route in ROUTES if not dispatch.is_v1(route.path)):
             mount = self.route(route.path, methods=[route.method], content_types=[], name=f"route{number}")
@@ -53,9 +58,25 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
             incoming = self.current_request
             assert incoming is not None, "a view runs within a request"
             head = dispatch.head_of(self._request(PREFIX + incoming.uri_params["proxy"].rstrip("/")))
-            return _encoded(head) if isinstance(head, dispatch.Reply) else _response(plane, head)
+            if isinstance(head, dispatch.Reply):
+                return _encoded(head)
+            return _response(plane, head, lambda here: self._until_settled(here, head))
 
         return view
+
+    def _until_settled(self, here: Plane, head: dispatch.RequestHead) -> dispatch.Reply:
+        """The response, as soon as its resource is settled; at the latest after the seconds that the caller prefers."""
+        first = last = dispatch.respond(here, head)
+        seconds = wait_of(head.request, BILLED)
+        if not seconds or first.status >= HTTPStatus.BAD_REQUEST:
+            return first
+        left, step = float(seconds), 0.5
+        while last.settling is not None and left > 0:
+            step = min(2 * step, left)
+            self._pause(step)
+            left -= step
+            last = dispatch.respond(here, reading(head, last.settling))
+        return settled(first, last, seconds)
 
     def _request(self, path: str) -> dispatch.Request:
         """The current request, to `path`: whatever domain it came by."""
@@ -97,12 +118,14 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
         return answer
 
 
-def _response(plane: Callable[[], Plane], head: dispatch.RequestHead) -> Response:
+def _response(
+    plane: Callable[[], Plane], head: dispatch.RequestHead, respond: Callable[[Plane], dispatch.Reply] | None = None
+) -> Response:
     try:
         here = plane()
     except NotDeployed as error:
         return _encoded(dispatch.failure(error, head.route.path, head.route.path))
-    return _encoded(dispatch.respond(here, head))
+    return _encoded(dispatch.respond(here, head) if respond is None else respond(here))
 
 
 def _encoded(reply: dispatch.Reply) -> Response:

@@ -13,8 +13,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from chalicelib.api.v1 import FLEETS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.keys import STATUS
 from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.counters import Counters
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PROGRAM_FILE = "agent.pyz"
+_OF_FLEETS = ("fleet/", "instance/")  # the records of fleets and their machines
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
 ERASE_EVERY = 600.0  # seconds between two steps of erasing unused data
 REFRESH_EVERY = 600.0  # seconds between refreshes of offers that are valid for so long: each costs a call, but no money
@@ -236,6 +239,8 @@ class EmbeddedRoot(Root):
     def _committed(self, changes: Sequence[Change]) -> None:
         refresh_door(self.door, changes)
         self.gateway_news.committed(changes)
+        places = {change.key.pk for change in changes if change.key.sk == STATUS}
+        self.polls.changed([*places, FLEETS] if any(place.startswith(_OF_FLEETS) for place in places) else places)
 
     def _rights_changed(self) -> None:
         self.door.rights_changed()

@@ -17,6 +17,8 @@ from chalicelib import api, contract
 from chalicelib.api.dispatch import is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
+from chalicelib.api.routes.v1 import SETTLING
+from chalicelib.api.v1.preferences import BILLED, HELD
 from chalicelib.api.v1.problems import MEDIA, kinds
 from chalicelib.domain.keyed_requests import LONGEST_KEY
 from docs.openapi.declared import JSON, NOTHING, Declared, Schemas, close_types, declared
@@ -72,6 +74,11 @@ HEADERS: Mapping[str, Schema] = {
         "name": "If-None-Match",
         "description": "`*`: only if there is none.",
         "schema": {**TEXT, "const": "*"},
+    },
+    "Prefer": {
+        "name": "Prefer",
+        "description": f"`wait=…`: the seconds to wait until the resource is settled, {HELD} at most; in AWS {BILLED}.",
+        "schema": TEXT,
     },
 }
 PROBLEM, PROBLEMS = "Problem", "What is wrong, where, and how to mend it. `code` stays the same across versions."
@@ -154,7 +161,7 @@ def _parts(rows: list[Row]) -> Iterator[tuple[Any, Any]]:
 
 def _operation(route: Route, found: Declared, types: Types, examples: Mapping[str, Schema]) -> Schema:
     example = examples.get(found.name, {})
-    parameters, body = [*_parameters(route, found, types), *_headers(route)], _body(found, types, example)
+    parameters, body = [*_parameters(route, found, types), *_headers(route, found)], _body(found, types, example)
     return {
         "operationId": found.name.replace(".", "_"),
         "tags": [_tag(found)],
@@ -193,12 +200,13 @@ def _parameters(route: Route, found: Declared, types: Types) -> Iterator[Schema]
             yield {"name": name, "in": "query", "required": name in needed, "schema": schema}
 
 
-def _headers(route: Route) -> Iterator[Schema]:
+def _headers(route: Route, found: Declared) -> Iterator[Schema]:
     """Those of resources, and of what the protocol has that is done once."""
     if route.path == ONCE:
         yield {"$ref": "#/components/parameters/IdempotencyKey"}
     if is_v1(route.path):
         names = ["IfNoneMatch"] if route.method == "GET" else ["IdempotencyKey"]
+        names += ["Prefer"] if found.name in SETTLING else []
         names += ["IfMatch", "IfNew"] if route.method == "PUT" and route.path.endswith("/spec") else []
         yield from ({"$ref": f"#/components/parameters/{name}"} for name in names)
 

@@ -16,6 +16,8 @@ import pytest
 import app as mounted
 from chalicelib.api.dispatch import is_v1
 from chalicelib.api.routes import ROUTES
+from chalicelib.api.v1.preferences import BILLED
+from chalicelib.domain.runs import RunStatus
 from chalicelib.runtime.chalice_app import METHODS, RESOURCES, ControlPlane
 from tests.api.rig import ADMIN, Rig, submit, task
 
@@ -192,6 +194,33 @@ def test_a_resource_is_served_by_its_own_path(rig: Rig, call: Call) -> None:
     ):
         status, problem = ask(method, path)
         assert (status, problem["code"]) == expected
+
+
+def test_a_caller_may_wait_for_a_resource(rig: Rig) -> None:
+    """Between its reads the process pauses, longer and longer, and not beyond what a call may cost."""
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            run = rig.world.plane.read.live_runs(rig.project.id)[0]
+            rig.save(run.with_(status=RunStatus.running))
+
+    app = ControlPlane(lambda: rig.world.plane, pause)
+
+    def ask(method: str, path: str, prefer: str, sent: Any = None) -> dict[str, Any]:
+        asked = event(RESOURCES, None if sent is None else orjson.dumps(sent), method=method, **{"proxy+": path})
+        asked["headers"]["Prefer"] = prefer
+        found: dict[str, Any] = app(asked, None)
+        return found
+
+    task = {"type": "task", "name": "hello", "commands": ["echo hello"]}
+    answer = ask("POST", "projects/main/runs", "wait=60", task)
+    assert (answer["statusCode"], orjson.loads(answer["body"])["status"]) == (201, "running")
+    assert answer["headers"]["Preference-Applied"] == f"wait={BILLED}"
+    assert pauses == [1, 2, 4]
+    ask("POST", "projects/main/runs/hello/stop", "wait=4")
+    assert pauses == [1, 2, 4, 1, 2, 1]
 
 
 def test_a_resource_that_isnt_there_opens_no_plane() -> None:

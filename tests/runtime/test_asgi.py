@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from chalicelib.api.dispatch import Reply, Request, RequestHead
+from chalicelib.api.route import Settling
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, GRAIN, SMALL, AsgiBridge, Polls, together
 from chalicelib.runtime.lanes import Lane
@@ -321,3 +322,62 @@ def test_long_polls_end_together_and_never_late() -> None:
     ends = {together(100.0 + number / 100 + 25.0, 25.0) for number in range(100)}
     assert ends == {125.0, 125.0 + GRAIN}
     assert together(100.3, 0.3) == 100.3, "a short one would lose all of its time"
+
+
+# --- resources that settle --------------------------------------------------------------------------------------------
+
+RESOURCES = "/api/v1/projects/main/runs"
+SETTLING = Settling("run/1", f"{RESOURCES}/one")
+
+
+@dataclass
+class SettlingApp(FakeApp):
+    """A run that is settled once it was read so often. `meanwhile`: what happens after a read that isn't the last."""
+
+    reads: int = 2
+    meanwhile: Callable[[], None] = lambda: None
+
+    def serve(self, head: RequestHead) -> Reply:
+        self.served.append(head.request)
+        if head.request.method == "POST":
+            return Reply(201, {"Content-Type": "application/json", "Location": SETTLING.path}, b"0", SETTLING)
+        reads = len([request for request in self.served if request.method == "GET"])
+        if reads < self.reads:
+            self.meanwhile()
+        return Reply(
+            200, {"Content-Type": "application/json"}, str(reads).encode(), SETTLING if reads < self.reads else None
+        )
+
+
+def answered(app: SettlingApp, method: str, path: str, happens: Callable[[Polls], None], prefer: str) -> Client:
+    async def asked() -> Client:
+        bridge, polls = app.bridge_and_polls()
+        polls.bind()
+        app.meanwhile = lambda: happens(polls)
+        client = Client()
+        await one(bridge, path, client, {**TOKEN, "prefer": prefer, "idempotency-key": "k"}, method=method)
+        return client
+
+    return asyncio.run(asked())
+
+
+def test_a_write_is_answered_when_its_resource_is_settled() -> None:
+    app = SettlingApp()
+    client = answered(app, "POST", RESOURCES, lambda polls: polls.changed(["run/2", "run/1"]), "wait=60")
+    assert (client.status, client.answer, client.headers[b"location"]) == (201, b"2", SETTLING.path.encode())
+    assert client.headers[b"preference-applied"] == b"wait=60"
+    assert [(sent.method, sent.path) for sent in app.served] == [
+        ("POST", RESOURCES), ("GET", SETTLING.path), ("GET", SETTLING.path),
+    ]  # fmt: skip
+    assert all("idempotency-key" not in sent.headers for sent in app.served[1:])
+
+
+def test_who_doesnt_wait_is_answered_at_once() -> None:
+    app = SettlingApp()
+    client = answered(app, "POST", RESOURCES, lambda polls: None, "respond-async")
+    assert (client.answer, b"preference-applied" in client.headers, len(app.served)) == (b"0", False, 1)
+
+
+def test_a_server_that_ends_answers_with_what_there_is() -> None:
+    client = answered(SettlingApp(reads=9), "GET", SETTLING.path, lambda polls: polls.close(), "wait=60")
+    assert (client.status, client.headers[b"preference-applied"]) == (200, b"wait=60")

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from chalicelib.api import etags
 from chalicelib.api.encode import encode
 from chalicelib.api.requests import RequestBody
-from chalicelib.api.route import Answer, Call
+from chalicelib.api.route import Answer, Call, Settling
 from chalicelib.api.v1 import cursors
 from chalicelib.domain.instants import Micros
 
@@ -20,14 +20,21 @@ T = TypeVar("T")
 PAGE, LONGEST_PAGE = 50, 100
 
 
-def resource(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, tag: str = "") -> Answer:
+def resource(
+    call: Call,
+    value: Any,
+    headers: Mapping[str, str] | None = None,
+    *,
+    tag: str = "",
+    settling: Settling | None = None,
+) -> Answer:
     """A resource with its tag, or nothing where the caller has it already. `tag`: that of its version, if it has
     one."""
     body = encode(value, call.plane.limits.answer)
     sent = {**(headers or {}), "ETag": tag or etags.of(body), "Cache-Control": "private, no-cache"}
     if etags.has(call.headers.get("if-none-match", ""), sent["ETag"]):
-        return Answer(b"", status=304, headers=sent)
-    return Answer(body, headers=sent)
+        return Answer(b"", status=304, headers=sent, settling=settling)
+    return Answer(body, headers=sent, settling=settling)
 
 
 class PageQuery(RequestBody):

@@ -168,5 +168,6 @@ def pointer(path: str) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Texts quote what was sent, and a small request must not cause a large response."""
+    """Texts quote what was sent: half characters, which no text may have, and more than a response should repeat."""
+    text = text.encode(errors="replace").decode()
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"

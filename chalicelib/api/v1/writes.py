@@ -13,7 +13,7 @@ from pydantic import ConfigDict, RootModel
 
 from chalicelib.api.encode import encode
 from chalicelib.api.requests import Object, RequestBody
-from chalicelib.api.route import Answer, Call
+from chalicelib.api.route import Answer, Call, Settling
 from chalicelib.api.v1 import conditions
 from chalicelib.domain.keyed_requests import SentKey, sent_key
 from chalicelib.errors import Ended, Invalid
@@ -68,7 +68,7 @@ def write(
         return changed(call, {"action": verb if would_write(call.plane, act) else "none"})
     acted = act_once(call, act, by_store=by_store)
     reply = answer(acted)
-    return Answer(reply.body, reply.status, reply.content_type, {**reply.headers, **_replayed(acted)})
+    return replace(reply, headers={**reply.headers, **_replayed(acted)})
 
 
 def act_once(call: Call, act: Act[T], *, by_store: bool = False) -> Acted[T]:
@@ -87,14 +87,21 @@ def _replayed(acted: Acted[Any]) -> dict[str, str]:
     return {REPEATED: "true"} if acted.repeated else {}
 
 
-def changed(call: Call, value: Any, headers: Mapping[str, str] | None = None, *, status: int = HTTPStatus.OK) -> Answer:
+def changed(
+    call: Call,
+    value: Any,
+    headers: Mapping[str, str] | None = None,
+    *,
+    status: int = HTTPStatus.OK,
+    settling: Settling | None = None,
+) -> Answer:
     """The answer to a write."""
-    return Answer(encode(value, call.plane.limits.answer), status=status, headers=headers or {})
+    return Answer(encode(value, call.plane.limits.answer), status=status, headers=headers or {}, settling=settling)
 
 
-def created(call: Call, value: Any, path: str) -> Answer:
+def created(call: Call, value: Any, path: str, settling: Settling | None = None) -> Answer:
     """`path`: the resource's."""
-    return changed(call, value, {"Location": path}, status=HTTPStatus.CREATED)
+    return changed(call, value, {"Location": path}, status=HTTPStatus.CREATED, settling=settling)
 
 
 def gone(acted: Acted[Any]) -> Answer:

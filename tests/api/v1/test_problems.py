@@ -71,3 +71,8 @@ def test_a_code_means_one_thing() -> None:
     for kind in problems.KINDS.values():
         titles.setdefault(kind.code, set()).add((kind.status, kind.title))
     assert all(len(found) == 1 for found in titles.values())
+
+
+def test_a_path_of_half_characters_is_no_path_either() -> None:
+    assert problems.no_such_path("/api/v1/\ud800").status == 404
+    assert sent(Invalid([Problem("\ud800", path="\udfff", hint="\ud801")]))[0].status == 422

@@ -74,7 +74,8 @@ def test_a_run_over_http(server: Server) -> None:
     assert (reused.status, reused.content["code"]) == (409, "key-reused")
 
     def ended() -> Got | None:
-        got = ask(server, "GET", f"{RUNS}/hello")
+        got = ask(server, "GET", f"{RUNS}/hello", Prefer="wait=5")
+        assert got.headers["Preference-Applied"] == "wait=5"
         return got if got.content["finished_at"] else None
 
     got = until("the run to end", ended)

@@ -102,6 +102,14 @@ ROWS = (
     ("DELETE", f"{_ALL}/users/{{user_name}}", Access.admin, Verb.server, "v1.users.delete"),
 )
 
+# Calls that `Prefer: wait` lets wait, until their resource is settled.
+SETTLING = (
+    *("v1.runs.submit", "v1.runs.get", "v1.runs.stop"),
+    *("v1.fleets.create", "v1.fleets.get"),
+    *("v1.volumes.create", "v1.volumes.get"),
+    *("v1.gateways.create", "v1.gateways.get"),
+)
+
 # Calls without a project in their path that a token for some projects may make, as with those of the protocol.
 NARROWED = (
     "v1.runs.list_all",

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
-from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
-from chalicelib.api.v1 import answers, specs
+from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
+from chalicelib.api.v1 import FLEETS, answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
 from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, Written, created, going, still, write
 from chalicelib.api.wire.v1.machines import fleet_json, fleet_path, fleet_spec_json, fleet_summary_json, health_json
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import Verb
-from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import NotFound
@@ -25,6 +26,9 @@ from chalicelib.usecases.people.visible_projects import projects_seen
 
 if TYPE_CHECKING:
     from chalicelib import contract
+
+
+_COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
 @asks(PageQuery)
@@ -48,7 +52,8 @@ def _list(call: Call, projects: Sequence[Project], query: PageQuery) -> Answer:
 
 def get(call: Call) -> Annotated[Answer, contract.V1Fleet]:
     """The fleet of this name. Values of environment variables are in the caller's own fleets only."""
-    return answers.resource(call, _shown(call, _row(call)))
+    row = _row(call)
+    return answers.resource(call, _shown(call, row), settling=_settling(call, row))
 
 
 @takes_both(Written, WriteQuery)
@@ -67,7 +72,8 @@ def create(
         return call.plane.read.fleet_row(still(None if found is None or found.deleted else found, "fleet"))
 
     def answer(row: FleetRow) -> Answer:
-        return created(call, _shown(call, row), fleet_path(call.tenant.name, row.fleet.name))
+        path = fleet_path(call.tenant.name, row.fleet.name)
+        return created(call, _shown(call, row), path, _settling(call, row))
 
     return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
 
@@ -151,6 +157,13 @@ def _shown(call: Call, row: FleetRow) -> contract.V1Fleet:
 
 def _spec(call: Call, row: FleetRow) -> contract.Configuration:
     return fleet_spec_json(row, env=_own(call, row))
+
+
+def _settling(call: Call, row: FleetRow) -> Settling | None:
+    """A fleet is settled when all machines that it should have are there."""
+    coming = row.fleet.to_create or row.fleet.to_add or any(each.status in _COMING for each in row.instances)
+    moves = row.fleet.status is not FleetStatus.active or coming
+    return Settling(FLEETS, fleet_path(call.tenant.name, row.fleet.name)) if moves else None
 
 
 def _own(call: Call, row: FleetRow) -> bool:

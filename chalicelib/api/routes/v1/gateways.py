@@ -6,14 +6,14 @@ import hashlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
-from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
+from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
 from chalicelib.api.v1 import answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
 from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, going, still, write
 from chalicelib.api.wire.v1.gateways import gateway_json, gateway_path, gateway_spec_json, gateway_summary_json
 from chalicelib.domain import keys
-from chalicelib.domain.gateways import Gateway
+from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.services import certificates, gateway_plans, gateways
@@ -35,7 +35,8 @@ def list_project(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1G
 
 def get(call: Call) -> Annotated[Answer, contract.V1Gateway]:
     """The gateway of this name, with the certificates of its services' hosts."""
-    return answers.resource(call, _shown(call, _named(call)))
+    gateway = _named(call)
+    return answers.resource(call, _shown(call, gateway), settling=_settling(call, gateway))
 
 
 @takes_both(Written, WriteQuery)
@@ -53,7 +54,8 @@ def create(
         return still(None if found is None or found.deleted else found, "gateway")
 
     def answer(gateway: Gateway) -> Answer:
-        return created(call, _shown(call, gateway), gateway_path(call.tenant.name, gateway.name))
+        path = gateway_path(call.tenant.name, gateway.name)
+        return created(call, _shown(call, gateway), path, _settling(call, gateway))
 
     return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
 
@@ -109,6 +111,11 @@ def _named(call: Call) -> Gateway:
 def _shown(call: Call, gateway: Gateway) -> contract.V1Gateway:
     hosts = certificates.shown(call.plane, gateway)
     return gateway_json(gateway, call.tenant.name, hosts, default=gateway.id == _default(call))
+
+
+def _settling(call: Call, gateway: Gateway) -> Settling | None:
+    moves = gateway.status in (GatewayStatus.submitted, GatewayStatus.provisioning, GatewayStatus.deleting)
+    return Settling(gateway.unit, gateway_path(call.tenant.name, gateway.name)) if moves else None
 
 
 def _default(call: Call) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field
 
 from chalicelib.api.requests import At, Id, Name, Num, RequestBody
-from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
+from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
 from chalicelib.api.v1 import answers, cursors, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
@@ -119,7 +119,8 @@ def _statuses(text: str) -> frozenset[RunStatus]:
 
 def get(call: Call) -> Annotated[Answer, contract.V1Run]:
     """The latest run of this name. Values of environment variables are in the caller's own runs only."""
-    return answers.resource(call, _shown(call, _row(call)))
+    row = _row(call)
+    return answers.resource(call, _shown(call, row), settling=_settling(call, row.run))
 
 
 @takes_both(Written, WriteQuery)
@@ -143,7 +144,8 @@ def submit(
         return call.plane.read.run_row(still(None if run is None or run.deleted else run, "run"))
 
     def answer(row: RunRow) -> Answer:
-        return created(call, _shown(call, row), run_path(call.tenant.name, row.run.name))
+        path = run_path(call.tenant.name, row.run.name)
+        return created(call, _shown(call, row), path, _settling(call, row.run))
 
     return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
 
@@ -203,7 +205,8 @@ def stop(
         runs.stop(plane, call.actor, call.tenant, [name], abort=query.abort)
 
     def answer() -> Answer:
-        return changed(call, _shown(call, _row(call)), status=HTTPStatus.ACCEPTED)
+        row = _row(call)
+        return changed(call, _shown(call, row), status=HTTPStatus.ACCEPTED, settling=_settling(call, row.run))
 
     return write(call, query, "abort" if query.abort else "stop", act, lambda _: answer())
 
@@ -231,6 +234,12 @@ def _shown(call: Call, row: RunRow) -> contract.V1Run:
 
 def _spec(call: Call, row: RunRow) -> contract.Configuration:
     return run_spec_json(row, env=_own(call, row))
+
+
+def _settling(call: Call, run: Run) -> Settling | None:
+    """A run is settled while it runs, while it waits for something outside, and when it has ended."""
+    moves = run.status in (RunStatus.submitted, RunStatus.provisioning, RunStatus.terminating)
+    return Settling(f"run/{run.id}", run_path(call.tenant.name, run.name)) if moves else None
 
 
 def _own(call: Call, row: RunRow) -> bool:

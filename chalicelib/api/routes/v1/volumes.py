@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
-from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
+from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, going, still, write
 from chalicelib.api.wire.v1.volumes import volume_json, volume_path
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project
-from chalicelib.domain.volumes import Volume
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines import volumes
@@ -49,7 +49,8 @@ def _list(call: Call, projects: Sequence[Project], query: VolumeQuery) -> Answer
 
 def get(call: Call) -> Annotated[Answer, contract.V1Volume]:
     """The volume of this name."""
-    return answers.resource(call, _shown(call, volumes.get(call.plane, call.tenant, call.params["volume_name"])))
+    volume = volumes.get(call.plane, call.tenant, call.params["volume_name"])
+    return answers.resource(call, _shown(call, volume), settling=_settling(call, volume))
 
 
 @takes_both(Written, WriteQuery)
@@ -67,7 +68,8 @@ def create(
         return still(None if volume is None or volume.deleted else volume, "volume")
 
     def answer(volume: Volume) -> Answer:
-        return created(call, _shown(call, volume), volume_path(call.tenant.name, volume.name))
+        path = volume_path(call.tenant.name, volume.name)
+        return created(call, _shown(call, volume), path, _settling(call, volume))
 
     return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
 
@@ -84,6 +86,11 @@ def delete(
         volumes.delete(plane, call.actor, call.tenant, [name])
 
     return write(call, query, "delete", act, going)
+
+
+def _settling(call: Call, volume: Volume) -> Settling | None:
+    moves = volume.status in (VolumeStatus.submitted, VolumeStatus.provisioning, VolumeStatus.deleting)
+    return Settling(f"volume/{volume.id}", volume_path(call.tenant.name, volume.name)) if moves else None
 
 
 def _shown(call: Call, volume: Volume) -> contract.V1Volume:
