@@ -353,6 +353,7 @@ def test_the_fields_of_an_event(rig: Rig) -> None:
         "actor_user_id",
         "actor_user",
         "is_actor_user_deleted",
+        "actor_token",
         "targets",
     }
     (target,) = event["targets"]
