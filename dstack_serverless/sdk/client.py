@@ -17,7 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 import httpx
 
 from chalicelib.errors import DstackError
-from dstack_serverless.sdk.core import API_VERSION, Core, encoded
+from cli.connection.client import in_clear
+from dstack_serverless.sdk.core import API_VERSION, Core, encoded, log
 from dstack_serverless.sdk.flow import Exchange, Flow, Item, Lost, NotSent, Pause, Reply, Request, Together, Work
 from dstack_serverless.sdk.machines import Fleets, Gateways, Instances, Volumes
 from dstack_serverless.sdk.observations import Events, Offers
@@ -53,6 +54,8 @@ class _Nouns(Generic[Mode]):
         `transport`: another one of httpx."""
         env, home = os.environ if env is None else env, home or Path.home()
         found = endpoint_of(url, token, project, env, home)
+        if notice := in_clear(found.url):
+            log.warning("%s", notice)
         self.core = Core(found.url, found.token, found.project, retries, env, home)
         self._settings: dict[str, Any] = {
             "base_url": found.url,

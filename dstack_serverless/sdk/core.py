@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from dstack_serverless.sdk.errors import Unanswered, error_of
 from dstack_serverless.sdk.flow import UNSET, Exchange, Flow, Lost, NotSent, Pause, Reply, Request
 
 T = TypeVar("T")
+log = logging.getLogger("dstack_serverless")
 
 API_VERSION = "0.22.5"  # of the protocol that the SDK's methods use
 PASSING = frozenset({429, 502, 503, 504})  # the same request may succeed in a moment

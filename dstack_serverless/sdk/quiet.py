@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from cli.screen.terminal import Terminal
-
-log = logging.getLogger("dstack_serverless")
+from dstack_serverless.sdk.core import log
 
 
 @dataclass(frozen=True)

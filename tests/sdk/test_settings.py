@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.connection.config import ProjectEntry, config_path, save_projects
-from dstack_serverless import Refused
+from dstack_serverless import Client, Refused
 from dstack_serverless.sdk.settings import endpoint_of
 
 ENV = {"DSTACK_SERVER_URL": "http://env/", "DSTACK_TOKEN": "of-env", "DSTACK_PROJECT": "env"}
@@ -55,3 +55,10 @@ def test_what_is_given_then_the_environment_then_the_file(
 def test_what_is_missing_or_malformed_is_refused(given: tuple[str | None, ...], why: str, home: Path) -> None:
     with pytest.raises(Refused, match=why):
         endpoint_of(*given[:2], given[2], {}, home)
+
+
+def test_a_token_that_can_be_read_on_its_way_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    for url in ("http://far.example", "https://far.example", "http://127.0.0.1:3000"):
+        Client(url, "token", "main", home=Path("/nowhere")).close()
+    (record,) = caplog.records
+    assert record.message.startswith("http://far.example isn't https")

@@ -72,7 +72,7 @@ def test_the_guide_prints_what_it_shows(programs: Path, tmp_path: Path) -> None:
         server.start()
         command = [str(programs / "python"), "-P", str(program)]
         done = subprocess.run(
-            command, cwd=home, env=server.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
+            command, cwd=home, env=server.environment(), capture_output=True, text=True, timeout=5 * PATIENCE
         )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(blocks) > 5 and done.stdout.split(f"{END}\n")[:-1] == [shown for _, shown in blocks]
