@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import client_calls, containers_table, cost_page, draw_states, json_page, metrics_page
+from docs import client_calls, containers_table, cost_page, draw_states, json_page, metrics_page, state_changes_page
 from docs.openapi.document import DOCUMENT, text
 from docs.sdk import python
 from tests.wire import differences
@@ -18,6 +18,7 @@ def main() -> None:
     reference.main([str(FOLDER / "reference")])
     (FOLDER / "reference" / "cli.md").write_text(commands(), encoding="utf-8")
     json_page.write()
+    state_changes_page.write()
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
     cost_page.write()
     containers_table.write()

@@ -18,9 +18,7 @@ from chalicelib.configuration.parse import TYPES, located, parse, volume_types
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, long_form, profiles_schema
 from chalicelib.configuration.server_spec import ServerConfig, backends_built
-from chalicelib.domain.events import EventType
 from chalicelib.domain.specs.credentials import types_of
-from chalicelib.domain.state_changes import StateChange
 from chalicelib.errors import Invalid
 
 BEGIN, END = "<!-- made from the code: begin -->", "<!-- made from the code: end -->"
@@ -172,18 +170,7 @@ def renewed(page: str, generated: str) -> str:
     return f"{before}{BEGIN}\n\n{generated}\n\n{END}{after}"
 
 
-def state_changes() -> str:
-    """The page about state changes: their fields, and the JSON Schema."""
-    definitions = definitions_of([StateChange])
-    named = ("StateChange", "Subject", "Named")
-    tables = [_section(name, name, definitions[name]) for name in named]
-    types = ", ".join(f"`{each}`" for each in EventType)
-    schema = json.dumps(StateChange.model_json_schema(), indent=2)
-    return "\n\n".join([*tables, f"`type` is one of {types}.", f"```json\n{schema}\n```"])
-
-
 PAGES = {
-    "state-changes.md": state_changes,
     "configuration.md": fields,
     "errors.md": errors,
     "server-config.md": server_fields,

@@ -261,7 +261,6 @@ class TaskFolderMount(TypedDict):
     kind: Literal["folder"]
     source: str
     path: str
-    read_only: NotRequired[bool]
 
 
 TaskVolume = Union[TaskDisk, TaskFolderMount]
@@ -361,7 +360,6 @@ class PlannedTask(TaskCommands, TaskOptions):
     name: str
     project: str
     project_id: str
-    run_name: str
     env: dict[str, str]
     image: str
     runtime: str | None

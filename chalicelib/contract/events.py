@@ -59,27 +59,36 @@ class StateChange(TypedDict):
     """One change of state. Fields may be added, and `type` may get new values, without a new version."""
 
     version: Literal[1]
+    """Of this form."""
     id: Id
-    """Each delivery of the same change has the same one."""
+    """A UUID. Each delivery of the same change has the same one."""
     time: Date
+    """When it happened: an ISO 8601 date with its zone."""
     type: str
     """`created`, `status`, `changed`, `deleted`, … `status` has `before` and `after`."""
     project: Named | None
+    """Null for changes of users."""
     target: Subject
+    """What has changed."""
     others: list[Subject]
     """What else it is about: the instance that a job got, …"""
     before: str | None
+    """The status before."""
     after: str | None
+    """The status now."""
     reason: str | None
-    """A fixed word: `stopped_by_user`, `job_failed`, …"""
+    """Why, as a fixed word: `stopped_by_user`, `job_failed`, …"""
     detail: str
+    """More about the reason, in words that may change."""
     fields: list[str]
     """The fields that were changed."""
     message: str
     """The whole as a sentence, in words that may change."""
     actor: Named | None
-    """Null: the control plane itself."""
+    """The user who did it. Null: the control plane itself."""
     actor_token: str | None
     """The name of the access token with which they did it."""
     run_id: str | None
+    """The run that it happened within, if any."""
     fleet_id: str | None
+    """The fleet that it happened within, if any."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.instants import iso
 from chalicelib.domain.noun import Value
@@ -22,42 +20,36 @@ LONGEST = 2_000  # characters of a text: a bus takes documents of limited size
 
 
 class Named(Value):
-    """A project or a user."""
-
     id: str
     name: str
 
 
 class Subject(Value):
-    """What a change is about."""
-
-    type: str = Field(description="`run`, `job`, `fleet`, `instance`, `volume`, `user`, `project`, `secret`, …")
+    type: str
     id: str
     name: str
 
 
 class StateChange(Value):
-    """One change of state."""
+    """What each key means is in the contract, from which the page on state changes is made."""
 
-    version: Literal[1] = Field(default=1, description="Of this form.")
-    id: str = Field(description="A UUID. Each delivery of the same change has the same one.")
-    time: str = Field(description="When it happened: an ISO 8601 date with its zone.")
-    type: str = Field(
-        description="What happened: `created`, `status`, `changed`, `deleted`, … `status` has `before` and `after`."
-    )
-    project: Named | None = Field(default=None, description="Null for changes of users.")
-    target: Subject = Field(description="What has changed.")
-    others: tuple[Subject, ...] = Field(default=(), description="What else it is about: the instance that a job got, …")
-    before: str | None = Field(default=None, description="The status before.")
-    after: str | None = Field(default=None, description="The status now.")
-    reason: str | None = Field(default=None, description="Why, as a fixed word: `stopped_by_user`, `job_failed`, …")
-    detail: str = Field(default="", description="More about the reason, in words that may change.")
-    fields: tuple[str, ...] = Field(default=(), description="The fields that were changed.")
-    message: str = Field(description="The whole as a sentence, in words that may change.")
-    actor: Named | None = Field(default=None, description="The user who did it. Null: the control plane itself.")
-    actor_token: str | None = Field(default=None, description="The name of the access token with which they did it.")
-    run_id: str | None = Field(default=None, description="The run that it happened within, if any.")
-    fleet_id: str | None = Field(default=None, description="The fleet that it happened within, if any.")
+    version: Literal[1] = 1
+    id: str
+    time: str
+    type: str
+    project: Named | None = None
+    target: Subject
+    others: tuple[Subject, ...] = ()
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None
+    detail: str = ""
+    fields: tuple[str, ...] = ()
+    message: str
+    actor: Named | None = None
+    actor_token: str | None = None
+    run_id: str | None = None
+    fleet_id: str | None = None
 
 
 def of(event: Event, project: str | None) -> StateChange:

@@ -92,8 +92,8 @@ class Types:
         own, named = TypeAdapter.json_schemas(
             inputs, ref_template="#/components/schemas/{model}", schema_generator=Schemas
         )
-        self._own = {key: _open(schema) for (key, _), schema in own.items()}
-        self.named: Schema = {name: _open(schema) for name, schema in sorted(named.get("$defs", {}).items())}
+        self._own = {key: as_published(schema) for (key, _), schema in own.items()}
+        self.named: Schema = {name: as_published(schema) for name, schema in sorted(named.get("$defs", {}).items())}
 
     def of(self, key: Any) -> Schema:
         found: Schema = self._own[key]
@@ -106,14 +106,14 @@ class Types:
         return schema.get("properties", {}), schema.get("required", [])
 
 
-def _open(schema: Any) -> Any:
+def as_published(schema: Any) -> Any:
     """The schema as it is published: who reads an answer ignores keys that aren't in it."""
     if isinstance(schema, list):
-        return [_open(item) for item in schema]
+        return [as_published(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     typed = "properties" in schema
-    return {key: _open(value) for key, value in schema.items() if not (typed and key == "additionalProperties")}
+    return {key: as_published(value) for key, value in schema.items() if not (typed and key == "additionalProperties")}
 
 
 def document() -> Schema:

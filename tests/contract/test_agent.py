@@ -57,7 +57,6 @@ UNREAD_BY_AGENTS = {
     "NewConfiguration": {"news"},  # for the plane's long polls
     "SameConfiguration": {"news"},
     "SyncReply": {"news"},
-    "Task": {"run_name"},
 }
 NEVER_SENT = {"GatewayService": {"hold"}}  # tests shorten it
 FROM_MODELS = [  # which the plane stores, and sends without their defaults

@@ -1,4 +1,5 @@
-"""The document of a state change is written from a model; its type in the contract has the same keys."""
+"""The document of a state change is written from a model; its type in the contract has the same keys, and its page is
+made from that."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from chalicelib import contract
 from chalicelib.domain import state_changes
+from docs import state_changes_page
 
 KINDS: list[tuple[type[BaseModel], Any]] = [
     (state_changes.StateChange, contract.StateChange),
@@ -37,3 +39,7 @@ def test_a_document_is_one_of_the_contract(filled: bool) -> None:
     )
     document = TypeAdapter(contract.StateChange).validate_json(change.model_dump_json(), strict=True)
     assert document["target"]["name"] == "hello" and (document["project"] is not None) == filled
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert state_changes_page.PAGE.read_text(encoding="utf-8") == state_changes_page.page(), "make docs"

@@ -276,7 +276,7 @@ class Host:
             self.carried = None
 
     def _start(self, command: Start) -> None:
-        run = command.spec["project"], command.spec["run_name"]
+        run = command.spec["project"], command.spec["env"]["DSTACK_RUN_NAME"]
         work = self.hosts.work.get(run, Work())
         task = self.tasks[command.task] = self.hosts.begin(command.task, self.name)
         disks = [each for each in command.spec["volumes"] if each["kind"] == "disk"]

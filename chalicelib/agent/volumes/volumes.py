@@ -108,7 +108,7 @@ class TaskVolumes:
                     self._fresh.append(opened)
                 else:
                     os.close(opened)
-        mount = {"Type": "bind", "Source": source, "Target": entry["path"], "ReadOnly": bool(entry.get("read_only"))}
+        mount = {"Type": "bind", "Source": source, "Target": entry["path"], "ReadOnly": _read_only(entry)}
         return dict(mount, BindOptions={"Propagation": "rprivate"})
 
     def _pin(self, opened: int, number: int) -> str:
@@ -164,7 +164,7 @@ class TaskVolumes:
             os.close(source)
             os.close(target)
         on_top = folders.open_folder(entry["path"])
-        read_only = namespaces.MS_RDONLY if entry.get("read_only") else 0
+        read_only = namespaces.MS_RDONLY if _read_only(entry) else 0
         namespaces.restrict(_fd(on_top), namespaces.MS_NOSUID | namespaces.MS_NODEV | read_only)
         os.close(on_top)
 
@@ -270,6 +270,11 @@ def sweep(data: str, holds: Optional[Holds] = None) -> List[str]:
         if hold is not None and hold["data"] == data and not os.path.exists(folder.path):
             problems += TaskVolumes(folder, [], found).release().values()
     return problems
+
+
+def _read_only(entry: Entry) -> bool:
+    """A disk may be mounted only for reading; a folder of the machine is what its permissions say."""
+    return entry["kind"] == DISK and bool(entry.get("read_only"))
 
 
 def name_of(entry: Entry) -> str:

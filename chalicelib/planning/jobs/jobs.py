@@ -316,7 +316,6 @@ def agent_task(
         "name": job.name,
         "project": project_name,
         "project_id": job.project_id,
-        "run_name": job.run_name,
         **_run(spec, commands or list(instance.image_command)),
         "env": {**instance.env, **task_env(job, spec, nodes), **neighbours.environment(spec, known), **spec.env},
         "image": spec.image_name,

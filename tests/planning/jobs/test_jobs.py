@@ -261,7 +261,7 @@ def test_an_engine_is_started_before_the_jobs_commands() -> None:
 def test_a_task_has_every_field_of_the_protocol() -> None:
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
     protocol = (
-        "id name project project_id run_name commands env image user working_dir shell privileged registry_auth cpu "
+        "id name project project_id commands env image user working_dir shell privileged registry_auth cpu "
         "memory_bytes shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir "
         "runtime isolated docker ports host_user steps user_permitted"
     )
@@ -305,7 +305,6 @@ def test_a_task_in_full() -> None:
         "name": "train-0-0",
         "project": "main",
         "project_id": job.project_id,
-        "run_name": "train",
         "commands": command_lists.argv("/bin/sh", ["true"]),
         "steps": [],
         "image": "x",
