@@ -1,5 +1,4 @@
-"""A backend with a mistake in one of its lines: its package is imported anew, with that module changed, or the table
-that it reads: `errors.toml` is that of `errors.py`.
+"""A backend with a mistake in one of its lines: its package is imported anew, with that module changed, or its table.
 
 What people write in their configurations is read by the same models, so that module stays as it is.
 """
@@ -19,8 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
-ROOT = Path(__file__).parents[2]
-TABLE = ".toml"
+from tests.backends.changed import TABLE, changed
 
 
 @dataclass(frozen=True)
@@ -36,24 +34,10 @@ class Mistake:
         return f"{self.package}.{self.file.removesuffix(TABLE)}"
 
     def source(self, folder: Path) -> str:
-        """Of the module. A changed table is written to the folder."""
-        place = ROOT / self.module.replace(".", "/")
-        module = place.with_suffix(".py").read_text(encoding="utf-8")
-        if not self.file.endswith(TABLE):
-            return _replaced(self.file, module, self.old, self.new)
-        changed = folder / self.file
-        text = place.with_suffix(TABLE).read_text(encoding="utf-8")
-        changed.write_text(_replaced(self.file, text, self.old, self.new), encoding="utf-8")
-        return _replaced(self.module, module, f'"{place.parent.name}/{self.file}"', repr(str(changed)))
+        return changed(self.module, self.file, [(self.old, self.new)], folder)
 
     def __str__(self) -> str:
         return f"{self.file}: {self.old.strip().splitlines()[0][:60]}"
-
-
-def _replaced(file: str, text: str, old: str, new: str) -> str:
-    if text.count(old) != 1:
-        raise ValueError(f"{file} has this {text.count(old)} times, and should have it once: {old!r}")
-    return text.replace(old, new)
 
 
 def mistakes(package: str, table: Path) -> list[Mistake]:

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.backends.changed import ROOT, TABLE, changed
+
 HERE = "tests/backends"
 PACKAGES = "chalicelib.backends"
 
@@ -35,23 +36,17 @@ class Plant:
     """One change of one file, and the tests that must fail with it."""
 
     backend: str
-    file: str  # of the backend; one with a folder is of the packages beside it: `kit/zones.py`
+    file: str  # of the backend, a table too; one with a folder is of the packages beside it: `kit/zones.py`
     changes: tuple[tuple[str, str], ...]  # several where two lines do the same, so that neither is missed alone
     tests: tuple[str, ...]
 
     @property
     def module(self) -> str:
         package = PACKAGES if "/" in self.file else f"{PACKAGES}.{self.backend}"
-        return f"{package}.{self.file.removesuffix('.py').replace('/', '.')}"
+        return f"{package}.{self.file.removesuffix(TABLE).removesuffix('.py').replace('/', '.')}"
 
-    @property
-    def source(self) -> str:
-        text = (ROOT / f"{self.module.replace('.', '/')}.py").read_text()
-        for old, new in self.changes:
-            if text.count(old) != 1:
-                raise ValueError(f"{self.file} has this {text.count(old)} times, and should have it once: {old!r}")
-            text = text.replace(old, new)
-        return text
+    def source(self, folder: Path) -> str:
+        return changed(self.module, self.file, self.changes, folder)
 
     def __str__(self) -> str:
         return f"{self.backend}/{self.file}: {self.changes[0][0].strip().splitlines()[0][:80]}"
@@ -87,9 +82,9 @@ def plants(backend: str) -> list[Plant]:
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports the changed module."""
 
-    def __init__(self, plant: Plant) -> None:
+    def __init__(self, plant: Plant, folder: Path) -> None:
         self._name = plant.module
-        self._code = compile(plant.source, plant.file, "exec")
+        self._code = compile(plant.source(folder), plant.file, "exec")
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
@@ -131,10 +126,11 @@ def played(plant: Plant, tests: Iterable[str]) -> set[str]:
 def _failing(plant: Plant, tests: list[str]) -> set[str]:
     import pytest
 
-    sys.meta_path.insert(0, _Changed(plant))
     failed = _Failed()
     quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-n", "0"]
-    status = pytest.main([*quiet, *tests], plugins=[failed])
+    with tempfile.TemporaryDirectory() as folder:
+        sys.meta_path.insert(0, _Changed(plant, Path(folder)))
+        status = pytest.main([*quiet, *tests], plugins=[failed])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return {f"pytest ended with {status}: is there no such test?"}
     return failed.tests

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from chalicelib.backends.registry import facts_of
+from tests.backends.changed import ROOT
 from tests.backends.planted.suite import required_of
-from tests.backends.plants import ROOT, SUITES, plants, suite_of
+from tests.backends.plants import SUITES, plants, suite_of
 
 LEAST = {"aws": 35, "kubernetes": 40, "runpod": 15, "vastai": 15}
 
@@ -23,9 +25,9 @@ def test_there_are_enough(backend: str) -> None:
 
 
 @every_backend
-def test_a_change_is_of_the_file_as_it_is(backend: str) -> None:
+def test_a_change_is_of_the_file_as_it_is(backend: str, tmp_path: Path) -> None:
     for plant in plants(backend):
-        compile(plant.source, str(plant), "exec")
+        compile(plant.source(tmp_path), str(plant), "exec")
 
 
 @every_backend
