@@ -59,7 +59,9 @@ def document_of(configuration: Configuration) -> dict[str, Any] | None:
         return None
     if isinstance(configuration, Mapping):
         return dict(configuration)
-    return configuration.model_dump(mode="json", exclude_unset=True)
+    made = configuration.model_dump(mode="json", exclude_unset=True)
+    kind = getattr(configuration, "type", None)  # which a model of one kind needn't be given
+    return made if kind is None else {"type": kind, **made}
 
 
 def _is_of_this_machine(document: Mapping[str, Any]) -> bool:

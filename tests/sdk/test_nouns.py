@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dstack_serverless import AlreadyExists, Invalid, NotFound, WaitedTooLong
+from dstack_serverless.configurations import Fleet
 from tests.sdk.conftest import User, waited
 
 
@@ -21,7 +22,7 @@ def test_fleets_and_their_machines(user: User) -> None:
     numbers = [one["instance_num"] for one in fleet["instances"]]
     assert [one["fleet_name"] for one in user.instances.list(fleets=[fleet["id"]])] == ["two", "two"]
     assert user.instances.get(fleet["instances"][0]["id"])["instance_num"] == numbers[0]
-    changed = user.fleets.apply({"type": "fleet", "name": "two", "nodes": {"min": 2, "target": 2, "max": 5}})
+    changed = user.fleets.apply(Fleet.model_validate({"name": "two", "nodes": {"min": 2, "target": 2, "max": 5}}))
     assert changed["id"] == fleet["id"]
     assert {each["name"] for each in user.fleets.list()} == {"two", "cloud"}
     user.fleets.delete_instances("two", numbers[0])

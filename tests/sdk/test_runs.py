@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.specs.runs import TaskConfiguration
 from dstack_serverless import AlreadyExists, Forbidden, Invalid, NotFound, RunEnded, WaitedTooLong
+from dstack_serverless.configurations import Task
 from tests.sdk.conftest import User, waited
 
 
@@ -35,7 +35,12 @@ def test_from_a_dict_to_the_last_line_of_its_log(user: User) -> None:
 
 @pytest.mark.slow
 def test_a_model_or_a_file_does_as_well(user: User) -> None:
-    user.runs.apply(TaskConfiguration.model_validate(task("modelled", "echo as a model")))
+    made = user.runs.apply(Task(name="modelled", commands=("echo $WHO",), env={"WHO": "a model"}, priority=3))
+    assert made["run_spec"]["configuration"] == {
+        **task("modelled", "echo $WHO"),
+        "env": {"WHO": "a model"},
+        "priority": 3,
+    }
     (user.home / "data.txt").write_text("data")
     file = user.home / "task.dstack.yml"
     file.write_text("{type: task, name: written, commands: ['echo $WHO'], env: [WHO], files: [data.txt]}")
