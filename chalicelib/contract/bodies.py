@@ -268,7 +268,7 @@ class CreateAccessTokenBody(TypedDict):
     name: str
     verbs: list[Verb]
     projects: NotRequired[list[str]]
-    expires_in: NotRequired[int]
+    expires_in: NotRequired[int | None]
 
 
 class ListAccessTokensBody(TypedDict):

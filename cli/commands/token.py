@@ -11,6 +11,7 @@ from cli.connection.session import Session, completer, open_session
 from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.since import seconds_of
+from cli.tables.cells import local_time
 from cli.tables.people import tokens_table
 
 if TYPE_CHECKING:
@@ -63,21 +64,23 @@ def create(
         ),
     ] = None,
     expires: Annotated[
-        str, typer.Option("--expires", metavar="DURATION", help="How long it is valid, at most 365d.")
-    ] = "30d",
+        str | None,
+        typer.Option("--expires", metavar="DURATION", help="How long it is valid; default 30d, at most 365d."),
+    ] = None,
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
     """Create an access token and print it, which nobody can see again.
 
-    It never may more than you: if you lose a right, so do your tokens.
+    It never may more than you: if you lose a right, so do your tokens. If you signed on with an account, it ends with
+    that sign-on at the latest.
     """
     session = open_session(ctx, project)
     body: bodies.CreateAccessTokenBody = {
         "name": name,
         "verbs": cast("list[contract.Verb]", verbs or ["read"]),  # the server refuses others by name
         "projects": projects or [],
-        "expires_in": seconds_of(expires, "--expires"),
+        "expires_in": None if expires is None else seconds_of(expires, "--expires"),
     }
     answer = calls.users_access_tokens_create(session.client, body)
     if json_wanted:
@@ -87,7 +90,8 @@ def create(
         return
     session.terminal.print(answer["token"])
     what, where = ", ".join(answer["verbs"]), ", ".join(answer["projects"]) or "all your projects"
-    session.terminal.warn(f"{name} may {what} in {where}, for {expires}. It is shown only this once.")
+    until = local_time(answer["expires_at"])
+    session.terminal.warn(f"{name} may {what} in {where}, until {until}. It is shown only this once.")
 
 
 @command(app, "list", "dstack token list", "dstack token list --user ann --json")

@@ -18,10 +18,11 @@ def create(
     name: str,
     verbs: list[contract.Verb],
     projects: list[str] = UNSET,
-    expires_in: int = UNSET,
+    expires_in: int | None = UNSET,
 ) -> Request[contract.CreatedAccessToken]:
     """Creates a token for a program, with which it may do less than the caller. `read` is part of every token. Its
-    text is shown only in this answer.
+    text is shown only in this answer. It ends with the caller's sign-on, if that is how they call; `expires_in`:
+    seconds.
 
     For any active user.
     """

@@ -443,3 +443,16 @@ def test_expired_sign_ons_go_by_themselves(desk: Rig) -> None:
     entered(desk)
     places = [record for record in desk.world.store.scan() if record.key.pk.startswith("token/") and record.expires_at]
     assert len(places) == 2 and {record.key.sk for record in places} == {"sign-on", "user"}
+
+
+def test_an_access_token_that_is_made_with_a_sign_on_ends_with_it(desk: Rig) -> None:
+    create, session = "/api/users/access_tokens/create", entered(desk)["creds"]["token"]
+    asked = {"name": "ci", "verbs": ["read"]}
+    assert "your sign-on ends at" in desk.refused(create, {**asked, "expires_in": 8 * 86_400}, token=session)
+    usual = desk.ok(create, asked, token=session)
+    assert desk.ok(create, {**asked, "name": "short", "expires_in": 3600}, token=session)
+    desk.world.clock.pass_(7 * 86_400 - 10)
+    assert desk.call("/api/users/get_my_user", token=usual["token"]).status == 200
+    desk.world.clock.pass_(11)
+    assert desk.call("/api/users/get_my_user", token=usual["token"]).status == 403
+    assert desk.ok(create, {**asked, "expires_in": 8 * 86_400}), "an admin's own token is no sign-on"

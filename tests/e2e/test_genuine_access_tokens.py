@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.peer import Peer, joined
+from tests.e2e.peer import VENV, Peer, joined
 from tests.e2e.test_genuine_cli import LONG, TASK, finished, write
-from tests.harness.server import Server, until
+from tests.harness.server import PATIENCE, Server, until
 
 
 def made(server: Server, name: str, *verbs: str) -> str:
@@ -30,6 +31,15 @@ def test_a_token_for_runs_of_a_project_submits_lists_and_stops_them(server: Serv
     assert "local" in peer.run("fleet").text and peer.json("offer", "--json", "--max-offers", "3")
     assert "hello" in peer.run("event", "--target-run", "hello").text
     assert "is denied" in peer.run("secret", "set", "token", "s3cret", expect=1).text
+
+
+def test_in_a_job_it_needs_only_what_the_job_gets(peer: Peer, server: Server, tmp_path: Path) -> None:
+    """The variables of `dstack: true`, and an empty home."""
+    given = {"DSTACK_SERVER_URL": server.url, "DSTACK_PROJECT": "main", "DSTACK_TOKEN": made(server, "job", "run")}
+    env = {**peer.environment(), "HOME": str(tmp_path), **given}
+    command = [VENV / "bin" / "dstack", "ps", "-a"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE)
+    assert done.returncode == 0 and "hello" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_revoked_token_is_refused(server: Server, tmp_path: Path) -> None:

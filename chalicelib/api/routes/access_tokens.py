@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from chalicelib.api.auth import bearer
 from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.access_tokens import access_token_json
 from chalicelib.domain.access_tokens import USUAL, Verb
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.tenants import hash_token
 from chalicelib.usecases.people import access_tokens
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ class CreateAccessTokenBody(RequestBody):
     name: Name
     verbs: list[Verb] = Field(min_length=1, max_length=len(Verb))
     projects: list[Name] = Field(default=[], max_length=100)
-    expires_in: Annotated[int, Field(ge=0, le=10**9)] = USUAL // SECOND
+    expires_in: Annotated[int, Field(ge=0, le=10**9)] | None = None
 
 
 class ListAccessTokensBody(RequestBody):
@@ -36,9 +38,12 @@ class RevokeAccessTokenBody(RequestBody):
 @takes(CreateAccessTokenBody)
 def create(call: Call, body: CreateAccessTokenBody) -> contract.CreatedAccessToken:
     """Creates a token for a program, with which it may do less than the caller. `read` is part of every token. Its text
-    is shown only in this answer."""
-    wanted = access_tokens.TokenRequest(body.name, body.verbs, body.projects, body.expires_in)
-    entry, text = access_tokens.create(call.plane, call.actor, wanted)
+    is shown only in this answer. It ends with the caller's sign-on, if that is how they call; `expires_in`: seconds."""
+    usual = body.expires_in is None
+    seconds = USUAL // SECOND if body.expires_in is None else body.expires_in
+    wanted = access_tokens.TokenRequest(body.name, body.verbs, body.projects, seconds)
+    used = hash_token(bearer(call.headers))
+    entry, text = access_tokens.create(call.plane, call.actor, wanted, used, usual=usual)
     return {**access_token_json(entry), "token": text}
 
 

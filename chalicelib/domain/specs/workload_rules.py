@@ -20,10 +20,16 @@ ANY = "*"
 OWNERS = {
     "token.actions.githubusercontent.com": ("repository_owner_id", "repository_owner", "repository_id", "repository"),
     "gitlab.com": ("namespace_id", "namespace_path", "project_id", "project_path"),
+    "agent.buildkite.com": ("organization_id", "organization_slug", "pipeline_id"),
+    "app.terraform.io": ("terraform_organization_id", "terraform_organization_name"),
+    "accounts.google.com": ("email", "hd"),
 }
 _OWNED = {  # a `sub` that names whose job it is
     "token.actions.githubusercontent.com": (re.compile(r"repo:[^/*]+/.*"), "repo:OWNER/REPOSITORY:*"),
     "gitlab.com": (re.compile(r"project_path:[^/*]+/.*"), "project_path:GROUP/PROJECT:*"),
+    "agent.buildkite.com": (re.compile(r"organization:[^:*]+:.*"), "organization:NAME:*"),
+    "app.terraform.io": (re.compile(r"organization:[^:*]+:.*"), "organization:NAME:*"),
+    "accounts.google.com": (re.compile(r"\d+"), "NUMBER OF A SERVICE ACCOUNT"),
 }
 
 

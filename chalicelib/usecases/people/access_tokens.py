@@ -7,7 +7,7 @@ the user's own doesn't touch their access tokens: they are other credentials, in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from chalicelib.domain import keys
@@ -18,6 +18,7 @@ from chalicelib.domain.access_tokens import (
     MOST_TOKENS,
     NAME,
     SIGNING,
+    USUAL,
     AccessToken,
     ScopedProject,
     TokenClaims,
@@ -26,7 +27,7 @@ from chalicelib.domain.access_tokens import (
     with_read,
 )
 from chalicelib.domain.events import EVERYWHERE, EventType
-from chalicelib.domain.instants import SECOND, iso
+from chalicelib.domain.instants import SECOND, Micros, iso
 from chalicelib.domain.tenants import GlobalRole, User, hash_token
 from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
@@ -48,12 +49,21 @@ class TokenRequest:
     name: str
     verbs: Sequence[Verb]
     projects: Sequence[str] = ()  # names; empty: all of the user's
-    seconds: int = 0  # how long it is valid
+    seconds: int = USUAL // SECOND  # how long it is valid
 
 
-def create(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessToken, str]:
-    """A new token and its text, of which only the hash is stored."""
-    _check(user, wanted)
+def create(
+    plane: TokenPorts, user: User, wanted: TokenRequest, used: str, *, usual: bool = False
+) -> tuple[AccessToken, str]:
+    """A new token and its text, of which only the hash is stored. `used`: the hash of the caller's token. If that is of
+    a sign-on, the new one ends with it at the latest: otherwise an account that the provider has closed would go on
+    working. `usual`: nobody chose how long it is valid."""
+    now = plane.clock.now()
+    signed_on = rights_revision.signed_on(plane.store, user, used, now)
+    most = MOST if signed_on is None else (signed_on.ends_at - now) // SECOND * SECOND
+    if usual:
+        wanted = replace(wanted, seconds=min(wanted.seconds, most // SECOND))
+    _check(user, wanted, None if signed_on is None else signed_on.ends_at, most)
     entry, text = make(plane, user, wanted)
     name = named(entry, _free(plane, user, wanted.name))
     plane.store.commit([nouns.put(entry), name, _event(plane, EventType.token_created, entry, user, user)])
@@ -111,12 +121,16 @@ def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = N
 # --- making one -------------------------------------------------------------------------------------------------------
 
 
-def _check(user: User, wanted: TokenRequest) -> None:
+def _check(user: User, wanted: TokenRequest, ends_at: Micros | None, most: Micros) -> None:
+    """`ends_at`, `most`: when the caller's sign-on ends, if it is one, and how long the token may be valid then."""
     found = []
     if not NAME.fullmatch(wanted.name):
         found.append(Problem("a name has 1 to 60 letters, digits, - and _", path="name"))
     if not LEAST <= wanted.seconds * SECOND <= MOST:
         found.append(Problem("a token is valid for a minute to a year", path="expires_in", hint="for example 30d"))
+    elif ends_at is not None and wanted.seconds * SECOND > most:
+        text = f"your sign-on ends at {iso(ends_at)}, and so must a token that you make with it"
+        found.append(Problem(text, path="expires_in", hint="choose less, or ask an admin for a token of your own"))
     if len(set(wanted.projects)) > MOST_PROJECTS:
         found.append(Problem(f"a token is for at most {MOST_PROJECTS} projects, or for all of yours", path="projects"))
     if Verb.server in wanted.verbs and user.role is not GlobalRole.admin:
