@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
+from chalicelib.backends.kit.clock import Now, system_time
+from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.errors import ErrorTable
 from chalicelib.backends.kit.gpus import gpu
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.limits import TokenBucket
+from chalicelib.backends.kit.offers import GIB, machine
 from chalicelib.backends.kit.owners import REQUEST_TAG, LabelRule, all_tags, labels, owned
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.rest import RestCall, RestClient, Sender
 from chalicelib.backends.kit.scripts import cloud_config, secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, stamp
+from chalicelib.backends.kit.visibility import check_settled
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
-from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, QuotaExceeded, Unfit
 from tests.backends.kit.cirrus import BASE, signature
 
@@ -35,18 +38,18 @@ FACTS = BackendFacts(
 )
 TABLE = ErrorTable("Cirrus", ((InsufficientCapacity, "no-capacity"), (QuotaExceeded, "quota-exceeded")))
 LABELS = LabelRule("[a-z0-9_-]{1,63}", ".{0,256}", 64)
-GIB = 1024
+LEAST_DISK = 100  # GiB
 Body = Mapping[str, Any]
 
 
-class CirrusBackend:
+class CirrusBackend(DescribesOne):
     facts = FACTS
 
     def __init__(
         self,
         key: str,
         secret: str,
-        now: Callable[[], Micros],
+        now: Now = system_time,
         *,
         send: Sender | None = None,
         base: str = BASE,
@@ -87,12 +90,6 @@ class CirrusBackend:
         )
         return body
 
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        (found,) = self.describe_several([handles])
-        if isinstance(found, BackendError):
-            raise found
-        return found
-
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         return by_region(machines, lambda handles: handles[0].data["region"], self._in_region)
 
@@ -119,7 +116,7 @@ class CirrusBackend:
         regions = (region,) if region else self._all_regions()
         found = everywhere(regions, lambda region: [(region, body) for body in self._listed(region, *tag)])
         for there, body in (each for listed in found for each in listed):
-            yield from owned(_handle(body, there), body["tags"])
+            yield from owned(_handle(body, there), body["tags"], only=instance_id)
 
     def close(self) -> None:
         self._rest.close()
@@ -141,8 +138,7 @@ class CirrusBackend:
 
 
 def _handle(body: Body, region: str) -> Handle:
-    created = stamp(datetime.fromisoformat(body["created_at"]))
-    return Handle(kind="vm", id=body["id"], data={"region": region, CREATED: created})
+    return located("vm", body["id"], region, created=body["created_at"])
 
 
 def _offers(body: Body, region: str) -> Iterator[Offer]:
@@ -151,12 +147,14 @@ def _offers(body: Body, region: str) -> Iterator[Offer]:
         return
     for market, spot in (("cents", False), ("spot_cents", True)):
         if market in body:
-            has = Resources(
+            yield machine(
+                "cirrus",
+                body["id"],
+                region,
+                body[market] / 100,
                 cpus=body["vcpus"],
                 memory_mib=body["memory_gib"] * GIB,
                 gpus=(card,) * body["gpus"] if card else (),
                 spot=spot,
-                cpu_arch="x86",
+                disk_gib=LEAST_DISK,
             )
-            kind = InstanceType(name=body["id"], resources=has)
-            yield Offer(backend="cirrus", instance=kind, region=region, price=body[market] / 100)
