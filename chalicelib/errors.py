@@ -64,6 +64,10 @@ class WrongFlag(Invalid):
     """The same for a command line instead of a file."""
 
 
+class WrongQuery(Invalid):
+    """The same for the query of a request."""
+
+
 class Refused(DstackError):
     """The request is well formed but can't be done now, or by this control plane; the message says why."""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from chalicelib.domain.access_tokens import AccessToken, Verb
 from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.errors import Invalid, WrongQuery
 from chalicelib.usecases.context import Plane
 
 if TYPE_CHECKING:
@@ -80,6 +81,15 @@ class Call:
 
         return parse_body(self.body, model)
 
+    def asked(self, model: type[M]) -> M:
+        """The parameters of the query as `model`. Raises WrongQuery with every problem, by parameter."""
+        from chalicelib.configuration.reading import read
+
+        try:
+            return read(model, dict(self.query))
+        except Invalid as wrong:
+            raise WrongQuery(wrong.problems) from None
+
 
 @dataclass(frozen=True)
 class Settling:
@@ -125,9 +135,7 @@ class TakesQuery(Generic[M, T]):
     query: type[M]
 
     def __call__(self, call: Call) -> T:
-        from chalicelib.configuration.reading import read
-
-        return self.handler(call, read(self.query, dict(call.query)))
+        return self.handler(call, call.asked(self.query))
 
 
 @dataclass(frozen=True)
@@ -137,9 +145,7 @@ class TakesBoth(Generic[B, M, T]):
     query: type[M]
 
     def __call__(self, call: Call) -> T:
-        from chalicelib.configuration.reading import read
-
-        return self.handler(call, call.parse(self.body), read(self.query, dict(call.query)))
+        return self.handler(call, call.parse(self.body), call.asked(self.query))
 
 
 @dataclass(frozen=True)
@@ -149,9 +155,8 @@ class TakesFile(Generic[M, T]):
 
     def __call__(self, call: Call) -> T:
         from chalicelib.api.multipart import uploaded_file
-        from chalicelib.configuration.reading import read
 
-        query = read(self.query, dict(call.query))
+        query = call.asked(self.query)
         return self.handler(call, query, uploaded_file(call.headers.get("content-type", ""), call.body))
 
 

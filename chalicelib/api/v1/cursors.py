@@ -15,7 +15,7 @@ import orjson
 
 from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import Invalid
+from chalicelib.errors import Problem, WrongQuery
 
 FORM = 1
 LONGEST = 400  # characters
@@ -27,7 +27,7 @@ def encode(listing: str, *position: str | int) -> str:
 
 
 def decode(cursor: str, listing: str) -> list[str | int]:
-    """The position. Raises Invalid for a text that isn't a cursor of this list."""
+    """The position. Raises WrongQuery for a text that isn't a cursor of this list."""
     try:
         if len(cursor) > LONGEST:
             raise ValueError("it is too long")
@@ -37,9 +37,9 @@ def decode(cursor: str, listing: str) -> list[str | int]:
         if form != FORM or any(type(part) not in (str, int) for part in position):
             raise ValueError("it has another form")
     except (ValueError, TypeError, binascii.Error):
-        raise _refused("`cursor` isn't one that this server issued.") from None
+        raise _refused("it isn't one that this server issued") from None
     if mark != _mark(listing):
-        raise _refused("`cursor` belongs to another list, or to this one with other filters.")
+        raise _refused("it belongs to another list, or to this one with other filters")
     return position
 
 
@@ -48,7 +48,7 @@ def decode_row(cursor: str, listing: str) -> tuple[Micros, str]:
     match decode(cursor, listing):
         case [int(at), str(tie)] if 0 <= at <= LAST_INSTANT and tie:
             return at, tie
-    raise _refused("`cursor` isn't one that this server issued.")
+    raise _refused("it isn't one that this server issued")
 
 
 def decode_text(cursor: str, listing: str) -> str:
@@ -56,7 +56,7 @@ def decode_text(cursor: str, listing: str) -> str:
     match decode(cursor, listing):
         case [str(text)]:
             return text
-    raise _refused("`cursor` isn't one that this server issued.")
+    raise _refused("it isn't one that this server issued")
 
 
 def listing(path: str, filters: Mapping[str, str]) -> str:
@@ -69,5 +69,5 @@ def _mark(listing: str) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
-def _refused(text: str) -> Invalid:
-    return Invalid(text, hint="Begin again without one.")
+def _refused(text: str) -> WrongQuery:
+    return WrongQuery([Problem(text, path="cursor", hint="begin again without one")])

@@ -1,7 +1,7 @@
 """Errors under `/api/v1`: problem details (RFC 9457), with the status that HTTP has for them.
 
 `code` is for programs and stays the same across versions. `errors` has an entry for each thing that is wrong with the
-request: where it is, as a JSON pointer into the body, and how to mend it.
+request: where it is, as a JSON pointer into the body or as a parameter of the query, and how to mend it.
 """
 
 from __future__ import annotations
@@ -142,19 +142,22 @@ def problem(
 
 
 def _invalid(kind: Kind, error: errors.Invalid) -> Failure:
-    parts = [_part(each) for each in error.problems[:MOST_PROBLEMS]]
+    of_query = isinstance(error, errors.WrongQuery)
+    parts = [_part(each, of_query=of_query) for each in error.problems[:MOST_PROBLEMS]]
     first, others = error.problems[0].message, len(error.problems) - 1
     also = f" (and {others} more: see `errors`)" if others else ""
     return problem(kind, f"{_cut(first, MOST_TEXT - 60)}{also}", hint=error.hint or error.problems[0].hint, found=parts)
 
 
-def _part(found: errors.Problem) -> contract.V1ProblemPart:
+def _part(found: errors.Problem, *, of_query: bool) -> contract.V1ProblemPart:
     part: contract.V1ProblemPart = {
         "detail": _cut(found.message, MOST_TEXT),
-        "pointer": _cut(pointer(found.path), MOST_FIELD),
+        "pointer": "" if of_query else _cut(pointer(found.path), MOST_FIELD),
         "code": found.code,
         "hint": _cut(found.hint, MOST_TEXT) or None,
     }
+    if of_query and found.path:
+        part["parameter"] = _cut(found.path, MOST_FIELD)
     if found.line:
         part["line"] = found.line
     return part

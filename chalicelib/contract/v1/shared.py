@@ -12,7 +12,9 @@ class V1ProblemPart(TypedDict):
 
     detail: str
     pointer: str
-    """A JSON pointer into the body; empty: the request as a whole."""
+    """A JSON pointer into the body; empty: the request as a whole, or `parameter`."""
+    parameter: NotRequired[str]
+    """Of the query."""
     code: str
     """A kind of mistake; the reference of errors has an entry for each."""
     hint: str | None

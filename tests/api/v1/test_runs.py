@@ -46,7 +46,10 @@ def test_mistakes_are_shown_with_their_places(rig: Rig) -> None:
     assert (status, code) == (422, "invalid")
     assert {"/comands"} < {part["pointer"] for part in problem["errors"]}
     assert api.refused("GET", f"{api.runs}?colour=red")[:2] == (422, "invalid")
-    assert api.refused("GET", f"{api.runs}?status=asleep")[0] == 422
+    for query in ("status=asleep", "limit=0", "cursor=x"):
+        status, _, problem = api.refused("GET", f"{api.runs}?{query}")
+        (part,) = problem["errors"]
+        assert (status, part["parameter"], part["pointer"]) == (422, query.partition("=")[0], "")
 
 
 def test_pages_follow_each_other_without_a_gap(rig: Rig) -> None:

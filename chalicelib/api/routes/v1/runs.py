@@ -28,7 +28,7 @@ from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import Invalid, NotFound
+from chalicelib.errors import NotFound, Problem, WrongQuery
 from chalicelib.store import nouns
 from chalicelib.store.logs import LogQuery
 from chalicelib.usecases.context import Plane
@@ -110,7 +110,8 @@ def _statuses(text: str) -> frozenset[RunStatus]:
     names = [name for name in text.split(",") if name]
     if unknown := [name for name in names if name not in list(RunStatus)]:
         known = ", ".join(RunStatus)
-        raise Invalid(f"`status`: {unknown[0][:40]!r} is not the status of a run.", hint=f"The statuses are: {known}.")
+        text = f"{unknown[0][:40]!r} is not the status of a run"
+        raise WrongQuery([Problem(text, path="status", hint=f"the statuses are {known}", code="unknown-value")])
     return frozenset(map(RunStatus, names))
 
 
