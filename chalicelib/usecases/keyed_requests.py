@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 from chalicelib.domain import keys
 from chalicelib.domain.keyed_requests import KeyedRequest, SentKey, earlier
 from chalicelib.domain.tenants import User
-from chalicelib.errors import Conflict, Contended
+from chalicelib.errors import Conflict, Contended, DstackError
 from chalicelib.store import nouns
-from chalicelib.store.port import Change, Put, Store
+from chalicelib.store.port import Change, Delete, Put, Store
 from chalicelib.usecases.context import Plane
 
 T = TypeVar("T")
@@ -82,7 +82,12 @@ def _by_committer(plane: Plane, record: KeyedRequest, act: Act[T]) -> T:
 
 def _by_store(plane: Plane, record: KeyedRequest, act: Act[T]) -> T:
     store = _RecordingStore(plane.store, nouns.put(record))
-    result = act(replace(plane, store=store), record.subject_id)
+    try:
+        result = act(replace(plane, store=store), record.subject_id)
+    except DstackError:
+        if not store.waiting:  # it was refused after its first commit, which it has taken back
+            plane.store.commit([Delete(nouns.key_of(record))])
+        raise
     if store.waiting:  # likewise
         plane.store.commit(store.waiting)
     return result

@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
+from chalicelib.domain.keyed_requests import sent_key
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.store.port import Change, Store
+from chalicelib.errors import Refused
+from chalicelib.store.port import Change, Put, Store
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.keyed_requests import once
+from chalicelib.usecases.people.users import named_user
 from tests.api.rig import Rig
 from tests.api.v1.rest import TASK, Client
 
@@ -145,6 +151,22 @@ def test_whatever_was_cut_off_is_made_once(
     api.ok(method, path, body, status=status, idempotency_key="k")
     api.ok("GET", made)
     assert api.call(method, path, body, idempotency_key="k").headers["Idempotency-Replayed"] == "true"
+
+
+def test_what_was_taken_back_leaves_no_record(rig: Rig) -> None:
+    """As a deletion of a project is, if something was applied to the project meanwhile."""
+    plane, sent = rig.world.plane, sent_key("k", "DELETE", "/x", b"")
+    admin = named_user(plane.store, "admin")
+    refusals = iter([True, False])
+
+    def act(plane: Plane, _: str) -> None:
+        plane.store.commit([Put(rig.record(keys.project(rig.project.id)), expect=None)])
+        if next(refusals):
+            raise Refused("It is in use.")
+
+    with pytest.raises(Refused):
+        once(plane, admin, sent, act, by_store=True)
+    assert [once(plane, admin, sent, act, by_store=True).repeated for _ in range(2)] == [False, True]
 
 
 def test_a_deletion_that_was_cut_off_is_repeated_in_peace(rig: Rig) -> None:
