@@ -35,6 +35,8 @@ class Rules:
 
     def broken(self, snapshot: Snapshot, plan: Plan) -> list[str]:
         """What is wrong with a plan; empty if it may be committed."""
+        if not plan.steps:
+            return []  # every second pass changes nothing, whatever it has read
         known: Known = {(type(noun), id_of(noun)): noun for noun in snapshot.nouns()}
         found: list[str] = []
         for step in plan.steps:
