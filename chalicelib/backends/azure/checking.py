@@ -12,7 +12,7 @@ from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.network import AzureNetworks
 from chalicelib.backends.azure.permissions import IDENTITY, JOIN, OWN_GROUP, lacking, needed
 from chalicelib.backends.azure.places import Body, region_named, regions_of
-from chalicelib.backends.kit.checking import problems, report, there
+from chalicelib.backends.kit.checking import must_exist, problems, report
 from chalicelib.errors import MissingPermission, Unfit
 
 PROVIDERS = ("Microsoft.Compute", "Microsoft.Network")
@@ -72,7 +72,7 @@ def _group(client: AzureClient, networks: AzureNetworks) -> None:
                 hint="Allow that, or create a group and name it in `resource_group`.",
             ) from None
         return
-    there(
+    must_exist(
         lambda: client.call("GET", _group_path(client, client.ids.group)),
         f"The subscription has no resource group {client.config.resource_group}.",
         "Create it, or remove `resource_group`, and one is created.",
@@ -98,7 +98,7 @@ def _group_path(client: AzureClient, group: str) -> str:
 
 def _identity(client: AzureClient, given: str) -> None:
     group, name = given.split("/")
-    there(
+    must_exist(
         lambda: client.call("GET", client.ids.of("identity", name, group)),
         f"The subscription has no managed identity {given}.",
         "Correct `vm_managed_identity`: `group/identity`.",

@@ -87,7 +87,7 @@ class AzureClient:
         made: Body = self.call("PUT", path, body=body, region=region)
         return made
 
-    def ours(self, path: str, what: str, tags: Iterable[tuple[str, str]]) -> Body | None:
+    def find_ours(self, path: str, what: str, tags: Iterable[tuple[str, str]]) -> Body | None:
         """The resource with these tags; None: there is none. Its name is there once."""
         found = self.find(path)
         if found is not None and set(tags) - tags_of(found).items():

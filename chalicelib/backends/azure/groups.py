@@ -43,7 +43,7 @@ class AzureGroups:
                 hint="Use `spot_policy: on-demand` for this cluster.",
             )
         path = self._client.ids.of(kind, request.name)
-        found = self._client.ours(path, f"group {request.name}", request.tags)
+        found = self._client.find_ours(path, f"group {request.name}", request.tags)
         if found is None:
             self._networks.ensure_resource_group()
             found = self._created(request, kind, path)

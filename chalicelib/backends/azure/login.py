@@ -16,7 +16,7 @@ from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.backends.kit.oauth import TokenService
 from chalicelib.backends.kit.rest import HEADERS, NoAnswer, RestCall, Sender, at
-from chalicelib.backends.kit.tokens import AccessToken, text_of
+from chalicelib.backends.kit.tokens import AccessToken, read_secret
 from chalicelib.domain.instants import Micros
 from chalicelib.errors import InvalidCredentials, Transient
 
@@ -69,7 +69,7 @@ class AzureLogin:
         if client and (secret := env.get("AZURE_CLIENT_SECRET")):
             return self._exchanged(tenant, {"client_id": client, "client_secret": secret})
         if client and (file := env.get("AZURE_FEDERATED_TOKEN_FILE")):
-            assertion = {"client_assertion_type": _ASSERTION, "client_assertion": text_of(file, IDENTITY)}
+            assertion = {"client_assertion_type": _ASSERTION, "client_assertion": read_secret(file, IDENTITY)}
             return self._exchanged(tenant, {"client_id": client, **assertion})
         return self._of_machine(client)
 

@@ -68,7 +68,7 @@ class AzureMachines:
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         begun = self._now()
         path = self._ids.of(VM, request.name)
-        found = self._client.ours(path, f"machine {request.name}", [(REQUEST_TAG, request.token)])
+        found = self._client.find_ours(path, f"machine {request.name}", [(REQUEST_TAG, request.token)])
         handle = _vm(found or (yield from self._launch(request, begun)), path)
         # An answer without its time mustn't make a new machine look like one that is gone.
         yield handle.model_copy(update={"data": {**handle.data, CREATED: handle.data.get(CREATED, iso(self._now()))}})

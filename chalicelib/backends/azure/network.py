@@ -15,7 +15,7 @@ from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body, properties, region_named, regions_of
 from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.kit.checking import there
+from chalicelib.backends.kit.checking import must_exist
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.tables import table
 from chalicelib.errors import Gone, Transient, Unfit
@@ -83,7 +83,7 @@ class AzureNetworks:
         raise Unfit(f"No subnet of the network {given} in {region} can have machines: {why}.")
 
     def _found(self, path: str, what: str, region: str) -> Body:
-        body: Body = there(
+        body: Body = must_exist(
             lambda: self._client.call("GET", path, region=region),
             f"The subscription doesn't have {what} for {region}.",
             "Create it, or correct that.",

@@ -59,7 +59,7 @@ class AzureVolumes:
 
     def create(self, request: VolumeRequest) -> Handle:
         begun, path = self._now(), self._ids.of(VOLUME, request.name)
-        found = self._client.ours(path, f"disk {request.name}", [(REQUEST_TAG, request.token)])
+        found = self._client.find_ours(path, f"disk {request.name}", [(REQUEST_TAG, request.token)])
         if found is not None:
             return handle_of(VOLUME, path, found)
         self._networks.ensure_resource_group()

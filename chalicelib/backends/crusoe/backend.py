@@ -51,7 +51,7 @@ class CrusoeBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
         """The keys, all that is listed later, the regions, and whether there are prices."""
         from chalicelib.backends.crusoe.catalog import TYPES
         from chalicelib.backends.crusoe.client import DISKS, NETWORKS, PARTITIONS, VMS
-        from chalicelib.backends.kit.checking import known_regions, problems, report
+        from chalicelib.backends.kit.checking import check_regions, problems, report
 
         paths = (("quotas",), TYPES, VMS, DISKS, PARTITIONS, NETWORKS)
         read = [partial(self._client.call, "GET", *path) for path in paths]
@@ -59,5 +59,5 @@ class CrusoeBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
             problems(*read, partial(self._client.everybodys, "capacities")),
             hint=f"Is {self._config.project_id} the project, and what may the key's user do in it?",
         )
-        known_regions("Crusoe", self._config.regions, self._client.everybodys("locations")["items"], "location")
+        check_regions("Crusoe", self._config.regions, self._client.everybodys("locations")["items"], "location")
         self._prices.known()

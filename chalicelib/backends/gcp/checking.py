@@ -11,14 +11,14 @@ from chalicelib.backends.gcp.images import find_chosen, find_usual
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.permissions import needed
 from chalicelib.backends.gcp.places import GcpPlaces
-from chalicelib.backends.kit.checking import there
+from chalicelib.backends.kit.checking import must_exist
 from chalicelib.errors import MissingPermission, Unfit
 
 
 def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, networks: GcpNetworks) -> None:
     """Raises InvalidCredentials, MissingPermission with every permission that is missing, or Unfit with every region
     that can't have machines."""
-    there(
+    must_exist(
         lambda: clients.call("projects.get"),
         f"There is no project {config.project_id}, or these credentials can't see it.",
         "Correct `project_id`: it is the project's id, not its name or number.",

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.gcp.config import GCPServiceAccountCreds, GCPWorkloadIdentityCreds
-from chalicelib.backends.kit.tokens import text_of
+from chalicelib.backends.kit.tokens import read_secret
 from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import InvalidCredentials
 
@@ -59,7 +59,7 @@ def _key(creds: GCPServiceAccountCreds) -> dict[str, str]:
     text = creds.data
     if text is None:
         hint = "Correct `creds.filename`, or give its text as `creds.data`."
-        text = text_of(str(creds.filename), f"The file {creds.filename} with the service account's key", hint)
+        text = read_secret(str(creds.filename), f"The file {creds.filename} with the service account's key", hint)
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:

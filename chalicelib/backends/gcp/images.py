@@ -11,7 +11,7 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.launch import BootImage
 from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.kit.checking import there
+from chalicelib.backends.kit.checking import must_exist
 from chalicelib.backends.kit.clock import Now
 
 PROJECT, FAMILY = "deeplearning-platform-release", "common-cu129-ubuntu-2204-nvidia-580"
@@ -40,7 +40,7 @@ def is_arm(type_name: str) -> bool:
 def find_usual(clients: GcpClients, *, arm: bool = False) -> BootImage:
     """Raises Unfit if Google has retired it."""
     project, family = (ARM_PROJECT, ARM_FAMILY) if arm else (PROJECT, FAMILY)
-    return there(
+    return must_exist(
         lambda: _found(clients, project, family, has_docker=not arm),
         f"Google no longer has the images {family} of {project}, from which machines start.",
         "Update dstack: each version has the images of its time.",
@@ -50,7 +50,7 @@ def find_usual(clients: GcpClients, *, arm: bool = False) -> BootImage:
 def find_chosen(clients: GcpClients, type_name: str, image: str) -> BootImage:
     """The account's own."""
     _, project, *_, family = image.split("/")
-    return there(
+    return must_exist(
         lambda: _found(clients, project, family),
         f"There is no image {image}, or these credentials can't see it.",
         f"Correct `gpudirect.{type_name}.image`, or give the credentials `roles/compute.imageUser` there.",

@@ -21,7 +21,7 @@ def problems(*calls: Callable[[], object]) -> list[BackendError]:
     return found
 
 
-def there(ask: Callable[[], T], otherwise: str, hint: str = "") -> T:
+def must_exist(ask: Callable[[], T], otherwise: str, hint: str = "") -> T:
     """What the settings name. Raises Unfit with the text if that is gone, or was never there."""
     try:
         return ask()
@@ -29,7 +29,7 @@ def there(ask: Callable[[], T], otherwise: str, hint: str = "") -> T:
         raise Unfit(otherwise, hint=hint) from error
 
 
-def known_regions(provider: str, wanted: Sequence[str] | None, known: Collection[str], noun: str = "region") -> None:
+def check_regions(provider: str, wanted: Sequence[str] | None, known: Collection[str], noun: str = "region") -> None:
     """Raises Unfit if the settings name a region that the provider doesn't have."""
     if wrong := [each for each in wanted or () if each not in known]:
         raise Unfit(

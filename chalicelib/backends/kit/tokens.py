@@ -57,7 +57,7 @@ class AccessToken:
                 self._until = 0
 
 
-def text_of(file: str, what: str, hint: str = "") -> str:
+def read_secret(file: str, what: str, hint: str = "") -> str:
     """Of a file with a secret, which no message has a part of: `what` says what it is."""
     try:
         with Path(file).expanduser().open("rb") as opened:

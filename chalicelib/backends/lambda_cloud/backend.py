@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chalicelib.backends.kit.checking import known_regions
+from chalicelib.backends.kit.checking import check_regions
 from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.delegation import OfAccount, OfMachines
 from chalicelib.backends.lambda_cloud.facts import FACTS
@@ -47,4 +47,4 @@ class LambdaBackend(OfAccount, OfMachines):
         if not self._config.regions:
             self._client.instances()
             return
-        known_regions("Lambda", self._config.regions, self._catalog.regions())
+        check_regions("Lambda", self._config.regions, self._catalog.regions())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.backends.kit.tokens import text_of
+from chalicelib.backends.kit.tokens import read_secret
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import InvalidCredentials
@@ -51,7 +51,7 @@ def _from_file(name: str) -> ServiceAccount:
 
 
 def _text(name: str) -> str:
-    return text_of(name, f"The file {name} of the credentials for Nebius")
+    return read_secret(name, f"The file {name} of the credentials for Nebius")
 
 
 def exchange(account: ServiceAccount, now: Micros) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.backends.kit.checking import known_regions, problems, report, there
+from chalicelib.backends.kit.checking import check_regions, must_exist, problems, report
 from chalicelib.backends.kit.hints import hint
 from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Throttled, Transient, Unfit
 
@@ -47,15 +47,15 @@ def test_a_hint_without_the_right_to_it_stays_unknown(caplog: pytest.LogCaptureF
 
 
 def test_what_the_settings_name_and_is_gone_says_how_to_mend_them() -> None:
-    assert there(lambda: "it", "There is no such image.") == "it"
+    assert must_exist(lambda: "it", "There is no such image.") == "it"
     with pytest.raises(Unfit, match=r"^There is no such image\. Correct `image`\.$"):
-        there(raising(Gone("404")), "There is no such image.", "Correct `image`.")
+        must_exist(raising(Gone("404")), "There is no such image.", "Correct `image`.")
     with pytest.raises(Transient):
-        there(raising(Transient("no answer")), "There is no such image.")
+        must_exist(raising(Transient("no answer")), "There is no such image.")
 
 
 def test_regions_that_a_provider_lacks_are_named_with_those_that_it_has() -> None:
-    known_regions("Example", None, {"b", "a"})
-    known_regions("Example", ["a"], {"b", "a"})
+    check_regions("Example", None, {"b", "a"})
+    check_regions("Example", ["a"], {"b", "a"})
     with pytest.raises(Unfit, match=r"^Example has no location c, d\. `regions` can have a, b\.$"):
-        known_regions("Example", ["c", "a", "d"], {"b", "a"}, "location")
+        check_regions("Example", ["c", "a", "d"], {"b", "a"}, "location")

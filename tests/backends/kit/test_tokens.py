@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.backends.kit.tokens import LARGEST, AccessToken, text_of
+from chalicelib.backends.kit.tokens import LARGEST, AccessToken, read_secret
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.errors import InvalidCredentials, Transient
 from tests.backends.clock import Clock
@@ -67,15 +67,15 @@ def test_who_waited_for_a_token_that_is_refused_by_now_asks_for_another() -> Non
 def test_a_file_is_read_for_each_exchange_and_no_longer_than_a_secret_is(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(" a key\n")
-    assert text_of(str(file), "The key") == "a key"
+    assert read_secret(str(file), "The key") == "a key"
     file.write_text("x" * (LARGEST + 1))
-    assert len(text_of(str(file), "The key")) == LARGEST
+    assert len(read_secret(str(file), "The key")) == LARGEST
 
 
 def test_what_cant_be_read_says_why_and_shows_nothing_of_it(tmp_path: Path) -> None:
     file = tmp_path / "key"
     with pytest.raises(InvalidCredentials, match=r"^The key can't be read: No such file or directory\. Correct it\.$"):
-        text_of(str(file), "The key", "Correct it.")
+        read_secret(str(file), "The key", "Correct it.")
     file.write_bytes(b"s3cret\xff")
     with pytest.raises(InvalidCredentials, match=r"^The key can't be read: it isn't text\.$"):
-        text_of(str(file), "The key")
+        read_secret(str(file), "The key")
