@@ -18,7 +18,7 @@ from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route, Settling
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1 import problems as v1_problems
-from chalicelib.errors import Conflict, DstackError, Invalid, Refused, TooLarge
+from chalicelib.errors import Conflict, DstackError, Invalid, Problem, Refused, TooLarge, WrongQuery
 from chalicelib.usecases.context import Plane
 
 ATTEMPTS = 8  # of a handler that loses its races
@@ -163,12 +163,22 @@ def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
 
 def _handle(route: Route, call: Call) -> Any:
     """Call the handler, and again if it loses a race, so that two callers doing the same at once both succeed."""
+    if call.query and is_v1(route.path):
+        _refuse_strange_query(route, call)
     for _ in range(ATTEMPTS - 1):
         try:
             return route.handler(call)
         except Conflict:
             continue
     return route.handler(call)
+
+
+def _refuse_strange_query(route: Route, call: Call) -> None:
+    """Raises WrongQuery for a query that nobody reads: where one is read, unknown parameters are mistakes already."""
+    from chalicelib.api.routes import ByName
+
+    if isinstance(route.handler, ByName) and not route.handler.takes_query:
+        raise WrongQuery([Problem("unknown parameter", path=name, hint="leave it out") for name in call.query])
 
 
 def match(path: str) -> Match | None:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from chalicelib.api.route import Access, Call, Handler, Route
+from chalicelib.api.route import Access, Call, Handler, Route, TakesBoth, TakesQuery
 from chalicelib.api.routes import refused, v1
 from chalicelib.domain.access_tokens import Verb
 
@@ -41,6 +41,10 @@ class ByName:
 
     def __call__(self, call: Call) -> Any:
         return handler(self.name)(call)
+
+    @property
+    def takes_query(self) -> bool:
+        return isinstance(handler(self.name), TakesQuery | TakesBoth)
 
 
 _IN = "/api/project/{project_name}"

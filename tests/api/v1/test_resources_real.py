@@ -18,7 +18,8 @@ from tests.harness.roots import LambdaServer
 from tests.harness.server import PATIENCE, ROOT, Server, until
 
 GUIDE = ROOT / "docs" / "guides" / "api.md"
-RUNS = "/api/v1/projects/main/runs"
+MAIN = "/api/v1/projects/main"
+RUNS = f"{MAIN}/runs"
 TASK = {"type": "task", "name": "hello", "commands": ["echo hello"]}
 
 
@@ -104,6 +105,45 @@ def test_a_problem_over_http(server: Server, method: str, path: str, status: int
     got = ask(server, method, path)
     assert (got.status, got.content["code"]) == (status, code)
     assert got.headers["Content-Type"] == "application/problem+json" and got.content["status"] == status
+
+
+LISTS = (
+    *("/api/v1/runs", "/api/v1/fleets", "/api/v1/instances", "/api/v1/volumes", "/api/v1/events", "/api/v1/projects"),
+    *("/api/v1/users", f"{MAIN}/instances", f"{MAIN}/gateways", f"{MAIN}/offers", f"{MAIN}/events", f"{MAIN}/members"),
+    *(f"{MAIN}/secrets", f"{MAIN}/backends"),
+)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_over_http(server: Server, path: str) -> None:
+    got = ask(server, "GET", path)
+    assert got.status == 200 and isinstance(got.content["items"], list)
+    assert ask(server, "GET", path, If_None_Match="*").status == 304
+    assert ask(server, "GET", f"{path}?odd=1").content["errors"][0]["parameter"] == "odd"
+
+
+def test_writes_over_http(server: Server) -> None:
+    """What is written by the store itself, and on condition, in both stores."""
+    secret, lab = f"{MAIN}/secrets/one", "/api/v1/projects/lab"
+    for _ in range(2):
+        assert ask(server, "PUT", secret, {"value": "v"}, Idempotency_Key="secret").status == 200
+        assert ask(server, "POST", "/api/v1/projects", {"name": "lab"}, Idempotency_Key="lab").status == 201
+        assert ask(server, "POST", "/api/v1/users", {"name": "ann"}, Idempotency_Key="ann").status == 201
+    assert ask(server, "GET", secret).content["value"] == "v"
+    assert ask(server, "PUT", f"{lab}/members/ann", {"role": "user"}).status == 200
+    assert {each["user"] for each in ask(server, "GET", f"{lab}/members").content["items"]} == {"admin", "ann"}
+    assert ask(server, "PUT", f"{lab}/quota", {"jobs": 3}).content["limits"]["jobs"] == 3
+    spec, fleet = f"{lab}/fleets/pool/spec", {"type": "fleet", "nodes": "0..2"}
+    made = ask(server, "PUT", spec, fleet, If_None_Match="*")
+    assert made.status == 200 and ask(server, "PUT", spec, fleet, If_None_Match="*").status == 412
+    changed = ask(server, "PUT", spec, {**fleet, "nodes": "0..3"}, If_Match=made.headers["ETag"])
+    assert changed.status == 200 and changed.headers["ETag"] != made.headers["ETag"]
+    assert ask(server, "PUT", spec, fleet, If_Match=made.headers["ETag"]).status == 412
+    assert ask(server, "DELETE", lab).status == 409
+    assert ask(server, "DELETE", f"{lab}/fleets/pool").status == 202
+    for path in (secret, f"{lab}/members/ann", "/api/v1/users/ann"):
+        assert ask(server, "DELETE", f"{path}?dry_run=true").content == {"action": "delete"}
+        assert ask(server, "DELETE", path).status == 204
 
 
 def test_without_a_token(server: Server) -> None:

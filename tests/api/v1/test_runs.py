@@ -46,6 +46,7 @@ def test_mistakes_are_shown_with_their_places(rig: Rig) -> None:
     assert (status, code) == (422, "invalid")
     assert {"/comands"} < {part["pointer"] for part in problem["errors"]}
     assert api.refused("GET", f"{api.runs}?colour=red")[:2] == (422, "invalid")
+    assert api.refused("GET", "/api/v1/users/me?x=1")[2]["errors"][0]["parameter"] == "x"
     for query in ("status=asleep", "limit=0", "cursor=x"):
         status, _, problem = api.refused("GET", f"{api.runs}?{query}")
         (part,) = problem["errors"]
