@@ -272,6 +272,9 @@ def page() -> str:
         "text: after one that fails, a block, `x || true` or `a; b` still runs, and a comment hides the rest. Here\n"
         "each runs whole, in one shell, and the first that fails ends the job: see\n"
         "[tasks](../guides/tasks.md#commands).\n"
+        "\n`dstack: true` travels alike, too. There a job gets a socket to the server; here it gets the server's\n"
+        "address and a token that ends with its run, in variables that the client there takes as well: see\n"
+        "[in a job](../guides/access-tokens.md#in-a-job).\n"
     ]
     return "".join(parts)
 
