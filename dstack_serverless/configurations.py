@@ -1,4 +1,4 @@
-"""Configurations as pydantic models: `Task(name="train", commands=["python train.py"], resources={"gpu": "A100:2"})`.
+"""Configurations as pydantic models: `Task(name="check", commands=["nvidia-smi"], resources={"gpu": "A100:2"})`.
 
 They take what a `*.dstack.yml` takes, and find mistakes when they are made. A volume's keys depend on its backend, so a
 volume is a dict or a file.
