@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-PATIENCE = 20.0  # seconds until a container that says nothing more is given up
+PATIENCE = 120.0  # seconds until a container that says nothing more is given up
 
 
 @dataclass

@@ -22,6 +22,7 @@ from tests.backends.conformance.requests import INSTALL, member_for
 from tests.backends.fakes.script import Cut, Fault
 from tests.backends.kubernetes.fake.cluster import Cluster
 from tests.backends.kubernetes.provider import NAMESPACE, T4, config_of
+from tests.harness.server import until
 
 NO_CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}]}
 OTHER_SCHEDULER = {"schedulerName": "volcano"}
@@ -186,11 +187,7 @@ def test_one_that_finds_no_place_all_the_same_is_given_up_in_time_and_says_what_
     backend.watch(lambda changes: None, INSTALL)
     with pytest.raises(Gone):
         backend.describe(left)  # begins it
-    for _ in range(600):
-        if any(call.operation.name == "watch pods" for call in home.calls):
-            break
-        with home.store.changed:
-            home.store.changed.wait(0.05)
+    until("the watch to know its pods", lambda: backend._watches.pods(home.name) is not None)
     before = len(home.calls)
     found = backend.describe_several(made)
     assert sum(isinstance(each, Gone) and str(each).endswith("gpu-2 (cordoned).") for each in found) == 2
