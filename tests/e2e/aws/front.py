@@ -6,6 +6,7 @@ what begins with `/agent/` goes to the Function URL, everything else to the API'
 
 It lets few calls through at once. The emulator starts a process for each call that finds none free, and ends one whose
 time ran out: after an upgrade, callers who don't wait for each other would keep two cores busy with nothing but starts.
+A question that got no answer so is asked again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from urllib.parse import urlsplit
 AT_ONCE = 2  # calls to each of the two
 HELD = 60.0  # seconds that a call waits for the end of an upgrade
 NO_ANSWER = 502  # as API Gateway says it
+QUESTIONS = ("get", "get_cost", "get_info", "get_my_user", "get_plan", "get_user", "list", "poll")  # ends of paths
+TRIES = 4  # of each
 _OWN = ("host", "content-length", "connection", "transfer-encoding", "keep-alive")
 
 
@@ -79,7 +82,12 @@ class _Handler(BaseHTTPRequestHandler):
         prefix = {"agents": self.server.agents, "api": self.server.api}[door]
         if not prefix or not self.server.open.wait(HELD):
             return 503, [], b"being deployed"
+        asks = urlsplit(self.path).path.rpartition("/")[2] in QUESTIONS
         with self.server.turns[door]:
+            for _ in range(TRIES - 1 if asks else 0):
+                found = self._forwarded(prefix, body)
+                if found[0] != NO_ANSWER:
+                    return found
             return self._forwarded(prefix, body)
 
     def _forwarded(self, prefix: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
