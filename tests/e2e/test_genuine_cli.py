@@ -125,12 +125,15 @@ def test_a_running_task_is_stopped_and_deleted(peer: Peer, server: Server) -> No
 
 def test_a_task_buys_a_machine_of_the_simulated_cloud_and_the_next_reuses_it(peer: Peer, server: Server) -> None:
     name = write(peer, "cloud.dstack.yml", CLOUD)
-    peer.run("apply", "-y", "-d", "-f", name)
-    assert finished(server, "onthecloud") == "done"
-    peer.run("apply", "-y", "-d", "-f", name)
-    assert finished(server, "onthecloud") == "done"
-    instances = peer.json("fleet", "get", "cloud", "--json")["instances"]
-    assert [(i["instance_num"], i["status"], i["backend"]) for i in instances] == [(0, "idle", "dstack")]
+
+    def machines() -> list[tuple[int, str, str]]:
+        instances = peer.json("fleet", "get", "cloud", "--json")["instances"]
+        return [(i["instance_num"], i["status"], i["backend"]) for i in instances]
+
+    for _ in range(2):
+        peer.run("apply", "-y", "-d", "-f", name)
+        assert finished(server, "onthecloud") == "done"
+        until("its machine to be idle", lambda: machines() == [(0, "idle", "dstack")])
 
 
 def test_offers_secrets_events_and_metrics(peer: Peer) -> None:

@@ -89,7 +89,7 @@ def test_another_replica_is_a_change_in_place(peer: Peer, server: Server) -> Non
 
 
 def test_its_log_is_that_of_a_replica_and_it_is_stopped(peer: Peer, server: Server) -> None:
-    assert "GET / HTTP/1.1" in peer.run("logs", "chat", "--replica", "1").text
+    until("its probes in it", lambda: "GET / HTTP/1.1" in peer.run("logs", "chat", "--replica", "1").text)
     assert "Stopped" in peer.run("stop", "-y", "chat").text
     until("it to end", lambda: run_of(server, "chat")["status"] == "terminated")
 
@@ -118,7 +118,7 @@ def test_a_change_that_needs_a_new_run_stops_the_old_one(peer: Peer, server: Ser
 def test_whoever_stays_with_it_reads_where_it_is_published(peer: Peer, server: Server) -> None:
     """It ends by itself, because a client that stays has nobody to leave it."""
     short = SERVICE.replace("name: chat", "name: short").replace("replicas: 2", "replicas: 1")
-    short = short.replace("  - exec python3 -m", "  - timeout 4 python3 -m").replace('-8000}"', '-8000}" || true')
+    short = short.replace("  - exec python3 -m", "  - timeout 20 python3 -m").replace('-8000}"', '-8000}" || true')
     shown = peer.run("apply", "-y", "-f", write(peer, "short.dstack.yml", short))
     assert f"Service is published at:\n  {server.url}/proxy/services/main/short/" in shown.text, shown.text
     assert f"Model my-org/tiny is published at:\n  {server.url}/proxy/services/main/short/v1" in shown.text

@@ -191,7 +191,7 @@ def test_a_host_that_has_just_died_costs_no_request_at_the_gateway_of_another(si
     else:
         w2.plug()
     site.server.cli("stop", "web", "-x", "-y")
-    until("the service to be gone", lambda: "web" not in site.active(), seconds=180)
+    until("the service to be gone", lambda: "web" not in site.active())
     site.server.cli("gateway", "delete", "door", "-y")
-    until("the gateway to be gone", lambda: listed(site) == [], seconds=180)
+    until("the gateway to be gone", lambda: listed(site) == [])
     site.delete("lab")
