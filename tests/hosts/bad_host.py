@@ -62,8 +62,9 @@ def bad_host(
                     return
                 transport = paramiko.Transport(accepted)
                 transport.add_server_key(_HOST_KEY)
-                transport.start_server(server=_Doors(answer, forwards))
                 transports.append(transport)
+                with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # whoever called has gone already
+                    transport.start_server(server=_Doors(answer, forwards))
 
         threading.Thread(target=serve, daemon=True).start()
         try:
