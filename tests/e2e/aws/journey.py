@@ -27,7 +27,19 @@ from tests.scenarios.stages import Real
 from tests.scenarios.texts import FOLDER, check
 
 PROJECT = "hello"  # the scenario's
-SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "files", "stop", "max-duration", "gateways")
+SCRIPTS = (
+    "calls",
+    "failing",
+    "blocks",
+    "offers",
+    "no-capacity",
+    "secrets",
+    "env",
+    "files",
+    "stop",
+    "max-duration",
+    "gateways",
+)
 WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 ALONE = (PROJECT, "nodes", "volumes")  # played by stages of their own
 ELSEWHERE = ("containers", "services")  # `docs/internals/functions.md` says why
