@@ -15,10 +15,10 @@ from .tasks import TaskFolder
 
 if TYPE_CHECKING:
     from . import process_tree
+    from .tasks import LaunchedTask
 else:
     process_tree = LazyModule(".kernel.process_tree")
 
-Spec = Dict[str, Any]
 
 COLUMNS, ROWS = 120, 40  # the size of a task's terminal
 READ_BYTES = 65536  # the most output to read at once
@@ -77,7 +77,7 @@ class TaskContext:
     """The task that a runtime is to begin, and what it may use of the supervisor."""
 
     folder: TaskFolder
-    spec: Spec
+    spec: LaunchedTask
     state: Dict[str, Any]  # as an earlier supervisor of this task left it; empty the first time
     spooled: int  # bytes of output already on disk
     report: Callable[..., None]  # report(state, **fields): write the state and notify the agent

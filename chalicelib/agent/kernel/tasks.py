@@ -19,12 +19,35 @@ import fcntl
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, cast
 
 from .lazy import LazyModule
 
 if TYPE_CHECKING:
     import shutil
+    from typing import TypedDict
+
+    from chalicelib.contract.agent import Task, TaskRepo
+
+    class StoredRepo(TaskRepo):
+        """Without its credentials, which have a file of their own."""
+
+        secret: bool  # was there one?
+
+    class LaunchedTask(Task):
+        gpu_vendor: str
+        gpu_buses: List[str]  # of the chosen GPUs
+
+    class Launch(TypedDict, total=False):
+        """spec.json. Tasks of agents of earlier releases lack what came later."""
+
+        runtime: str
+        socket: str
+        users: str
+        gpus: List[str]
+        host_port: Optional[int]
+        spec: LaunchedTask
+
 else:
     shutil = LazyModule("shutil")
 
@@ -124,16 +147,17 @@ class TaskFolder:
         self.files = os.path.join(self.path, "files")
         self.wake = os.path.join(self.path, "wake")
 
-    def launch(self) -> Dict[str, Any]:
-        return read_json(os.path.join(self.path, "spec.json")) or {}
+    def launch(self) -> Launch:
+        """Empty for a task that was removed, or whose creation isn't finished."""
+        return cast("Launch", read_json(os.path.join(self.path, "spec.json")) or {})
 
-    def create(self, launch: Dict[str, Any]) -> None:
+    def create(self, launch: Launch) -> None:
         """Write the spec last: a folder without one is an unfinished creation, and the server repeats its order."""
         os.makedirs(self.path, mode=0o711, exist_ok=True)
         self.write_state({})
         write_slot(os.path.join(self.path, "request.json"), {})
-        spec = launch.get("spec") or {}
-        if "access" in spec:
+        spec = launch.get("spec")
+        if spec and "access" in spec:
             self.write_access(spec["access"], spec.get("authorized_keys") or [])
         write_atomic(os.path.join(self.path, "spec.json"), json.dumps(launch))
 

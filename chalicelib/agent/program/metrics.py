@@ -16,7 +16,8 @@ def sample(
     running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_usage: Callable[[Set[str]], Dict[str, GpuUsage]]
 ) -> List[MetricPoint]:
     launches = [(folder, folder.launch()) for folder in running]
-    vendors = {(launch.get("spec") or {}).get("gpu_vendor", "nvidia") for _, launch in launches if launch.get("gpus")}
+    specs = [launch.get("spec") for _, launch in launches if launch.get("gpus")]
+    vendors = {spec.get("gpu_vendor", "nvidia") if spec else "nvidia" for spec in specs}
     gpus = gpu_usage(vendors) if vendors else {}
     samples: List[MetricPoint] = []
     for folder, launch in launches:

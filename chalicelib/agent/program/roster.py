@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, cast
 
 from ..kernel import interpreter
 from ..kernel.lazy import LazyModule
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..kernel import spool
     from ..kernel.spool import SpoolReader
+    from ..kernel.tasks import Launch
     from ..replicas import ports
     from ..replicas.ports import HostPorts
     from ..runtimes import inside, repositories, visibility
@@ -86,8 +87,9 @@ class Roster:
             launch = self.folder(task).launch()
             if launch:
                 created.append(task)
-                if launch.get("host_port") and not self.ended(task):
-                    self._ports.reserve(task, int(launch["host_port"]))
+                port = launch.get("host_port")
+                if port and not self.ended(task):
+                    self._ports.reserve(task, port)
             else:
                 self.folder(task).delete()
         return created
@@ -108,7 +110,7 @@ class Roster:
             trouble = problem
         os.makedirs(self.folder(task).path, mode=0o711, exist_ok=True)
         stored = repositories.store_credentials(self.folder(task), spec)
-        launch = {
+        launch: Launch = {
             "runtime": runtime,
             "socket": self._docker_socket,
             "users": self._users,
@@ -200,14 +202,15 @@ class Roster:
     def on_host_network(self, task: str) -> bool:
         """Is the task in the machine's own network: as a plain process, or as one of several nodes?"""
         launch = self.folder(task).launch()
-        return self._shares_network(launch.get("runtime", ""), launch.get("spec") or {})
+        return bool(launch) and self._shares_network(launch.get("runtime", ""), launch["spec"])
 
-    def _shares_network(self, runtime: str, spec: Mapping[str, Any]) -> bool:
+    def _shares_network(self, runtime: str, spec: Task) -> bool:
         found = self._runtimes.get(runtime)
         return found is not None and (found.isolation != CONTAINER or spec.get("network") == "host")
 
     def takes_logins(self, task: str) -> bool:
-        return bool((self.folder(task).launch().get("spec") or {}).get("authorized_keys"))
+        launch = self.folder(task).launch()
+        return bool(launch and launch["spec"].get("authorized_keys"))
 
     def roots(self, task: str) -> List[int]:
         """The ancestors of all of the task's processes: its SSH server and its supervisor."""
@@ -288,5 +291,6 @@ def archives_of(folder: TaskFolder) -> List[Tuple[str, str]]:
     """The archives that a task needs from the server before it starts: path and URL of each."""
     spec = folder.launch()["spec"]
     found = [(os.path.join(folder.files, str(at)), each["url"]) for at, each in enumerate(spec.get("files") or ())]
-    code = (spec.get("repo") or {}).get("code")
+    repo = spec.get("repo")
+    code = repo.get("code") if repo else None
     return [*found, (repositories.code_path(folder), code["url"])] if code else found

@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import time
-from typing import Any, Deque, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
 
 from ..kernel import process_tree
 from ..kernel.spool import SpoolWriter
@@ -22,6 +22,9 @@ from ..kernel.tasks import FINAL, FULL, TaskFolder, make_pipe
 from ..runtimes import repositories, steps
 from ..sessions import logins
 from ..volumes.volumes import TaskVolumes
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
 RETRY_EVERY = 1.0  # seconds between attempts to write to a full disk
@@ -59,7 +62,7 @@ class Supervisor:
         launch = folder.launch()
         self._logins = sessions
         self._folder, self._runtime = folder, runtime
-        self._spec: Dict[str, Any] = launch["spec"]
+        self._spec = launch["spec"]
         self._gpus = launch.get("gpus") or []
         self._volumes = TaskVolumes(folder, self._spec.get("volumes") or [])
         self._state = dict(folder.state(), id=folder.task)
@@ -129,9 +132,10 @@ class Supervisor:
     # The running task -------------------------------------------------------------------------------------------
 
     def _watch(self, work: Work) -> int:
-        if self._spec.get("max_duration"):
+        most = self._spec.get("max_duration")
+        if most:
             ran = (micros() - self._state.get("running_at", micros())) / 1e6
-            self._limit_at = time.monotonic() + self._spec["max_duration"] - ran
+            self._limit_at = time.monotonic() + most - ran
         self._obey(work)
         while True:
             self._wait(work)
@@ -274,7 +278,7 @@ class Supervisor:
         return True
 
 
-def patience_of(spec: Dict[str, Any], grace: Optional[float]) -> float:
+def patience_of(spec: LaunchedTask, grace: Optional[float]) -> float:
     """Seconds from the polite signal to the kill: the request's `grace`, else the spec's `stop_duration`, in which the
     server has filled in the default; None means no limit."""
     seconds = spec.get("stop_duration") if grace is None else grace

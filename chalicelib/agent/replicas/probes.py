@@ -10,9 +10,12 @@ Rule 4. A probe with `until_ready` ends when the replica is ready.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Awaitable, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Awaitable, Callable, Optional
 
 from . import http_request
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import TaskProbe
 
 INTERVAL, TIMEOUT = 15.0, 10.0
 LONGEST = 300.0  # seconds that a request may take
@@ -22,7 +25,7 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class Probe:
-    def __init__(self, spec: Dict[str, Any], send: Send, changed: Callable[[], None], pause: Pause = asyncio.sleep):
+    def __init__(self, spec: TaskProbe, send: Send, changed: Callable[[], None], pause: Pause = asyncio.sleep):
         headers = [(str(each["name"]), str(each["value"])) for each in spec.get("headers") or ()]
         self._request = http_request.request(
             spec.get("method") or "get", spec.get("url") or "/", headers, spec.get("body")

@@ -7,13 +7,14 @@ the reports so far.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from ..kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
     from chalicelib.contract.agent import ReplicaReport
 
+    from ..kernel.tasks import Launch
     from . import watched_replica
     from .replica_loop import ReplicaLoop
     from .watched_replica import RuntimeOf, WatchedPort, WatchedReplica
@@ -30,14 +31,14 @@ class WatchedReplicas:
         self._replicas: Dict[str, Optional[WatchedReplica]] = {}  # by running task; None if it isn't a replica
         self._loop: "Optional[ReplicaLoop]" = None
 
-    def watch(self, task: str, launch: Callable[[], Dict[str, Any]]) -> None:
+    def watch(self, task: str, launch: Callable[[], Launch]) -> None:
         """A task runs. `launch` returns its launch record, and is called once for a task."""
         if task in self._replicas:
             return
         started = launch()
-        spec = started.get("spec") or {}
+        spec = started.get("spec")
         self._replicas[task] = None
-        if spec.get("service_port"):
+        if spec and spec.get("service_port"):
             port = started.get("host_port")
             watched_port = watched_replica.WatchedPort(task, int(port or spec["service_port"]), self._runtime_of)
             self._replicas[task] = replica = watched_replica.WatchedReplica(task, spec, watched_port, port)

@@ -14,6 +14,8 @@ from ..kernel.task_runtime import TaskRuntime
 if TYPE_CHECKING:
     from chalicelib.contract.agent import ReplicaReport
 
+    from ..kernel.tasks import LaunchedTask
+
 T = TypeVar("T")
 RuntimeOf = Callable[[str], Tuple[TaskRuntime, Any]]  # raises OSError for a task that doesn't run
 
@@ -81,7 +83,7 @@ class WatchedPort:
 @record
 class WatchedReplica:
     task: str
-    spec: Dict[str, Any]
+    spec: LaunchedTask
     port: WatchedPort
     host_port: Optional[int] = None
     listens: bool = False

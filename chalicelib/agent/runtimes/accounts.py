@@ -13,12 +13,15 @@ import grp
 import os
 import pwd
 import stat
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Tuple
 
 from ..kernel.task_runtime import OWN_USER, TaskError
 from ..kernel.tasks import TaskFolder, delete_tree
 from . import users
 from .users import LEAST, MOST, HeldId, Users
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 OUTSIDE = "/var/lib/dstack-tasks"
 FORMER_OUTSIDE = "/var/tmp/dstack-task-"  # the prefix of that folder in earlier versions
@@ -148,7 +151,7 @@ def user_and_group(requested: Any) -> Tuple[Any, Any]:
     return requested.get("uid") if user in (None, "") else user, requested.get("gid") if group in (None, "") else group
 
 
-def account_of(spec: Dict[str, Any], pool: Users, task: str, with_gpus: bool = False) -> TaskAccount:
+def account_of(spec: LaunchedTask, pool: Users, task: str, with_gpus: bool = False) -> TaskAccount:
     requested = spec.get("user")
     chosen = any(part not in (None, "") for part in user_and_group(requested))
     if chosen and not spec.get("user_permitted"):

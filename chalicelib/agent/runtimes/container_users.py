@@ -10,12 +10,15 @@ from __future__ import annotations
 import io
 import tarfile
 import tempfile
-from typing import Any, Dict
+from typing import TYPE_CHECKING, Any, Dict
 
 from .accounts import name_of
 from .docker_client import DockerClient
 from .docker_repositories import LIST_MOST, Put, add_home, file_of, find_entry, owner_of
 from .name_service import GROUPS, USERS, user_entry, with_entry
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 
 def give_name(docker: DockerClient, put: Put, name: str, user: str, home: str, shell: str) -> None:
@@ -47,7 +50,7 @@ def _add(docker: DockerClient, name: str, tar: tarfile.TarFile, path: str, entry
     tar.addfile(found, io.BytesIO(text))
 
 
-def home_of_user(spec: Dict[str, Any], image: Dict[str, Any], user: str) -> str:
+def home_of_user(spec: LaunchedTask, image: Dict[str, Any], user: str) -> str:
     """The container's `HOME`: from the job's spec, else from the image, else a folder named after the user's number."""
     variables = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
     home = (spec.get("env") or {}).get("HOME") or spec.get("home_dir") or variables.get("HOME")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import tempfile
 
     from ..kernel import process_tree
+    from ..kernel.tasks import LaunchedTask
     from . import (
         accounts,
         container_users,
@@ -326,13 +327,13 @@ def user_text(user: Any) -> str:
     return str(name if name is not None else "") + (":%s" % group if group is not None else "")
 
 
-def home_of(spec: Dict[str, Any]) -> str:
+def home_of(spec: LaunchedTask) -> str:
     """The folder for `~` in the container, by convention: the container's list of users isn't read."""
     user = user_text(spec.get("user") or "").partition(":")[0]
     return str(spec.get("home_dir") or ("/root" if user in ("", "0", "root") else "/home/" + user))
 
 
-def working_dir_of(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
+def working_dir_of(spec: LaunchedTask, image: Dict[str, Any]) -> str:
     base = (image.get("Config") or {}).get("WorkingDir") or "/"
     if base == "/" and spec.get("repo"):
         base = WORKFLOW
@@ -346,7 +347,7 @@ def venv_dir(image: Dict[str, Any]) -> str:
     return variables.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in variables else "")
 
 
-def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
+def check_shell(docker: DockerClient, name: str, spec: LaunchedTask) -> None:
     """Raise TaskError if the image lacks the commands' shell: the container would only end with status 127."""
     shell = spec.get("shell")
     if not shell or docker.holds(name, shell):
@@ -362,7 +363,7 @@ def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
 
 
 def container_body(
-    spec: Dict[str, Any], working_dir: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
+    spec: LaunchedTask, working_dir: str, cards: TaskCards, labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
     gpu_settings, gpu_variables = visibility.container_settings(cards, bool(spec.get("privileged")))
@@ -370,8 +371,9 @@ def container_body(
     defaults = visibility.process_variables(cards) if unhidden else {}
     paths = files.with_places(spec, working_dir, home_of(spec), "/" + files.HOSTFILE, venv)
     variables = {**defaults, **paths, **gpu_variables, **steps.variable(spec, "/" + steps.PLACE)}
-    if spec.get("home_dir"):
-        variables.setdefault("HOME", spec["home_dir"])
+    home = spec.get("home_dir")
+    if home:
+        variables.setdefault("HOME", home)
     files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),

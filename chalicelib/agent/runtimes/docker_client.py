@@ -17,6 +17,8 @@ from ..kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
     import calendar
+
+    from chalicelib.contract.agent import RegistryLogin
 else:
     calendar = LazyModule("calendar")
 
@@ -293,7 +295,7 @@ def split_image(image: str) -> Tuple[str, str]:
     return head + slash + name, tag or "latest"
 
 
-def registry_header(auth: Optional[Dict[str, Any]]) -> Dict[str, str]:
+def registry_header(auth: Optional[RegistryLogin]) -> Dict[str, str]:
     if not auth:
         return {}
     text = json.dumps({"username": auth.get("username") or "", "password": auth.get("password") or ""})

@@ -14,7 +14,7 @@ import signal
 import socket
 import tarfile
 import tempfile
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Iterator, List, Optional, Tuple, cast
 from urllib.parse import quote
 
 from ..kernel import process_tree
@@ -24,6 +24,11 @@ from . import files, name_service, repositories
 from .accounts import account_of, delete_outside, make_home, outside
 from .docker_client import DockerClient, DockerError
 from .users import Users
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import TaskRepo
+
+    from ..kernel.tasks import LaunchedTask
 
 LIST_MOST = 1 << 20  # bytes of a container's list of users
 Put = Callable[[BinaryIO], None]
@@ -65,13 +70,11 @@ def add_home(docker: DockerClient, put: Put, name: str, home: Optional[str], use
         put(packed)
 
 
-def pack(
-    context: TaskContext, repo: Dict[str, Any], target: str, owner: Tuple[int, int], pool: Users, out: BinaryIO
-) -> None:
+def pack(context: TaskContext, repo: TaskRepo, target: str, owner: Tuple[int, int], pool: Users, out: BinaryIO) -> None:
     if not repo.get("url"):
         files.repack(repositories.code_path(context.folder), target, True, out, owner, folder=True)
         return
-    account = account_of({}, pool, context.folder.task)
+    account = account_of(cast("LaunchedTask", {}), pool, context.folder.task)
     try:
         _, scratch = make_home(context.folder, account)
         bound_files = name_service.bound_files_for(context.folder, account, scratch, "/bin/sh")

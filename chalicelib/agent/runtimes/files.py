@@ -14,17 +14,20 @@ import posixpath
 import shutil
 import tarfile
 from contextlib import nullcontext
-from typing import Any, BinaryIO, Callable, ContextManager, Dict, List, Tuple
+from typing import TYPE_CHECKING, BinaryIO, Callable, ContextManager, Dict, List, Tuple
 
 from ..kernel.task_runtime import TaskError
 from .archives import checked_members, open_archive
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 Acting = Callable[[], ContextManager[None]]
 
 HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; without one, in a hidden folder of the home
 
 
-def with_places(spec: Dict[str, Any], working_dir: str, home: str, hostfile: str, venv: str = "") -> Dict[str, str]:
+def with_places(spec: LaunchedTask, working_dir: str, home: str, hostfile: str, venv: str = "") -> Dict[str, str]:
     """Variables with paths that only the task's machine knows; the task's own variables override them."""
     code = code_dir(spec, working_dir, home)
     places = {"DSTACK_WORKING_DIR": working_dir, "DSTACK_REPO_DIR": code, "DSTACK_MPI_HOSTFILE": hostfile}
@@ -40,7 +43,7 @@ def resolve(path: str, working_dir: str, home: str) -> str:
     return posixpath.normpath(posixpath.join(working_dir, path))
 
 
-def code_dir(spec: Dict[str, Any], working_dir: str, home: str) -> str:
+def code_dir(spec: LaunchedTask, working_dir: str, home: str) -> str:
     """The folder with the task's code: its repository, or the working directory."""
     repo = spec.get("repo")
     return resolve(repo.get("path") or ".", working_dir, home) if repo else working_dir
@@ -65,7 +68,7 @@ def is_place(path: str) -> bool:
     return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
 
 
-def bring(spec: Dict[str, Any], archives: str, working_dir: str, home: str, acting: Acting) -> None:
+def bring(spec: LaunchedTask, archives: str, working_dir: str, home: str, acting: Acting) -> None:
     """The task's files, beside a process whose rights are `acting`. `archives`: the folder with those that were
     fetched, by number."""
     for number, mapping in enumerate(spec.get("files") or ()):

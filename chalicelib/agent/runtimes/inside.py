@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Set, Tuple
 
 from ..kernel import process_tree
 from ..kernel.task_runtime import ALONE, TaskContext, TaskError, TaskUsage
@@ -21,6 +21,9 @@ from ..kernel.tasks import TaskFolder, list_tasks, read_text, write_atomic
 from . import accounts, files, node_ssh, repositories, session_rights, steps
 from .cgroups import OwnGroup
 from .process import PATH, ProcessWork, shared_memory
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 # The agent's settings in the container's environment. The task doesn't get them.
 SETTINGS = (
@@ -104,7 +107,7 @@ class InsideRuntime:
             os.chown(folder.home, account.uid, account.gid)
         return folder.home
 
-    def _task_environment(self, spec: Dict[str, Any], home: str, working_dir: str, hostfile: str) -> Dict[str, str]:
+    def _task_environment(self, spec: LaunchedTask, home: str, working_dir: str, hostfile: str) -> Dict[str, str]:
         """The environment of the image and the provider, overridden by the task's: what an engine's container has."""
         defaults = {"PATH": PATH, "TERM": "xterm"}
         own = files.with_places(spec, working_dir, home, hostfile, self._venv())
@@ -138,7 +141,7 @@ class InsideRuntime:
         """Nothing to do: the container has only its task's processes, and `remove` has ended them."""
 
 
-def check(spec: Dict[str, Any]) -> None:
+def check(spec: LaunchedTask) -> None:
     """Refuse what only the provider can set up, when it creates the container."""
     if not spec.get("commands"):
         raise TaskError("executor_error", "there is nothing to run: the task has no commands")

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Any, Dict
+from typing import TYPE_CHECKING
 
 from ..kernel.task_runtime import TaskError
 
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
-def check(spec: Dict[str, Any]) -> None:
+
+def check(spec: LaunchedTask) -> None:
     taken = [str(port) for port in spec.get("ports") or () if not free(int(port))]
     if taken:
         advice = "" if spec.get("node_ssh") else ", or run the job in a container, which has a network of its own"

@@ -14,13 +14,16 @@ import io
 import os
 import shutil
 import tarfile
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Dict, List, NamedTuple
 
 from ..kernel import namespaces
 from ..kernel.tasks import write_atomic
 from .accounts import TaskAccount
 
 if TYPE_CHECKING:
+    from chalicelib.contract.agent import NodeSsh
+
+    from ..kernel.tasks import LaunchedTask
     from .docker_client import DockerClient
 
 KEY, KNOWN_HOSTS, CONFIGURATION = "dstack_job", "dstack_known_hosts", "config"
@@ -30,7 +33,7 @@ PLACES = "/usr/bin:/usr/local/bin:/bin"
 UNREACHED = "ssh and mpirun don't reach the other nodes from here: "
 
 
-def configuration(node_ssh: Dict[str, Any], folder: str, user: str) -> str:
+def configuration(node_ssh: NodeSsh, folder: str, user: str) -> str:
     """The client's configuration. `folder`: that of the files; `user`: the user of the nodes' SSH servers. If several
     nodes have one address, the address stands for the first of them."""
     lines: List[str] = []
@@ -54,7 +57,7 @@ def configuration(node_ssh: Dict[str, Any], folder: str, user: str) -> str:
     return "".join(line + "\n" for line in [*lines, "Host *"])
 
 
-def client_files(node_ssh: Dict[str, Any], folder: str, user: str) -> Dict[str, str]:
+def client_files(node_ssh: NodeSsh, folder: str, user: str) -> Dict[str, str]:
     """The client's files by name. All of them are for the job's user only."""
     return {
         KEY: node_ssh["private_key"],
@@ -73,7 +76,7 @@ class ProcessSetup(NamedTuple):
     problem: str = ""
 
 
-def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server: str) -> ProcessSetup:
+def equip_process(spec: LaunchedTask, account: TaskAccount, home: str, server: str) -> ProcessSetup:
     """Write the client's files to the task's `home`. `server`: the user of the nodes' SSH servers."""
     node_ssh = spec["node_ssh"]
     place = os.path.join(home, ".ssh")
@@ -99,9 +102,7 @@ def equip_process(spec: Dict[str, Any], account: TaskAccount, home: str, server:
 # In a container -------------------------------------------------------------------------------------------------------
 
 
-def equip_container(
-    docker: DockerClient, name: str, spec: Dict[str, Any], user: str, server: str, out: BinaryIO
-) -> str:
+def equip_container(docker: DockerClient, name: str, spec: LaunchedTask, user: str, server: str, out: BinaryIO) -> str:
     """Write a tar stream with the client's files, for a container that hasn't started. Returns what prevents reaching
     the other nodes; then the stream is empty. `user`: the container's; `server`: that of the nodes' SSH servers."""
     from .docker_repositories import find_entry, owner_of, text_of  # here, because plain processes do without Docker

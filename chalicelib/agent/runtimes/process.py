@@ -16,7 +16,7 @@ import signal
 import struct
 import termios
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Protocol, Set
+from typing import TYPE_CHECKING, Dict, List, Optional, Protocol, Set
 
 from ..kernel.lazy import LazyModule
 from ..kernel.task_runtime import COLUMNS, NO_ISOLATION, READ_BYTES, ROWS, TaskContext, TaskError, TaskUsage
@@ -25,6 +25,7 @@ from .users import Users
 
 if TYPE_CHECKING:
     from ..kernel import namespaces, process_tree
+    from ..kernel.tasks import LaunchedTask
     from . import (
         accounts,
         cgroups,
@@ -112,7 +113,7 @@ class ProcessRuntime:
         files.bring(spec, folder.files, working_dir, home, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
         accounts.write_file(hostfile, spec.get("hostfile") or "", account)
-        placed = dict(spec, env=files.with_places(spec, working_dir, home, hostfile))
+        placed: LaunchedTask = {**spec, "env": files.with_places(spec, working_dir, home, hostfile)}
         environment = task_environment(
             placed, account, home, folder.task, visibility.cards_of(context.spec, context.gpus), scratch
         )
@@ -170,7 +171,7 @@ def end_group(task: str) -> None:
     group.delete()
 
 
-def check(spec: Dict[str, Any], isolation: str) -> None:
+def check(spec: LaunchedTask, isolation: str) -> None:
     """Raise TaskError for a task that can't run as a plain process here, or must not."""
     if spec.get("isolated") and isolation == NO_ISOLATION:
         raise TaskError(
@@ -178,7 +179,8 @@ def check(spec: Dict[str, Any], isolation: str) -> None:
             "this machine runs jobs as plain processes of its agent's user, which only the project's admins may use; "
             "install a container engine there, run its agent as root, or start the server with --trust-jobs",
         )
-    if (spec.get("interconnect") or {}).get("sidecars"):
+    known = spec.get("interconnect")
+    if known and known.get("sidecars"):
         raise TaskError(
             "executor_error",
             "the network between this job's nodes needs containers beside it, and this machine runs jobs as plain "
@@ -203,12 +205,12 @@ def shared_memory() -> int:
     return disk.f_blocks * disk.f_frsize
 
 
-def shell_of(spec: Dict[str, Any]) -> str:
+def shell_of(spec: LaunchedTask) -> str:
     return str(spec.get("shell") or "/bin/sh")
 
 
 def task_environment(
-    spec: Dict[str, Any], account: TaskAccount, home: str, task: str, cards: TaskCards, scratch: str = ""
+    spec: LaunchedTask, account: TaskAccount, home: str, task: str, cards: TaskCards, scratch: str = ""
 ) -> Dict[str, str]:
     """The task's variables. None comes from the agent, because a task must not depend on how its agent was started."""
     environment = {
@@ -241,7 +243,7 @@ class ProcessGroup(Protocol):
 class ProcessWork:
     def __init__(
         self,
-        spec: Dict[str, Any],
+        spec: LaunchedTask,
         environment: Dict[str, str],
         working_dir: str,
         account: TaskAccount,
@@ -274,7 +276,7 @@ class ProcessWork:
 
     def _child(
         self,
-        spec: Dict[str, Any],
+        spec: LaunchedTask,
         environment: Dict[str, str],
         working_dir: str,
         account: TaskAccount,

@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import time
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple, cast
 
 from ..kernel import process_tree
 from ..kernel.task_runtime import TaskContext, TaskError
@@ -23,6 +23,11 @@ from ..kernel.tasks import FULL, TaskFolder, delete_tree, read_json, write_atomi
 from . import files
 from .accounts import TaskAccount
 from .git import Git, GitOutput, GitTimeout, check_url, is_key_of, over_ssh, ssh_host
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import Task, TaskRepo
+
+    from ..kernel.tasks import StoredRepo
 
 SECONDS = 900.0  # for a clone and all its submodules
 CREDENTIALS = ("oauth_token", "private_key")
@@ -54,16 +59,16 @@ CREDENTIALS_LOST = (
 # Files in the task's folder -------------------------------------------------------------------------------------------
 
 
-def store_credentials(folder: TaskFolder, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+def store_credentials(folder: TaskFolder, spec: Task) -> Task:
     """Store the credentials of the spec's repository in a file that can be erased; returns the spec without them."""
     repo = spec.get("repo")
     if not isinstance(repo, dict):
         return spec
-    secret = {name: str(repo[name]) for name in CREDENTIALS if repo.get(name)}
+    secret = {name: str(value) for name, value in repo.items() if name in CREDENTIALS and value}
     if secret:
         write_atomic(secret_path(folder), json.dumps(secret))
-    kept = {name: repo[name] for name in repo if name not in CREDENTIALS}
-    return {**spec, "repo": {**kept, "secret": bool(secret)}}
+    kept = {name: value for name, value in repo.items() if name not in CREDENTIALS}
+    return {**spec, "repo": cast("StoredRepo", {**kept, "secret": bool(secret)})}
 
 
 def secret_path(folder: TaskFolder) -> str:
@@ -82,7 +87,7 @@ def code_path(folder: TaskFolder) -> str:
 # The target ----------------------------------------------------------------------------------------------------------
 
 
-def must_bring(repo: Dict[str, Any], target: str, occupied: bool) -> bool:
+def must_bring(repo: TaskRepo, target: str, occupied: bool) -> bool:
     """Must the repository be brought to this target? Raises TaskError if an occupied target isn't to be skipped."""
     if occupied and repo.get("if_exists") != "skip":
         raise TaskError(
@@ -156,7 +161,7 @@ def clone(
 ) -> str:
     """Clone the repository; returns the folder with the checkout, which belongs to the account. The caller deletes the
     folder above it. `bound_files`: the files to mount for git (`name_service`)."""
-    repo, folder = context.spec["repo"], context.folder
+    repo, folder = cast("StoredRepo", context.spec["repo"]), context.folder
     check_url(repo["url"])
     secret = read_json(secret_path(folder)) or {}
     if repo.get("secret") and not secret:
@@ -213,7 +218,7 @@ class KnownHosts:
 class Clone:
     """The steps from an address to a checkout. Each can fail with a TaskError for the task's user."""
 
-    def __init__(self, git: Git, repo: Dict[str, Any], stage: str, secret: Dict[str, Any]) -> None:
+    def __init__(self, git: Git, repo: TaskRepo, stage: str, secret: Dict[str, Any]) -> None:
         self._git, self._repo, self._stage, self._secret = git, repo, stage, secret
         self._url, self._branch, self._commit = repo["url"], repo.get("branch") or "", repo.get("hash") or ""
         self._tree = os.path.join(stage, "tree")
@@ -230,8 +235,9 @@ class Clone:
             self._git_or_fail("reset", "--quiet", "--hard", self._commit or "HEAD")
         if os.path.lexists(os.path.join(self._tree, ".gitmodules")):
             self._git_or_fail("submodule", "--quiet", "update", "--init", "--recursive", subject="a submodule: ")
-        for key, name in (("user.name", "user_name"), ("user.email", "user_email")):
-            value = "".join(each for each in self._repo.get(name) or "" if each.isprintable())
+        committer = (("user.name", self._repo.get("user_name")), ("user.email", self._repo.get("user_email")))
+        for key, given in committer:
+            value = "".join(each for each in given or "" if each.isprintable())
             if value:
                 self._git_or_fail("config", key, value)
         if patch:

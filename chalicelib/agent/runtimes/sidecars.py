@@ -7,11 +7,14 @@ They are the network's, not the job's: privileged, with all GPUs, and without th
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from ..kernel.task_runtime import TaskContext, TaskError
 from .docker_client import DockerClient, DockerError, DockerUnreachable, container_name, split_image
 from .visibility import NVIDIA_CAPABILITIES
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import TaskSidecar
 
 LABEL = "dstack.sidecar"  # of which task
 INSTALL_SECONDS, READY_SECONDS = 600.0, 120.0
@@ -28,7 +31,8 @@ def start(
 ) -> None:
     """Start those that the task's spec names, in their order. `labels`: of the task's container; `own`: the one that
     all containers of this agent have."""
-    wanted = (context.spec.get("interconnect") or {}).get("sidecars") or ()
+    known = context.spec.get("interconnect")
+    wanted = known.get("sidecars") if known else None
     if not wanted:
         return
     for found in docker.labelled(own):
@@ -53,7 +57,7 @@ def _run(
     docker: DockerClient,
     context: TaskContext,
     name: str,
-    sidecar: Dict[str, Any],
+    sidecar: TaskSidecar,
     labels: Dict[str, str],
     clock: Callable[[], float],
 ) -> None:
@@ -91,7 +95,7 @@ def _bring(docker: DockerClient, context: TaskContext, image: str) -> None:
             raise DockerError(500, line["error"])
 
 
-def body(sidecar: Dict[str, Any], labels: Dict[str, str], gpus: bool) -> Dict[str, Any]:
+def body(sidecar: TaskSidecar, labels: Dict[str, str], gpus: bool) -> Dict[str, Any]:
     """Of the engine's create call. A folder that the machine lacks is made by the engine."""
     binds: List[str] = ["%s:%s" % pair for pair in sorted((sidecar.get("mounts") or {}).items())]
     host: Dict[str, Any] = {"Privileged": True, "NetworkMode": "host", "Binds": binds}
@@ -121,6 +125,6 @@ def _patient(context: TaskContext, seconds: float, clock: Callable[[], float]) -
     return idle
 
 
-def _failed(sidecar: Dict[str, Any], why: str) -> TaskError:
+def _failed(sidecar: TaskSidecar, why: str) -> TaskError:
     what = "the network's container %s, which runs beside the job, failed: %s" % (sidecar["image"], why)
     return TaskError("creating_container_error", what)

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Mapping
+from typing import TYPE_CHECKING, Dict
+
+if TYPE_CHECKING:
+    from chalicelib.contract.agent import Task
+
+    from ..kernel.tasks import LaunchedTask
 
 VARIABLE = "DSTACK_COMMAND_FILE"  # the shell removes it from its environment
 PLACE = "dstack/command"  # below `/` in a container
 MOST = 32  # bytes of the file's end that are read
 
 
-def variable(spec: Dict[str, Any], path: str) -> Dict[str, str]:
+def variable(spec: LaunchedTask, path: str) -> Dict[str, str]:
     return {VARIABLE: path} if spec.get("steps") else {}
 
 
@@ -43,7 +48,7 @@ def read(path: str) -> str:
         return ""  # the job has replaced the file
 
 
-def name(spec: Mapping[str, Any], text: str) -> str:
+def name(spec: Task, text: str) -> str:
     """The name of the command whose number comes last; empty if it has none."""
     names, lines = spec.get("steps") or [], text.split()
     last = lines[-1] if lines else ""

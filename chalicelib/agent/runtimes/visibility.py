@@ -19,6 +19,8 @@ from ..kernel.task_runtime import TaskError
 if TYPE_CHECKING:
     from chalicelib.contract.agent import HostGpu
 
+    from ..kernel.tasks import LaunchedTask
+
 NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
 SHARED_MEMORY = 16 << 30  # an upper limit; GPU libraries communicate through it, and it is the container's memory
 HUGE_PAGES = "/dev/hugepages-1G"
@@ -82,7 +84,7 @@ class TaskCards:
         return os.path.exists(os.path.join(self.root, path.lstrip("/")))
 
 
-def cards_of(spec: Dict[str, Any], ids: Sequence[str]) -> TaskCards:
+def cards_of(spec: LaunchedTask, ids: Sequence[str]) -> TaskCards:
     """A task's cards, from its spec and the ids that the agent chose."""
     return TaskCards(spec.get("gpu_vendor") or ("nvidia" if ids else ""), list(ids), spec.get("gpu_buses") or [])
 

@@ -17,7 +17,7 @@ import sys
 import termios
 import time
 import tty
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ..kernel import namespaces, process_tree
 from ..kernel.tasks import TaskFolder
@@ -25,6 +25,9 @@ from ..runtimes import docker_repositories
 from ..runtimes.docker_client import DockerClient, DockerError, container_name
 from . import sftp
 from .protocol import CUT, SFTP
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import Launch
 
 BUFFER = 256 * 1024
 PASSED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -34,7 +37,7 @@ FAILED, NOT_FOUND = 255, 127
 SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; fi; exec "${SHELL:-/bin/sh}"'
 
 
-def run(folder: TaskFolder, launch: Dict[str, Any], command: Optional[str], passed_variables: Dict[str, str]) -> int:
+def run(folder: TaskFolder, launch: Launch, command: Optional[str], passed_variables: Dict[str, str]) -> int:
     engine, name = DockerClient(launch["socket"]), container_name(folder.task)
     try:
         if command == SFTP:

@@ -566,8 +566,9 @@ class LoginServer:
             time.sleep(0.005)
             remaining = process_tree.descendants(os.getpid())
         self._report.update(connections=0)
-        if self._spec.get("host_user"):
-            authorized.withdraw(self._spec["host_user"], self._folder.task)
+        host_user = self._spec.get("host_user")
+        if host_user:
+            authorized.withdraw(host_user, self._folder.task)
 
 
 def _is_sshd(pid: int) -> bool:

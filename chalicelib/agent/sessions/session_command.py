@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from typing import Any, Dict, List, NoReturn, Optional
+from typing import TYPE_CHECKING, Dict, List, NoReturn, Optional
 
 from ..kernel import namespaces
 from ..kernel.tasks import FINAL, TaskFolder, read_text
@@ -19,6 +19,9 @@ from ..runtimes import fabric, session_rights
 from ..runtimes.cgroups import TaskGroup
 from . import sftp
 from .protocol import SFTP
+
+if TYPE_CHECKING:
+    from ..kernel.tasks import LaunchedTask
 
 PASSED_ON = ("TERM", "LANG", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 FAILED = 255  # ssh's own exit status for a failure that isn't the command's
@@ -59,7 +62,7 @@ def passed_variables() -> Dict[str, str]:
 # Plain processes ------------------------------------------------------------------------------------------------------
 
 
-def run_process_session(folder: TaskFolder, spec: Dict[str, Any], command: Optional[str]) -> int:
+def run_process_session(folder: TaskFolder, spec: LaunchedTask, command: Optional[str]) -> int:
     entry = session_rights.of(folder)
     if entry is None:
         raise NoSession("the job has ended")

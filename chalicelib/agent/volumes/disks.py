@@ -15,7 +15,7 @@ import shutil
 import stat
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..kernel import mountinfo, namespaces, process_tree
 from . import devices, marks, signatures
@@ -49,7 +49,7 @@ Pause = Callable[[float], None]
 class TaskDisk:
     """A volume's disk for one task. What must survive a crash is in the task's hold (`holds`)."""
 
-    def __init__(self, entry: Dict[str, Any], holds: Holds, task: str, root: str = "/") -> None:
+    def __init__(self, entry: Mapping[str, Any], holds: Holds, task: str, root: str = "/") -> None:
         self.volume: str = entry["volume"]
         self.name: str = entry.get("name") or self.volume
         self.read_only = bool(entry.get("read_only"))

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..kernel import mountinfo, namespaces
 from ..kernel.task_runtime import TaskError, VolumeUser
@@ -31,13 +31,13 @@ STEP = 0.05
 FOR_ALL = 0o777  # the mode of a folder that tasks with changing user ids share
 ENGINES = ("/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet")
 
-Entry = Dict[str, Any]
+Entry = Mapping[str, Any]  # a TaskVolume of the contract, or what a later plane sends instead
 
 
 class TaskVolumes:
     """A task's volumes, perhaps none."""
 
-    def __init__(self, folder: TaskFolder, entries: List[Entry], holds: Optional[Holds] = None) -> None:
+    def __init__(self, folder: TaskFolder, entries: Sequence[Entry], holds: Optional[Holds] = None) -> None:
         self._folder, self.entries, self._holds = folder, entries, holds or Holds()
         self._outside: Optional[int] = None  # the machine's mount namespace, while this process is in the task's
         self._fresh: List[int] = []  # folders that were created for this task and have no owner yet
