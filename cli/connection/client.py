@@ -195,10 +195,20 @@ def _with_query(path: str, query: Query | None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
+class _Object(dict[str, object]):
+    """An object of an answer. A server of another version may lack keys that this command line needs."""
+
+    def __missing__(self, key: str) -> object:
+        raise Refused(
+            f"The server's response lacks `{key}`: its version and this command line's don't fit.",
+            hint="Upgrade the older of the two, or install the command line that belongs to the server.",
+        )
+
+
 def _decoded(data: bytes) -> object:
     """The parsed JSON. Raises ValueError for anything else, and for texts with half a surrogate pair, which UTF-8
     lacks."""
-    answer = json.loads(data.decode()) if data else None
+    answer = json.loads(data.decode(), object_hook=_Object) if data else None
     if b"\\u" in data:
         json.dumps(answer, ensure_ascii=False).encode()
     return answer

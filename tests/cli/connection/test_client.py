@@ -166,6 +166,15 @@ def test_what_isnt_json_in_utf_8_is_no_answer(plane: Plane, answer: bytes) -> No
     assert client(plane).in_project("runs/get", {}) == ["😀", "é"]
 
 
+def test_a_key_that_an_older_server_lacks_is_no_crash(plane: Plane) -> None:
+    plane.answers["/runs/list"] = b'[{"id": "1", "jobs": [{}]}]'
+    (run,) = client(plane).in_project("runs/list")
+    assert run["id"] == "1" and run.get("cost") is None
+    for lacks in (run, run["jobs"][0]):
+        with pytest.raises(Refused, match="lacks `cost`: its version and this command line's don't fit"):
+            lacks["cost"]
+
+
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://[", "http://h:99999", "http://h:3 /x", "http://h\n"])
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(Refused, match="not a server's address"):
