@@ -166,6 +166,8 @@ class Client:
             raise
         if response.will_close:
             self.close()
+        if is_redirect(response.status):
+            raise redirected(self.url, response.status, response.getheader("Location"))
         return response.status, data
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -188,6 +190,19 @@ class Client:
             f"The connection to {self.url} was lost before the response arrived ({_reason(error)}).",
             hint="Before you repeat the request, check with `dstack ps` or `dstack fleet` whether it was carried out.",
         )
+
+
+def is_redirect(status: int) -> bool:
+    return 300 <= status < 400 and status != 304  # which says that what the caller has is the latest
+
+
+def redirected(url: str, status: int, location: str | None) -> Refused:
+    """A redirect isn't followed: the request has a token, and the address that it names may be anybody's."""
+    place = f"It points to {location}. " if location else ""
+    return Refused(
+        f"The server at {url} redirected the request (HTTP {status}) instead of answering it.",
+        hint=f"{place}Is the URL right, for instance its http or https?",
+    )
 
 
 def _with_query(path: str, query: Query | None) -> str:

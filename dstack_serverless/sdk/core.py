@@ -14,6 +14,7 @@ from uuid import uuid4
 import orjson
 
 from chalicelib.errors import DstackError, Refused
+from cli.connection.client import is_redirect, redirected
 from dstack_serverless.sdk.errors import Unanswered, error_of
 from dstack_serverless.sdk.flow import UNSET, Exchange, Flow, Lost, NotSent, Pause, Reply, Request
 
@@ -59,6 +60,8 @@ class Core:
                 if not may_repeat(request):
                     raise failure from None
             else:
+                if is_redirect(reply.status):
+                    raise redirected(self.url, reply.status, reply.headers.get("location"))
                 decoded = _decoded(reply, request, self.url)
                 if reply.status < 400:
                     answer = decoded

@@ -170,6 +170,15 @@ def test_another_program_is_recognised(kind: str) -> None:
         Server(kind, [httpx.Response(200, text="<html>")]).send(READ)
 
 
+@pytest.mark.parametrize("request_", [READ, WRITE])
+def test_a_redirect_is_no_success(kind: str, request_: Request[Any]) -> None:
+    answer = httpx.Response(308, headers={"Location": "https://server/x"}, text="<html>")
+    with pytest.raises(Refused, match="308") as refused:
+        Server(kind, [answer]).send(request_)
+    assert "https://server/x" in refused.value.hint
+    assert Server(kind, [httpx.Response(304)]).send(READ) is None  # what was asked for hasn't changed
+
+
 def test_a_list_is_read_page_by_page(kind: str) -> None:
     rows = [{"id": str(number), "submitted_at": f"at {number}"} for number in range(150)]
     server = Server(kind, [httpx.Response(200, json=rows[:100]), httpx.Response(200, json=rows[100:])])

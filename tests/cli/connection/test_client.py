@@ -128,6 +128,7 @@ def test_a_dropped_kept_connection_is_made_anew(plane: Plane) -> None:
         (500, {"detail": "boom"}, Refused, ["HTTP 500", "boom"]),
         (502, b"<html>", Refused, ["HTTP 502", "in a moment"]),
         (429, None, Refused, ["HTTP 429"]),
+        (308, b"<html>", Refused, ["redirected the request (HTTP 308)", "its http or https"]),
         (200, b"<html>", Refused, ["not a control plane", "project list"]),
     ],
 )
