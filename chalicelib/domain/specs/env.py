@@ -99,6 +99,31 @@ def without_values(written: Any) -> Any:
     return written
 
 
+def with_values(written: Any, stored: Any) -> Any:
+    """The inverse, with the hidden values taken from what was stored. Those that it doesn't have stay hidden."""
+    known = dict(_pairs(stored))
+    if isinstance(written, dict):
+        return {name: known.get(name, value) if value == HIDDEN else value for name, value in written.items()}
+    if isinstance(written, list):
+        hidden = {f"{name}={HIDDEN}": f"{name}={value}" for name, value in known.items()}
+        return [hidden.get(item, item) if isinstance(item, str) else item for item in written]
+    return written
+
+
+def hidden_names(written: Any) -> list[str]:
+    """The variables whose value is hidden."""
+    return [name for name, value in _pairs(written) if value == HIDDEN]
+
+
+def _pairs(written: Any) -> list[tuple[str, Any]]:
+    if isinstance(written, dict):
+        return list(written.items())
+    if not isinstance(written, list):
+        return []
+    parts = [item.partition("=") for item in written if isinstance(item, str)]
+    return [(name, value) for name, sign, value in parts if sign]
+
+
 def _names_only(value: Any) -> bool:
     return value in (None, "") or (isinstance(value, str) and _REFERENCE.fullmatch(value) is not None)
 

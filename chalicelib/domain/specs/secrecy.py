@@ -6,7 +6,7 @@ A marked text is stored sealed and never shown; the store does that with the tre
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -96,3 +96,18 @@ def names_of(place: Tree) -> frozenset[str]:
     """The names of the fields that are secret."""
     below = [names_of(inner) for inner in place.values() if not isinstance(inner, Leaf)]
     return frozenset(name for name, inner in place.items() if isinstance(inner, Leaf)).union(*below)
+
+
+def filled(raw: Any, stored: Any) -> Any:
+    """What was written, with hidden values taken from the stored one."""
+    if isinstance(raw, Mapping) and isinstance(stored, Mapping):
+        return {name: filled(value, stored.get(name)) for name, value in raw.items()}
+    if isinstance(raw, list) and isinstance(stored, list):
+        return [_meant(value, stored) for value in raw]
+    return stored if raw == HIDDEN and isinstance(stored, str) else raw
+
+
+def _meant(raw: Any, stored: Sequence[Any]) -> Any:
+    """The stored item whose values this one hides; the item itself if that is ambiguous."""
+    found = [known for known in stored if filled(raw, known) == known]
+    return found[0] if len(found) == 1 else raw

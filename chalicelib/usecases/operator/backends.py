@@ -25,7 +25,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.names import first_of
 from chalicelib.domain.specs.credentials import DefaultCreds, UsesServersOwn
 from chalicelib.domain.specs.reading import Spec
-from chalicelib.domain.specs.secrecy import HIDDEN
+from chalicelib.domain.specs.secrecy import HIDDEN, filled
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.ports import AccountWork, Backends, ConfigurationCheck
 from chalicelib.errors import AlreadyExists, BackendError, Invalid, NotFound, NotSupported, Problem, Refused
@@ -115,7 +115,7 @@ def update_backend(plane: BackendPorts, project: Project, actor: User, config: S
     _refuse_unknown(plane, project, type)
     known = get_backend(plane, project, type)
     _refuse_of_file(known)
-    raw = _filled(plain(config), _readable(plane, known))
+    raw = filled(plain(config), _readable(plane, known))
     _refuse_hidden(raw)
     config = read_backend(raw)
     _refuse_own_credentials(config, actor)
@@ -351,18 +351,3 @@ def _refuse_hidden(raw: Any, path: str = "") -> None:
     if isinstance(raw, list):
         for at, value in enumerate(raw):
             _refuse_hidden(value, f"{path}.{at}")
-
-
-def _filled(raw: Any, stored: Any) -> Any:
-    """The configuration, with hidden values taken from the stored one."""
-    if isinstance(raw, Mapping) and isinstance(stored, Mapping):
-        return {name: _filled(value, stored.get(name)) for name, value in raw.items()}
-    if isinstance(raw, list) and isinstance(stored, list):
-        return [_meant(value, stored) for value in raw]
-    return stored if raw == HIDDEN and isinstance(stored, str) else raw
-
-
-def _meant(raw: Any, stored: Sequence[Any]) -> Any:
-    """The stored item whose values this one hides; the item itself if that is ambiguous."""
-    found = [known for known in stored if _filled(raw, known) == known]
-    return found[0] if len(found) == 1 else raw

@@ -47,6 +47,20 @@ def test_a_spec_is_changed_only_as_the_caller_knows_it(api: Client, noun: str) -
 
 
 @pytest.mark.parametrize("noun", SPECS)
+def test_a_change_on_condition_is_repeated_in_peace(api: Client, noun: str) -> None:
+    spec, one, _ = SPECS[noun]
+    url = f"/api/v1/projects/{api.project}/{noun}/thing/spec"
+    made, again = (api.call("PUT", url, spec, if_none_match="*", idempotency_key="a") for _ in range(2))
+    assert (made.status, made.body, made.headers["ETag"]) == (again.status, again.body, again.headers["ETag"])
+    tag = made.headers["ETag"]
+    changed, again = (api.call("PUT", url, {**spec, **one}, if_match=tag, idempotency_key="b") for _ in range(2))
+    assert (changed.status, changed.body) == (again.status, again.body)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    for headers in ({"if_match": tag}, {"if_none_match": "*"}):
+        assert api.refused("PUT", f"{url}?dry_run=true", {**spec, **one}, **headers)[:2] == (412, "changed-since")
+
+
+@pytest.mark.parametrize("noun", SPECS)
 def test_a_spec_that_isnt_there_is_no_match(api: Client, noun: str) -> None:
     url = f"/api/v1/projects/{api.project}/{noun}/thing/spec"
     assert api.refused("PUT", url, SPECS[noun][0], if_match="*")[:2] == (412, "changed-since")

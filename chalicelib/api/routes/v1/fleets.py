@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
+from chalicelib.api.requests import Object
 from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
 from chalicelib.api.v1 import FLEETS, answers, specs
 from chalicelib.api.v1.answers import PageQuery
@@ -16,10 +17,12 @@ from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.domain.tenants import Project
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
+from chalicelib.store.sealed_specs import of_fleet
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.machines import fleet_plans, fleets, health
 from chalicelib.usecases.people.visible_projects import projects_seen
@@ -62,7 +65,7 @@ def create(
 ) -> Annotated[Answer, contract.V1Fleet, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Creates a fleet. The body is its configuration; one without a `name` gets one. Its machines come after the
     answer."""
-    spec = {"configuration": body.root}
+    spec = {"configuration": specs.meant(body.root, {})}
 
     def act(plane: Plane, fleet_id: str) -> FleetRow:
         return fleet_plans.apply_plan(plane, call.actor, call.tenant, spec, None, role=call.role, new=fleet_id)
@@ -91,14 +94,16 @@ def apply(
     """Creates the fleet, or changes it in place, where that is possible. With `If-Match` only if the spec has this
     tag, with `If-None-Match: *` only if there is no such fleet."""
     name, condition = call.params["fleet_name"], Condition.of(call)
-    fleet = fleets.named(call.plane.store, call.tenant, name)
-    current = None if fleet is None else call.plane.read.fleet_row(fleet, sure=True)
-    condition.check(None if current is None else _tag(current))
-    beside = {} if current is None else specs.raw(current.spec)
-    spec = {**beside, "configuration": specs.named(body.root, name)}
-    seen = fleet_plans.SeenFleet(current.fleet.id, beside) if current is not None and condition.match else None
+    configuration = specs.named(body.root, name)
 
     def act(plane: Plane, fleet_id: str) -> FleetRow:
+        fleet = fleets.named(plane.store, call.tenant, name)
+        current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
+        condition.check(None if current is None else _tag(current))
+        stored = {} if current is None else specs.raw(current.spec)
+        known = {} if current is None else _known(plane, call.actor, current)
+        spec = {**stored, "configuration": specs.meant(configuration, known)}
+        seen = fleet_plans.SeenFleet(current.fleet.id, stored) if current is not None and condition.match else None
         new = fleet_id if condition.new else ""
         return fleet_plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
 
@@ -164,6 +169,11 @@ def _settling(call: Call, row: FleetRow) -> Settling | None:
     coming = row.fleet.to_create or row.fleet.to_add or any(each.status in _COMING for each in row.instances)
     moves = row.fleet.status is not FleetStatus.active or coming
     return Settling(FLEETS, fleet_path(call.tenant.name, row.fleet.name)) if moves else None
+
+
+def _known(plane: Plane, actor: User, row: FleetRow) -> Object:
+    own = row.fleet.user_id == actor.id
+    return specs.stored(plane.seal, FleetSpec, row.spec, of_fleet(row.fleet.id), own=own)
 
 
 def _own(call: Call, row: FleetRow) -> bool:

@@ -74,16 +74,18 @@ def apply(
     tag, with `If-None-Match: *` only if there is no such gateway."""
     name, condition = call.params["gateway_name"], Condition.of(call)
     spec = {"configuration": specs.named(body.root, name)}
-    seen = None
-    if condition:
-        current = gateways.holder(call.plane, call.tenant, name)[0]
+
+    def seen(plane: Plane) -> gateway_plans.SeenGateway | None:
+        """The gateway that the change is for, if it must be this one."""
+        if not condition:
+            return None
+        current = gateways.holder(plane, call.tenant, name)[0]
         condition.check(None if current is None else _tag(current))
-        if current is not None:
-            seen = gateway_plans.SeenGateway(current.id, gateway_spec_json(current))
+        return None if current is None else gateway_plans.SeenGateway(current.id, gateway_spec_json(current))
 
     def act(plane: Plane, gateway_id: str) -> Gateway:
         new = gateway_id if condition.new else ""
-        return gateway_plans.apply_plan(plane, call.actor, call.tenant, spec, seen, new=new)
+        return gateway_plans.apply_plan(plane, call.actor, call.tenant, spec, seen(plane), new=new)
 
     def answer(gateway: Gateway) -> Answer:
         return specs.applied(call, gateway_spec_json(gateway), _tag(gateway))

@@ -26,11 +26,13 @@ from chalicelib.api.wire.v1.runs import (
 from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotFound, Problem, WrongQuery
 from chalicelib.store import nouns
 from chalicelib.store.logs import LogQuery
+from chalicelib.store.sealed_specs import of_run
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.visible_projects import projects_seen
 from chalicelib.usecases.runs import logs, metrics, plans, runs
@@ -130,7 +132,7 @@ def submit(
 ) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:
     """Submits a run. The body is its configuration; one without a `name` gets one. With `dry_run` the answer is its
     plan, with status 200."""
-    spec = _spec_of(body.root)
+    spec = _spec_of(specs.meant(body.root, {}))
     if query.dry_run:
         plan = _plan(call, spec)
         if plan.current is not None:
@@ -172,19 +174,29 @@ def apply(
     """Submits the run, or changes the live one in place, where that is possible: its code stays. With `If-Match` only
     if the spec has this tag, with `If-None-Match: *` only if there is no such run."""
     name, condition = call.params["run_name"], Condition.of(call)
-    current = runs.named(call.plane.store, call.tenant, name)
-    condition.check(None if current is None else _tag(current))
-    spec = _spec_of(specs.named(body.root, name))
-    if current is not None and not current.finished:  # with its code, which isn't sent again
-        spec = {**specs.raw(call.plane.read.run_row(current).run_spec), "configuration": spec["configuration"]}
-    seen = plans.SeenRun(current.id, current.deployment_num) if current is not None and condition.match else None
+    configuration = specs.named(body.root, name)
+
+    def wanted(plane: Plane) -> tuple[dict[str, Any], plans.SeenRun | None]:
+        """The run's spec, and the run that it is for, if it must be this one."""
+        current = runs.named(plane.store, call.tenant, name)
+        condition.check(None if current is None else _tag(current))
+        if current is None:
+            return _spec_of(specs.meant(configuration, {})), None
+        text, own = plane.read.run_row(current).run_spec, current.user_id == call.actor.id
+        known = specs.stored(plane.seal, RunSpec, text, of_run(current.id), own=own)
+        spec = _spec_of(specs.meant(configuration, known))
+        if not current.finished:  # with its code, which isn't sent again
+            spec = {**specs.raw(text), "configuration": spec["configuration"]}
+        return spec, plans.SeenRun(current.id, current.deployment_num) if condition.match else None
+
     if query.dry_run:
-        plan = _plan(call, spec)
+        plan = _plan(call, wanted(call.plane)[0])
         if plan.current is not None:
             runs.refuse_change(plan.current.run, plan.obstacles)
         return changed(call, plan_json(plan))
 
     def act(plane: Plane, run_id: str) -> RunRow:
+        spec, seen = wanted(plane)
         new = run_id if condition.new else ""
         return plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
 
