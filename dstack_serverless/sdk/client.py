@@ -139,7 +139,7 @@ class Client(_Nouns[Sync]):
         if isinstance(step, Exchange):
             try:
                 return _reply(self._http.request(**_arguments(step.request)))
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 raise _translation(error) from error
         if isinstance(step, Pause):
             return self.sleep(step.seconds)
@@ -214,7 +214,7 @@ class AsyncClient(_Nouns[Async]):
         if isinstance(step, Exchange):
             try:
                 return _reply(await self._http.request(**_arguments(step.request)))
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 raise _translation(error) from error
         if isinstance(step, Pause):
             return await self.sleep(step.seconds)
@@ -251,6 +251,6 @@ def _reply(response: httpx.Response) -> Reply:
     return Reply(response.status_code, response.headers, response.content)
 
 
-def _translation(error: httpx.TransportError) -> NotSent | Lost:
+def _translation(error: httpx.RequestError) -> NotSent | Lost:
     why = "it took too long" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
     return NotSent(why) if isinstance(error, UNSENT) else Lost(why)

@@ -13,7 +13,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.errors import Invalid
-from dstack_serverless.sdk.core import Core
+from dstack_serverless.sdk.core import Core, not_json
 from dstack_serverless.sdk.flow import Flow, Work
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def document_of(configuration: Configuration) -> dict[str, Any] | None:
         return None
     if isinstance(configuration, Mapping):
         return dict(configuration)
+    if not hasattr(configuration, "model_dump"):
+        raise Invalid(f"A configuration is the path of a file, a dict or a pydantic model, not {configuration!r}.")
     made = configuration.model_dump(mode="json", exclude_unset=True)
     kind = getattr(configuration, "type", None)  # which a model of one kind needn't be given
     return made if kind is None else {"type": kind, **made}
@@ -106,7 +108,10 @@ def _definition(
     if document is None:
         assert isinstance(configuration, str | PathLike), "else it is a document"
         return session, load_definition(session.terminal, fspath(configuration), profile=profile)
-    text = json.dumps(document).encode()
+    try:
+        text = json.dumps(document).encode()
+    except TypeError as error:
+        raise not_json(error) from None
     try:
         return session, load_definition(session.terminal, None, profile=profile, text=text)
     except Invalid as error:  # there are no lines to name

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import orjson
 
-from chalicelib.errors import DstackError, Refused
+from chalicelib.errors import DstackError, Invalid, Refused
 from cli.connection.client import is_redirect, redirected
 from dstack_serverless.sdk.errors import Unanswered, error_of
 from dstack_serverless.sdk.flow import UNSET, Exchange, Flow, Lost, NotSent, Pause, Reply, Request
@@ -96,7 +96,14 @@ def may_repeat(request: Request[Any]) -> bool:
 
 
 def encoded(request: Request[Any]) -> bytes | None:
-    return None if request.body is UNSET else orjson.dumps(request.body)
+    try:
+        return None if request.body is UNSET else orjson.dumps(request.body)
+    except TypeError as error:
+        raise not_json(error) from None
+
+
+def not_json(error: TypeError) -> Invalid:
+    return Invalid(f"What is to be sent can't be written as JSON: {error}.")
 
 
 def _retry_after(reply: Reply) -> float:

@@ -18,7 +18,7 @@ from dstack_serverless.sdk.core import FIRST_PAUSE, KEY, keyed
 from dstack_serverless.sdk.flow import Request
 from tests.sdk.conftest import KINDS, waited
 
-Answer = httpx.Response | httpx.TransportError
+Answer = httpx.Response | httpx.RequestError
 READ = runs.get("main", run_name="x")
 WRITE = runs.stop("main", runs_names=["x"])
 BUSY = {"detail": [{"msg": "Busy.", "code": "error"}]}
@@ -202,6 +202,22 @@ def test_a_log_is_read_page_by_page_and_nothing_twice(kind: str) -> None:
     server = Server(kind, answers)
     assert waited(server.client.runs.logs("x", follow=True)) == [b"a", b"b", b"c", b"d"]
     assert server.answers == [] and len(server.pauses) == 2
+
+
+def test_what_cant_be_sent_keeps_no_other_submission(kind: str) -> None:
+    server = Server(kind, [httpx.Response(200, json={"id": "1"}), httpx.Response(200, json={"id": "2"})])
+    wrong: list[Any] = [{"type": "task", "env": {"A": {1}}}, {"type": "task", "x": {1}}, None]
+    done = waited(server.client.runs.submit_many([{"type": "task"}, *wrong, {"type": "task"}], at_once=1))
+    assert [type(each) for each in done] == [dict, Invalid, Invalid, Invalid, dict] and len(server.got) == 2
+    assert "set" in str(done[2]) and "None" in str(done[3])
+
+
+def test_an_answer_that_cant_be_unpacked_is_lost(kind: str) -> None:
+    server = Server(kind, [httpx.DecodingError("no gzip"), httpx.Response(200, json={"id": "1"})])
+    assert server.send(READ) == {"id": "1"}
+    with pytest.raises(Unanswered, match="no gzip") as lost:
+        Server(kind, [httpx.DecodingError("no gzip")]).send(WRITE)
+    assert lost.value.sent
 
 
 def test_many_submissions_are_bounded() -> None:
