@@ -21,6 +21,7 @@ from chalicelib.errors import Refused
 from chalicelib.usecases.context import NoWorkloads, VerifiesWorkloads
 
 TIMEOUT = 10.0  # seconds for each call
+PATIENCE = 2.0  # seconds to wait for keys that another call is fetching
 CACHE_SECONDS, REFETCH_SECONDS = 3600.0, 60.0
 LONGEST = 16_384  # characters of a token
 LARGEST = 2**20  # bytes of an issuer's page
@@ -35,10 +36,17 @@ class _Keys:
 
 
 class WorkloadIssuers:
-    def __init__(self, rules: Sequence[Workload], *, fetch: Callable[[str], Any], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Workload],
+        *,
+        fetch: Callable[[str], Any],
+        now: Callable[[], float],
+        patience: float = PATIENCE,
+    ) -> None:
         """`fetch`: the JSON object at an address, or Refused; `now`: seconds since 1970."""
-        self._rules, self._fetch, self._now = tuple(rules), fetch, now
-        self._lock = threading.Lock()
+        self._rules, self._fetch, self._now, self._patience = tuple(rules), fetch, now, patience
+        self._locks = {rule.issuer: threading.Lock() for rule in rules}  # of those that fetch the issuer's keys
         self._known: dict[str, _Keys] = {}
         self._asked: dict[str, float] = {}  # when each issuer was last asked, successfully or not
 
@@ -63,30 +71,43 @@ class WorkloadIssuers:
             except InvalidKeyIdError:
                 newer = self._keys(issuer, older_than=REFETCH_SECONDS)
                 return dict(jwt.decode(token, newer.keys, algorithms=list(_SIGNATURES)).claims)
-        except (JoseError, ValueError) as error:
+        except (JoseError, TypeError, ValueError, RecursionError) as error:
             raise _untrusted(f"{type(error).__name__}: {str(error)[:200]}") from error
 
     def _keys(self, issuer: str, *, older_than: float) -> _Keys:
-        """The issuer's keys, fetched now if those that are known are older than this."""
+        """The issuer's keys, fetched now if those that are known are older than this. An issuer that is slow to answer
+        holds up nobody but those who ask for its own keys, and these not for long."""
+        if (known := self._newer(issuer, older_than)) is not None:
+            return known
+        lock = self._locks[issuer]
+        if not lock.acquire(timeout=self._patience):
+            raise Refused(f"{issuer} is slow to answer with its keys.", hint="Try again in a minute.")
+        try:
+            return self._newer(issuer, older_than) or self._fetched(issuer)
+        finally:
+            lock.release()
+
+    def _newer(self, issuer: str, older_than: float) -> _Keys | None:
+        known = self._known.get(issuer)
+        return known if known is not None and self._now() - known.fetched_at < older_than else None
+
+    def _fetched(self, issuer: str) -> _Keys:
         from joserfc.errors import JoseError
         from joserfc.jwk import KeySet
 
-        with self._lock:
-            known, now = self._known.get(issuer), self._now()
-            if known is not None and now - known.fetched_at < older_than:
-                return known
-            if now - self._asked.get(issuer, 0.0) < REFETCH_SECONDS:
-                raise Refused(f"The keys of {issuer} couldn't be read a moment ago.", hint="Try again in a minute.")
-            self._asked[issuer] = now
-            published = self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-            if str(published.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
-                raise Refused(f"The issuer at {issuer} calls itself {str(published.get('issuer'))[:200]}.")
-            try:
-                keys = KeySet.import_key_set(self._fetch(_page(issuer, published["jwks_uri"])))
-            except (JoseError, KeyError, TypeError, ValueError) as error:
-                raise Refused(f"The issuer {issuer} publishes no keys that can be read.") from error
-            self._known[issuer] = _Keys(now, keys)
-            return self._known[issuer]
+        now = self._now()
+        if now - self._asked.get(issuer, 0.0) < REFETCH_SECONDS:
+            raise Refused(f"The keys of {issuer} couldn't be read a moment ago.", hint="Try again in a minute.")
+        self._asked[issuer] = now
+        published = self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if str(published.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+            raise Refused(f"The issuer at {issuer} calls itself {str(published.get('issuer'))[:200]}.")
+        try:
+            keys = KeySet.import_key_set(self._fetch(_page(issuer, published["jwks_uri"])))
+        except (JoseError, KeyError, TypeError, ValueError) as error:
+            raise Refused(f"The issuer {issuer} publishes no keys that can be read.") from error
+        self._known[issuer] = _Keys(now, keys)
+        return self._known[issuer]
 
 
 def _page(issuer: str, address: Any) -> str:
@@ -103,10 +124,10 @@ def _issuer_of(token: str) -> str:
         raise Refused("This isn't an ID token, which has three parts with dots between them.", hint=_HINT)
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter for brackets in brackets
         raise Refused("This ID token can't be read.", hint=_HINT) from None
     issuer = claims.get("iss") if isinstance(claims, dict) else None
-    if not isinstance(issuer, str):
+    if not isinstance(issuer, str) or not issuer.isprintable():  # half of a surrogate pair isn't, either
         raise Refused("This ID token doesn't say who made it.", hint=_HINT)
     return issuer
 

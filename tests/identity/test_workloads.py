@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -165,3 +167,68 @@ def test_keys_that_cant_be_read_are_one_sentence(keys: Any) -> None:
     issuer.pages[f"{ISSUER}/keys"] = keys
     with pytest.raises(Refused, match=r"publishes no keys|can't be trusted"):
         issuer.believes()
+
+
+def test_an_issuer_that_is_slow_holds_up_nobody_but_those_who_need_its_keys() -> None:
+    """Anybody can send a token that names it."""
+    slow = "https://slow.example.com"
+    issuer, asked, gate = Issuer(), threading.Event(), threading.Event()
+
+    def fetch(address: str) -> Any:
+        if not address.startswith(slow):
+            return issuer.pages[address]
+        asked.set()
+        gate.wait()
+        raise Refused("It is down.")
+
+    rules = [RULE, RULE.model_copy(update={"issuer": slow})]
+    verifier = WorkloadIssuers(rules, fetch=fetch, now=lambda: float(NOW), patience=0)
+    token = jwt.encode({"alg": "RS256", "kid": KEY.kid}, {**CLAIMS, "iss": slow}, KEY)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(verifier.verified, token)
+        try:
+            asked.wait()
+            assert verifier.verified(jwt.encode({"alg": "RS256", "kid": KEY.kid}, CLAIMS, KEY))[0] == (RULE,)
+            with pytest.raises(Refused, match=f"{slow} is slow to answer"):
+                verifier.verified(token)
+        finally:
+            gate.set()
+        with pytest.raises(Refused, match="It is down"):
+            first.result()
+    with pytest.raises(Refused, match="couldn't be read a moment ago"):
+        verifier.verified(token)
+
+
+NESTED = b"[" * 12_000
+
+
+@pytest.mark.parametrize("claims", [NESTED, b'{"iss":"\\ud800"}', b'{"iss":' + b"9" * 5_000 + b"}", b'{"iss":"a\\nb"}'])
+def test_claims_that_break_readers_are_refused_and_nobody_is_asked(claims: bytes) -> None:
+    issuer = Issuer()
+    with pytest.raises(Refused):
+        issuer.verifier.verified(f"{b64(b'{}')}.{b64(claims)}.{b64(b'no')}")
+    assert issuer.fetched == []
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        NESTED,
+        b"[]",
+        b"7",
+        b"null",
+        b'{"alg":[]}',
+        b'{"alg":{}}',
+        b'{"alg":"RS256","kid":[]}',
+        b'{"alg":"RS256","kid":"\\ud800"}',
+        b'{"alg":"RS256","kid":"one","crit":7}',
+        b'{"alg":"RS256","kid":"one","crit":["b64"],"b64":[]}',
+        b'{"alg":"RS256","kid":{}}',
+        b'{"alg":"RS256","kid":"one","jwk":7}',
+        b'{"alg":"RS256","kid":"one","typ":7}',
+        b"\xff",
+    ],
+)
+def test_a_header_that_breaks_readers_is_refused(head: bytes) -> None:
+    with pytest.raises(Refused):
+        Issuer().verifier.verified(f"{b64(head)}.{b64(json.dumps(CLAIMS).encode())}.{b64(b'no')}")
