@@ -17,6 +17,7 @@ from typing import Any, Generic, Self, TypeVar
 import httpx
 
 from chalicelib.errors import DstackError
+from chalicelib.loopback import is_loopback
 from cli.connection.client import in_clear
 from dstack_serverless.sdk.core import API_VERSION, Core, encoded, log
 from dstack_serverless.sdk.flow import Exchange, Flow, Item, Lost, NotSent, Pause, Reply, Request, Together, Work
@@ -25,7 +26,7 @@ from dstack_serverless.sdk.observations import Events, Offers
 from dstack_serverless.sdk.people import Projects, Secrets, Users
 from dstack_serverless.sdk.resource import Async, Mode, Sync
 from dstack_serverless.sdk.runs import Runs
-from dstack_serverless.sdk.settings import endpoint_of
+from dstack_serverless.sdk.settings import certificates, endpoint_of
 
 T = TypeVar("T")
 
@@ -57,14 +58,17 @@ class _Nouns(Generic[Mode]):
         if notice := in_clear(found.url):
             log.warning("%s", notice)
         self.core = Core(found.url, found.token, found.project, retries, env, home)
-        self._settings: dict[str, Any] = {
-            "base_url": found.url,
-            "headers": {"Authorization": f"Bearer {found.token}", "X-API-VERSION": API_VERSION},
-            "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
-            "limits": httpx.Limits(max_connections=POOL, max_keepalive_connections=POOL),
-            "transport": transport,
-            "verify": found.url.startswith("https"),  # without it, reading certificates would take a while for nothing
-        }
+        self._open(
+            {
+                "base_url": found.url,
+                "headers": {"Authorization": f"Bearer {found.token}", "X-API-VERSION": API_VERSION},
+                "timeout": httpx.Timeout(timeout, connect=CONNECT_TIMEOUT),
+                "limits": httpx.Limits(max_connections=POOL, max_keepalive_connections=POOL),
+                "transport": transport,
+                "verify": certificates(found.url),
+                "trust_env": not is_loopback(found.url),  # no proxy gets what stays here
+            }
+        )
         self.runs: Runs[Mode] = Runs(self)
         self.fleets: Fleets[Mode] = Fleets(self)
         self.instances: Instances[Mode] = Instances(self)
@@ -75,6 +79,10 @@ class _Nouns(Generic[Mode]):
         self.secrets: Secrets[Mode] = Secrets(self)
         self.projects: Projects[Mode] = Projects(self)
         self.users: Users[Mode] = Users(self)
+
+    def _open(self, settings: dict[str, Any]) -> None:
+        """Makes httpx's client, of the kind that this one needs."""
+        raise NotImplementedError
 
     def run_flow(self, flow: Flow[Any]) -> Any:
         raise NotImplementedError
@@ -88,9 +96,8 @@ class Client(_Nouns[Sync]):
 
     sleep: Callable[[float], None] = staticmethod(time.sleep)
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._http = httpx.Client(**self._settings)
+    def _open(self, settings: dict[str, Any]) -> None:
+        self._http = httpx.Client(**settings)
 
     def __enter__(self) -> Self:
         return self
@@ -164,9 +171,8 @@ class AsyncClient(_Nouns[Async]):
 
     sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._http = httpx.AsyncClient(**self._settings)
+    def _open(self, settings: dict[str, Any]) -> None:
+        self._http = httpx.AsyncClient(**settings)
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
 
 from chalicelib.errors import Refused
 from cli.connection.client import Client as CommandLine
@@ -21,6 +24,12 @@ def endpoint_of(
     CommandLine(found.url, found.token)  # refuses what is no address or no token
     address = found.url if "://" in found.url else f"http://{found.url}"
     return Endpoint(address, found.token, found.project)
+
+
+def certificates(url: str) -> ssl.SSLContext | Literal[False]:
+    """The authorities by which a server is known: the system's, as for the command line, or those of `SSL_CERT_FILE`.
+    For http none, as reading them would take a while for nothing."""
+    return ssl.create_default_context() if urlsplit(url).scheme == "https" else False
 
 
 def _endpoint(url: str | None, token: str | None, project: str | None, env: Mapping[str, str], home: Path) -> Endpoint:

@@ -17,7 +17,7 @@ from dstack_serverless import AsyncClient, Client
 from tests.world.embedded import EmbeddedSite
 from tests.world.site import ADMIN
 
-KINDS = {"sync": Client, "async": AsyncClient}
+KINDS: dict[str, type[Any]] = {"sync": Client, "async": AsyncClient}
 
 
 class User:

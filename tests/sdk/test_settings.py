@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from cli.connection.config import ProjectEntry, config_path, save_projects
-from dstack_serverless import Client, Refused
-from dstack_serverless.sdk.settings import endpoint_of
+from dstack_serverless import AsyncClient, Client, Refused
+from dstack_serverless.sdk.settings import certificates, endpoint_of
 
 ENV = {"DSTACK_SERVER_URL": "http://env/", "DSTACK_TOKEN": "of-env", "DSTACK_PROJECT": "env"}
 
@@ -55,6 +57,24 @@ def test_what_is_given_then_the_environment_then_the_file(
 def test_what_is_missing_or_malformed_is_refused(given: tuple[str | None, ...], why: str, home: Path) -> None:
     with pytest.raises(Refused, match=why):
         endpoint_of(*given[:2], given[2], {}, home)
+
+
+@pytest.mark.parametrize("url", ["https://far.example", "HTTPS://far.example"])
+def test_a_server_must_prove_who_it_is(url: str) -> None:
+    context = certificates(url)
+    assert context and context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    assert certificates("http://far.example") is False
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_no_proxy_gets_what_is_for_this_machine(kind: type[Client | AsyncClient]) -> None:
+    for url, proxied in (("http://localhost:3000", False), ("http://[::1]:3000", False), ("https://far.example", True)):
+        assert kind(url, "token", "main", home=Path("/nowhere"))._http.trust_env is proxied
+
+
+def test_type_checkers_see_the_arguments_of_both_clients() -> None:
+    for kind in (Client, AsyncClient):
+        assert [*signature(kind).parameters][:4] == ["url", "token", "project", "timeout"]
 
 
 def test_a_token_that_can_be_read_on_its_way_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
