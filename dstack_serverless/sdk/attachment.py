@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Self
 
-from chalicelib.errors import DstackError
+from chalicelib.errors import Refused
 from cli.connection.polling import PollPauses
 from dstack_serverless.sdk.configurations import session_of
 from dstack_serverless.sdk.core import Core
@@ -54,30 +54,54 @@ class Attachment:
         """Returns once the ports are forwarded, which takes until the job runs."""
         self._thread = threading.Thread(target=self._tend, name=f"attachment to {self._name}", daemon=True)
         self._thread.start()
-        with self._changed:
-            in_time = self._changed.wait_for(lambda: self._forwarded is not None or self._failure, self._timeout)
-        if in_time and self._failure is None:
+        try:
+            with self._changed:
+                in_time = self._changed.wait_for(self._decided, self._timeout)
+        except BaseException:  # such as Ctrl-C
+            self.close()
+            raise
+        if self._forwarded is not None and self._failure is None and not self._leaving.is_set():
             return self
         self.close()
         if self._failure is not None:
             raise self._failure
+        if in_time:
+            raise Refused(f"The attachment to the run {self._name} was closed before it was made.")
         raise WaitedTooLong(f"The run {self._name} could not be attached to in {self._timeout:g} s.")
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        try:
+            return await asyncio.to_thread(self.__enter__)
+        except BaseException:  # the caller gave up: the thread that waits is to end, too
+            self._leave()
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        self._leaving.set()
+        self._leave()
         if self._thread is not None:
             self._thread.join()
 
+    def _decided(self) -> bool:
+        return self._forwarded is not None or self._failure is not None or self._leaving.is_set()
+
+    def _leave(self) -> None:
+        self._leaving.set()
+        with self._changed:
+            self._changed.notify_all()
+
     def _tend(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+            self._tell(failure=error)
+
+    def _keep(self) -> None:
         from cli.applying.follow import job_of
         from cli.ssh.attachment import AttachOptions, JobAttachment
 
@@ -93,13 +117,12 @@ class Attachment:
                 if (forwarded := attachment.forwarded) is not None:
                     self._tell(forwarded=forwarded)
                 self._leaving.wait(pauses.after((run["status"], forwarded)))
-        except (DstackError, OSError) as error:
-            self._tell(failure=error)
         finally:
             attachment.close()
             session.client.close()
 
     def _tell(self, *, forwarded: dict[int, int] | None = None, failure: BaseException | None = None) -> None:
         with self._changed:
-            self._forwarded, self._failure = forwarded or self._forwarded, failure
+            self._forwarded = self._forwarded if forwarded is None else forwarded  # a job may have no ports
+            self._failure = failure
             self._changed.notify_all()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dstack_serverless import AlreadyExists, Forbidden, Invalid, NotFound, RunEnded, WaitedTooLong
+from dstack_serverless import AlreadyExists, Forbidden, Invalid, NotFound, Refused, RunEnded, WaitedTooLong
 from dstack_serverless.configurations import Task
 from tests.sdk.conftest import User, waited
+from tests.world.embedded import EmbeddedSite
 
 
 def task(name: str, *commands: str, **more: Any) -> dict[str, Any]:
@@ -138,6 +142,31 @@ def test_attaching_ends_with_the_run_or_with_ones_patience(user: User) -> None:
         attach(user)
     with pytest.raises(NotFound):
         attach(user, name="nothing")
+
+
+def test_attaching_that_is_given_up_ends_its_thread(site: EmbeddedSite, tmp_path: Path) -> None:
+    user = User("async", site, tmp_path)
+    user.runs.submit(task("hello", "true"))
+    attachment = user.client.runs.attach("hello")  # no time passes in the world, so the run waits
+
+    async def given_up() -> None:
+        entering = asyncio.create_task(attachment.__aenter__())
+        while attachment._thread is None or attachment._thread.ident is None:
+            await asyncio.sleep(0)
+        entering.cancel()
+        await asyncio.wait([entering])
+        assert entering.cancelled()
+
+    asyncio.run(given_up())  # ends when the thread that waited for the attachment has
+    assert not attachment._thread.is_alive()
+    with pytest.raises(Refused, match="closed"):
+        attachment.__enter__()
+
+
+def test_whatever_ends_an_attachment_reaches_who_waits(user: User) -> None:
+    user.client.core = replace(user.client.core, project="")
+    with pytest.raises(Refused, match="No project"):
+        attach(user)
 
 
 def attach(user: User, name: str = "hello", **options: Any) -> None:
