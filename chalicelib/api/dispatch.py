@@ -23,6 +23,7 @@ from chalicelib.usecases.context import Plane
 
 ATTEMPTS = 8  # of a handler that loses its races
 SERVED = (0, 22)  # the line of clients that this API serves
+BODILESS = (204, 304)  # statuses of responses that have no body, nor headers that describe one
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\S{1,40})?")
 _JSON = {"Content-Type": "application/json"}
 
@@ -148,8 +149,8 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
         with plane.backends.held():
             value = _handle(route, call)
         if isinstance(value, Answer):
-            headers = {"Content-Type": value.content_type, **value.headers}
-            return Reply(value.status, headers, value.body, value.settling)
+            kind = {} if value.status in BODILESS else {"Content-Type": value.content_type}
+            return Reply(value.status, {**kind, **value.headers}, value.body, value.settling)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return failure(error, route.path, f"{route.method} {route.path}")

@@ -219,7 +219,7 @@ class AsgiBridge:
             await exchange.answer(dispatch.refused(dispatch.too_large(limit), head.route.path), known=known)
         except Busy:
             reply = dispatch.refused(_BUSY, head.route.path)
-            await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
+            await exchange.answer(Reply(503, {"Retry-After": "2", **reply.headers}, reply.body))
 
     async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:
         """Serve a client's request for a stream, or an agent's: the response is the stream, unless it is refused."""
@@ -422,7 +422,8 @@ class AsgiExchange:
 
     async def _write(self, reply: Reply) -> None:
         headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
-        headers.append((b"content-length", str(len(reply.body)).encode()))
+        if reply.status not in dispatch.BODILESS:
+            headers.append((b"content-length", str(len(reply.body)).encode()))
         if not self._complete:
             headers.append((b"connection", b"close"))
         self.wire.begin(reply.status, headers, goes_on=True)

@@ -129,7 +129,7 @@ def _response(
 
 
 def _encoded(reply: dispatch.Reply) -> Response:
-    text = not reply.headers["Content-Type"].startswith(_BINARY)
+    text = not reply.headers.get("Content-Type", "").startswith(_BINARY)
     return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
 
 

@@ -21,7 +21,8 @@ def list_all(
     active: bool = UNSET,
     user: str | None = UNSET,
 ) -> Request[contract.V1RunPage]:
-    """Runs of the projects that the caller is in, newest first.
+    """Runs of the projects that the caller is in, newest first. With `status` or `user` a page can have fewer than
+    `limit`, or none, and yet be followed by another: only the last one has no `next`.
 
     For any active user.
     """
@@ -48,7 +49,8 @@ def list_project(
     active: bool = UNSET,
     user: str | None = UNSET,
 ) -> Request[contract.V1RunPage]:
-    """Runs of the project, newest first.
+    """Runs of the project, newest first. With `status` or `user` a page can have fewer than `limit`, or none, and yet
+    be followed by another: only the last one has no `next`.
 
     For members of the project.
     """
@@ -195,7 +197,8 @@ def read_logs(
     until: str | None = UNSET,
     newest_first: bool = UNSET,
 ) -> Request[contract.V1LogPage]:
-    """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job.
+    """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job. The pages
+    that follow are of the same job, also if there is a later one meanwhile.
 
     For members of the project.
     """

@@ -45,6 +45,7 @@ class Client(FakeWire):
     endless: bool = False
     steps: list[str] = field(default_factory=list)  # read, answered
     sent: int = 0
+    names: list[bytes] = field(default_factory=list)  # of the response's headers
 
     async def receive(self) -> dict[str, Any]:
         self.steps.append("read")
@@ -56,6 +57,7 @@ class Client(FakeWire):
 
     def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], *, goes_on: bool) -> None:
         self.steps.append("answered")
+        self.names = [name for name, _ in headers]
         super().begin(status, headers, goes_on=goes_on)
 
 
@@ -183,20 +185,22 @@ def test_a_public_route_takes_a_small_body_only() -> None:
     assert client.status == 400 and len(fake.served) == 1
 
 
-def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
+@pytest.mark.parametrize("path", [RUNS, "/api/v1/projects/main/runs"])
+def test_bodies_over_the_memory_are_turned_away_for_a_moment(path: str) -> None:
     async def story() -> None:
         fake = FakeApp(memory=3 * MB)
         bridge = fake.bridge()
         slow, other = Client(b"x" * MB, endless=True), Client(b"x" * MB)
-        sending = asyncio.create_task(one(bridge, RUNS, slow, size=2 * MB))
+        sending = asyncio.create_task(one(bridge, path, slow, size=2 * MB))
         while slow.sent < MB:
             await asyncio.sleep(0)
-        await one(bridge, RUNS, other)
+        await one(bridge, path, other)
         assert (other.status, other.headers[b"retry-after"]) == (503, b"2")
+        assert other.names.count(b"retry-after") == 1
         assert b"busy" in other.answer and fake.served == []
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        await one(bridge, RUNS, third := Client(b"x" * MB))
+        await one(bridge, path, third := Client(b"x" * MB))
         assert third.status == 200  # what was held is free again
 
     asyncio.run(story())
@@ -222,6 +226,12 @@ def test_answers_count_too() -> None:
         held.cancel()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_response_without_a_body_says_nothing_of_one(status: int) -> None:
+    client = FakeApp(status=status, answer="").ask(RUNS)
+    assert (client.status, client.answer) == (status, b"") and b"content-length" not in client.headers
 
 
 def test_bodies_and_answers_are_parsed_on_threads() -> None:

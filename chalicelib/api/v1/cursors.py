@@ -59,6 +59,14 @@ def decode_text(cursor: str, listing: str) -> str:
     raise _refused("it isn't one that this server issued")
 
 
+def decode_texts(cursor: str, listing: str) -> tuple[str, str]:
+    """The position in a list whose rows are in a part of their own each: the part, and a text of the row."""
+    match decode(cursor, listing):
+        case [str(part), str(text)]:
+            return part, text
+    raise _refused("it isn't one that this server issued")
+
+
 def listing(path: str, filters: Mapping[str, str]) -> str:
     """A list: its path and filters, in any order."""
     chosen = sorted((name, value) for name, value in filters.items() if name not in ("cursor", "limit"))

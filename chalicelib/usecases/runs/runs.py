@@ -23,6 +23,8 @@ from chalicelib.usecases import pages
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
+READ_AT_ONCE, MOST_READS = 100, 5  # of a list with a filter: runs, and how often for a page
+
 
 @dataclass(frozen=True)
 class RunFilter:
@@ -57,37 +59,66 @@ def get(plane: RecordPorts, project: Project, *, name: str | None, run_id: str |
 
 def list_rows(plane: RecordPorts, projects: Sequence[Project], wanted: RunFilter) -> list[RunRow]:
     """A page of runs of all `projects` together, newest first unless `ascending`."""
-    found: list[Run] = []
-    for project in projects:
-        found += _list_project(plane.read, project.id, wanted)
-    found.sort(key=lambda run: (run.submitted_at, run.id), reverse=not wanted.ascending)
+    found = [run for project in projects for run in _list_project(plane.read, project.id, wanted, None)[0]]
+    found.sort(key=_place, reverse=not wanted.ascending)
     return plane.read.run_rows(found[: wanted.limit])
 
 
-def _list_project(read: Reader, project_id: str, wanted: RunFilter) -> list[Run]:
+def list_some(
+    plane: RecordPorts, projects: Sequence[Project], wanted: RunFilter
+) -> tuple[list[RunRow], tuple[Micros, str] | None]:
+    """Likewise, newest first, but only so many runs are read for it: a page can have fewer than there are. Also the
+    place at which the next page begins; None at the end."""
+    assert not wanted.ascending, "the places of several projects are compared for the newest first"
+    read = [_list_project(plane.read, project.id, wanted, MOST_READS) for project in projects]
+    stops = [stop for _, stop in read if stop is not None]
+    found = [run for runs, _ in read for run in runs if not stops or _place(run) >= max(stops)]
+    found = sorted(found, key=_place, reverse=True)[: wanted.limit]
+    full = len(found) == wanted.limit
+    return plane.read.run_rows(found), _place(found[-1]) if full else max(stops, default=None)
+
+
+def _place(run: Run) -> tuple[Micros, str]:
+    return run.submitted_at, run.id
+
+
+def _list_project(
+    read: Reader, project_id: str, wanted: RunFilter, most: int | None
+) -> tuple[list[Run], tuple[Micros, str] | None]:
+    """A project's runs that are wanted, at least as many as the page has, if there are so many. After `most` reads also
+    the last run that was read."""
     low, high = pages.bounds(wanted.prev_submitted_at, wanted.prev_run_id, ascending=wanted.ascending)
+    filtered = bool(wanted.statuses) or wanted.user_name is not None or wanted.repo_id is not None
     found: list[Run] = []
     cursor: str | None = None
+    reads = 0
     while len(found) < wanted.limit:
+        reads += 1
         page = read.store.query(
             "gsi2" if wanted.only_active else "gsi1",
             keys.live_runs_of(project_id) if wanted.only_active else keys.runs_of(project_id),
             low=low,
             high=high,
-            limit=wanted.limit - len(found),
+            limit=READ_AT_ONCE if filtered else wanted.limit - len(found),
             cursor=cursor,
             reverse=not wanted.ascending,
         )
         runs = [read.parse(Run, record) for record in page.records]
-        runs = [run for run in runs if wanted.user_name in (None, run.user_name)]
-        runs = [run for run in runs if not wanted.statuses or run.status in wanted.statuses]
-        if wanted.repo_id is not None:
-            runs = [row.run for row in read.run_rows(runs) if _repo_id(row) == wanted.repo_id]
-        found += runs
+        found += _chosen(read, runs, wanted)
         cursor = page.cursor
         if cursor is None:
             break
-    return found
+        if most is not None and reads >= most and runs and len(found) < wanted.limit:
+            return found, _place(runs[-1])
+    return found, None
+
+
+def _chosen(read: Reader, runs: Sequence[Run], wanted: RunFilter) -> list[Run]:
+    chosen = [run for run in runs if wanted.user_name in (None, run.user_name)]
+    chosen = [run for run in chosen if not wanted.statuses or run.status in wanted.statuses]
+    if wanted.repo_id is None:
+        return chosen
+    return [row.run for row in read.run_rows(chosen) if _repo_id(row) == wanted.repo_id]
 
 
 def _repo_id(row: RunRow) -> str | None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import orjson
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.ids import derive
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import Project, ProjectRole
 from chalicelib.store import nouns
+from chalicelib.usecases.runs import runs
 from tests.api.rig import Rig
 from tests.api.v1.rest import TASK, Client
+from tests.world.ports import RecordedStore
 
 
 def finish(rig: Rig, run_id: str) -> None:
@@ -72,6 +78,48 @@ def test_pages_follow_each_other_without_a_gap(rig: Rig) -> None:
     assert [run["name"] for run in api.ok("GET", "/api/v1/runs?status=done,failed")["items"]] == []
 
 
+def followed(api: Client, url: str) -> tuple[list[str], int]:
+    """The names of the runs on all pages, and how many pages there are."""
+    names, pages = [], 0
+    while url:
+        reply = api.call("GET", url)
+        names += [run["name"] for run in orjson.loads(reply.body)["items"]]
+        url, pages = reply.headers.get("Link", "").partition(">")[0].removeprefix("<"), pages + 1
+    return names, pages
+
+
+def copies(rig: Rig, name: str, project: Project, count: int) -> None:
+    """As many later runs of another user."""
+    plane = rig.world.plane
+    first = runs.named(plane.store, project, name)
+    assert first is not None
+    later = [
+        first.with_(id=derive(first.id, "copy", n), submitted_at=first.submitted_at + n, user_name="ann", version=0)
+        for n in range(1, count + 1)
+    ]
+    body = plane.read.run_body(first.id, 0)
+    made = [nouns.put(noun) for run in later for noun in (run, body.with_(run_id=run.id, version=0))]
+    for start in range(0, len(made), 50):
+        plane.store.commit(made[start : start + 50])
+
+
+def test_a_page_of_a_filtered_list_reads_no_more_than_so_many_runs(rig: Rig) -> None:
+    """The newest runs are another user's: in one of two projects more of them than are read for a page."""
+    api, plane = Client.of(rig), rig.world.plane
+    for project, count in ((rig.project, 550), (rig.another_project("lab"), 40)):
+        name = f"in-{project.name}"
+        api.ok("POST", f"/api/v1/projects/{project.name}/runs", {**TASK, "name": name}, status=201)
+        copies(rig, name, project, count)
+    store = RecordedStore(plane.store)
+    reply = replace(api, plane=replace(plane, store=store)).call("GET", "/api/v1/runs?user=admin&limit=1")
+    assert len([name for name, _ in store.calls if name == "query"]) < 20
+    assert orjson.loads(reply.body)["items"] == [] and "Link" in reply.headers
+    for query in ("user=admin&limit=1", "user=admin", "status=submitted&user=admin"):
+        assert sorted(followed(api, f"/api/v1/runs?{query}")[0]) == ["in-lab", "in-main"], query
+    assert followed(api, f"{api.runs}?user=admin") == (["in-main"], 2)
+    assert len(followed(api, "/api/v1/runs?user=ann&limit=100")[0]) == 590
+
+
 def test_values_of_environment_variables_are_for_the_runs_user(rig: Rig) -> None:
     api, other = Client.of(rig), Client.of(rig, token=rig.user("ann", ProjectRole.user))
     api.ok("POST", api.runs, {**TASK, "name": "one", "env": {"KEY": "hunter2"}}, status=201)
@@ -84,7 +132,7 @@ def test_who_has_it_already_gets_nothing(rig: Rig) -> None:
     api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
     tag = api.call("GET", f"{api.runs}/one").headers["ETag"]
     again = api.call("GET", f"{api.runs}/one", if_none_match=tag)
-    assert (again.status, again.body) == (304, b"")
+    assert (again.status, again.body) == (304, b"") and "Content-Type" not in again.headers
     api.ok("POST", f"{api.runs}/one/stop", status=202)
     assert api.call("GET", f"{api.runs}/one", if_none_match=tag).status == 200
 

@@ -76,13 +76,15 @@ class MetricQuery(RequestBody):
 
 @asks(RunQuery)
 def list_all(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1RunPage]:
-    """Runs of the projects that the caller is in, newest first."""
+    """Runs of the projects that the caller is in, newest first. With `status` or `user` a page can have fewer than
+    `limit`, or none, and yet be followed by another: only the last one has no `next`."""
     return _list(call, projects_seen(call.plane.store, call.actor, None, call.token), query)
 
 
 @asks(RunQuery)
 def list_project(call: Call, query: RunQuery) -> Annotated[Answer, contract.V1RunPage]:
-    """Runs of the project, newest first."""
+    """Runs of the project, newest first. With `status` or `user` a page can have fewer than `limit`, or none, and yet
+    be followed by another: only the last one has no `next`."""
     return _list(call, [call.tenant], query)
 
 
@@ -100,12 +102,13 @@ def _list(call: Call, projects: Sequence[Project], query: RunQuery) -> Answer:
         statuses=statuses,
     )
     names, now = {project.id: project.name for project in projects}, call.plane.clock.now()
-    rows = runs.list_rows(call.plane, projects, wanted)
+    rows, resume = runs.list_some(call.plane, projects, wanted)
 
     def item(row: RunRow) -> contract.V1RunSummary:
         return run_summary_json(row, names[row.run.project_id], now)
 
-    return answers.page(call, query, rows, lambda row: (row.run.submitted_at, row.run.id), item)
+    cursor = None if resume is None else cursors.encode(answers.listing(call), *resume)
+    return answers.linked(call, [item(row) for row in rows], cursor)
 
 
 def _statuses(text: str) -> frozenset[RunStatus]:
@@ -268,16 +271,23 @@ def _tag(run: Run) -> str:
 
 @asks(LogQueryParameters)
 def read_logs(call: Call, query: LogQueryParameters) -> Annotated[Answer, contract.V1LogPage]:
-    """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job."""
+    """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job. The pages
+    that follow are of the same job, also if there is a later one meanwhile."""
     name = call.params["run_name"]
-    job_id = query.job or _first_job(_row(call), name)
-    listing = cursors.listing(call.path, {**call.query, "job": job_id})
+    filters = {name: value for name, value in call.query.items() if name != "job"}
+    listing = cursors.listing(call.path, filters)
+    if query.cursor is None:
+        job_id, token = query.job or _first_job(_row(call), name), None
+    else:  # which says of what job it is: by now the run may have a later one
+        job_id, token = cursors.decode_texts(query.cursor, listing)
+        if query.job not in (None, job_id):
+            hint = "begin again without one"
+            raise WrongQuery([Problem("it belongs to the log of another job", path="cursor", hint=hint)])
     span = {key: at for key, at in (("start", query.since), ("end", query.until)) if at is not None}
-    token = None if query.cursor is None else cursors.decode_text(query.cursor, listing)
     wanted = LogQuery(**span, token=token, limit=query.limit, descending=query.newest_first)
     records, following = logs.read_log(call.plane, call.tenant, name, job_id, wanted)
-    cursor = None if following is None else cursors.encode(listing, following)
-    return answers.linked(call, log_lines_json(records), cursor, job=job_id)
+    cursor = None if following is None else cursors.encode(listing, job_id, following)
+    return answers.linked(call, log_lines_json(records, newest_first=query.newest_first), cursor, job=job_id)
 
 
 def _first_job(row: RunRow, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -116,8 +117,13 @@ def _planned_json(job: JobPlan) -> contract.V1PlannedJob:
     }
 
 
-def log_lines_json(records: Sequence[Piece]) -> list[contract.V1LogLine]:
-    return [{"at": iso(at), "text": data.decode(errors="replace")} for at, data in records]
+def log_lines_json(records: Sequence[Piece], *, newest_first: bool = False) -> list[contract.V1LogLine]:
+    """A character that is in two pieces is in the text of the later one."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    lines: list[contract.V1LogLine] = []
+    for number, (at, data) in enumerate(reversed(records) if newest_first else records, 1):
+        lines.append({"at": iso(at), "text": decoder.decode(data, final=number == len(records))})
+    return lines[::-1] if newest_first else lines
 
 
 def metrics_json(usage: JobUsage) -> contract.V1Metrics:
