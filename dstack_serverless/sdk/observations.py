@@ -34,7 +34,8 @@ class Events(Resource[Mode]):
 
     @iterated
     def follow(self, since: datetime) -> Items[contract.StateChange]:
-        """Each change of state from this moment on, as it happens, once each. `since`: a moment with its zone."""
+        """Each change of state from this moment on, as it happens, once each. `since`: one without a
+        zone is in this machine's."""
         return Items(self._follow(since.astimezone(UTC)))
 
     def _list(self, run_id: str | None, fleet_id: str | None, limit: int | None) -> Flow[None]:

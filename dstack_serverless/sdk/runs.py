@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from chalicelib.errors import DstackError, NotFound
@@ -122,8 +122,9 @@ class Runs(Resource[Mode]):
         diagnose: bool = False,
     ) -> Items[bytes]:
         """What a job of the run has written, in pieces. `follow`: goes on as it grows, over retries, until the run has
-        ended. `since`: a moment with its zone. `diagnose`: what the control plane knows of the job instead."""
-        start = None if since is None else since.isoformat()
+        ended. `since`: a moment; one without a zone is in this machine's. `diagnose`: what the control plane knows of
+        the job instead."""
+        start = None if since is None else since.astimezone(UTC).isoformat()
         return Items(self._logs(name, follow, start, replica, job, diagnose))
 
     @method
@@ -176,9 +177,11 @@ class Runs(Resource[Mode]):
         pauses, reader = PollPauses(), LogReader(self, name, since, diagnose)
         while True:
             run = yield from self._get(name)
-            latest = _newest(_job_of(run, replica, job))
+            chosen = _job_of(run, replica, job)
+            latest = _newest(chosen)
             ended = run["status"] in FINISHED
-            if latest is not None and (diagnose or latest["status"] not in BEFORE_LOG):
+            if chosen and latest and (diagnose or latest["status"] not in BEFORE_LOG):
+                replica = chosen["job_spec"]["replica_num"]  # the log stays that of one
                 yield from reader.turn_to(latest["id"])
             yield from reader.drain()
             if ended or not follow:

@@ -38,8 +38,8 @@ def _endpoint(url: str | None, token: str | None, project: str | None, env: Mapp
     given = url or env.get(URL)
     if given and token:
         return Endpoint(given.rstrip("/"), token, project or "")
-    if url:
-        return _entry_of(url.rstrip("/"), project, home)
+    if given:
+        return _entry_of(given.rstrip("/"), project, home)
     return resolve_endpoint({**env, TOKEN: token}, home, project)
 
 
@@ -48,6 +48,12 @@ def _entry_of(url: str, project: str | None, home: Path) -> Endpoint:
     entries = [entry for entry in load_projects(config_path(home)) if entry.url.rstrip("/") == url]
     named = [entry for entry in entries if entry.name == project] if project else entries
     chosen = next((entry for entry in named if entry.default), named[0] if named else None)
+    if chosen is None and entries:
+        names = ", ".join(entry.name for entry in entries)
+        raise Refused(
+            f"The command line has no project {project} of {url}, only {names}.",
+            hint="For another one give its token: Client(token=…), or DSTACK_TOKEN.",
+        )
     if chosen is None:
         raise Refused(f"No token for {url} is known.", hint="Give it: Client(token=…), or DSTACK_TOKEN.")
     return Endpoint(url, chosen.token, chosen.name)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from chalicelib.errors import ProjectNotFound
@@ -202,6 +204,34 @@ def test_a_log_is_read_page_by_page_and_nothing_twice(kind: str) -> None:
     server = Server(kind, answers)
     assert waited(server.client.runs.logs("x", follow=True)) == [b"a", b"b", b"c", b"d"]
     assert server.answers == [] and len(server.pauses) == 2
+
+
+def test_a_log_stays_with_its_replica(kind: str) -> None:
+    answers = []
+    for statuses in (("provisioning", "running"), ("running", "running"), ("done", "failed")):
+        jobs = [
+            {
+                "job_spec": {"job_num": 0, "replica_num": place},
+                "job_submissions": [{"id": f"s{place}", "status": status}],
+            }
+            for place, status in enumerate(statuses)
+        ]
+        run = {"status": "done" if "done" in statuses else "running", "jobs": jobs}
+        page = {"logs": [{"message": "YQ=="}], "next_token": None}
+        answers += [httpx.Response(200, json=run), httpx.Response(200, json=page)]
+    server = Server(kind, answers)
+    assert waited(server.client.runs.logs("x", follow=True)) == [b"a"]
+    assert {orjson.loads(got.read())["job_submission_id"] for got in server.got[1::2]} == {"s1"}
+
+
+def test_a_moment_without_a_zone_is_one_of_this_machine(kind: str) -> None:
+    job = {"job_spec": {"job_num": 0, "replica_num": 0}, "job_submissions": [{"id": "a", "status": "done"}]}
+    ended = httpx.Response(200, json={"status": "done", "jobs": [job]})
+    server = Server(kind, [ended, httpx.Response(200, json={"logs": [], "next_token": None})])
+    since = datetime(2026, 1, 1, 12)
+    assert waited(server.client.runs.logs("x", since=since)) == []
+    sent = datetime.fromisoformat(orjson.loads(server.got[1].read())["start_time"])
+    assert sent.utcoffset() is not None and sent == since.astimezone()
 
 
 def test_what_cant_be_sent_keeps_no_other_submission(kind: str) -> None:

@@ -33,6 +33,7 @@ def home(tmp_path: Path) -> Path:
         ((None, None, "b"), {}, ("http://other", "of-b", "b")),
         ((None, "t", None), {}, ("http://file", "t", "a")),
         (("http://other", None, None), {}, ("http://other", "of-b", "b")),
+        ((None, None, None), {"DSTACK_SERVER_URL": "http://other/"}, ("http://other", "of-b", "b")),
         (("server:3000", "t", "p"), {}, ("http://server:3000", "t", "p")),
     ],
 )
@@ -45,18 +46,21 @@ def test_what_is_given_then_the_environment_then_the_file(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("given", "env", "why"),
     [
-        (("http://unknown", None, None), "No token for http://unknown is known"),
-        (("http://other", None, "a"), "No token for http://other is known"),
-        ((None, None, "c"), "There is no project c"),
-        (("http://x:port", "t", "p"), "is not a server's address"),
-        (("http://x", "a\nb", "p"), "The token contains"),
+        (("http://unknown", None, None), {}, "No token for http://unknown is known"),
+        ((None, None, None), {"DSTACK_SERVER_URL": "http://unknown"}, "No token for http://unknown is known"),
+        (("http://other", None, "a"), {}, "has no project a of http://other, only b"),
+        ((None, None, "c"), {}, "There is no project c"),
+        (("http://x:port", "t", "p"), {}, "is not a server's address"),
+        (("http://x", "a\nb", "p"), {}, "The token contains"),
     ],
 )
-def test_what_is_missing_or_malformed_is_refused(given: tuple[str | None, ...], why: str, home: Path) -> None:
+def test_what_is_missing_or_malformed_is_refused(
+    given: tuple[str | None, ...], env: dict[str, str], why: str, home: Path
+) -> None:
     with pytest.raises(Refused, match=why):
-        endpoint_of(*given[:2], given[2], {}, home)
+        endpoint_of(*given[:2], given[2], env, home)
 
 
 @pytest.mark.parametrize("url", ["https://far.example", "HTTPS://far.example"])
