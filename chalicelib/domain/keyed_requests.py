@@ -10,6 +10,7 @@ A refused request has no effect and leaves no record: repeated, it is decided an
 from __future__ import annotations
 
 import hashlib
+import hmac
 from dataclasses import dataclass
 
 from chalicelib.domain import keys
@@ -17,6 +18,7 @@ from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.errors import Invalid, KeyReused
 
+DIGEST = "keyed-request"  # what the installation's key is derived for
 LASTS = DAY
 LONGEST_KEY = 200  # characters
 
@@ -26,7 +28,7 @@ class KeyedRequest(Noun):
 
     user_id: str
     key_hash: str
-    digest: str  # of the request
+    digest: str  # of the request, which nobody without the installation's key can guess a secret from
     subject_id: str  # of what it made
     at: Micros
 
@@ -42,15 +44,15 @@ class SentKey:
     digest: str
 
 
-def sent_key(key: str, method: str, target: str, body: bytes) -> SentKey:
-    """`target`: the path and the query. Raises Invalid for a key that is empty or too long."""
+def sent_key(secret: bytes, key: str, *request: bytes) -> SentKey:
+    """`secret`: derived for `DIGEST`; `request`: its parts. Raises Invalid for a key that is empty or too long."""
     if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
         raise Invalid(
             f"`Idempotency-Key` should have 1 to {LONGEST_KEY} printable characters.",
             hint="A UUID will do, a new one for each thing to be done.",
         )
-    digest = hashlib.sha256()
-    for part in (method.encode(), target.encode(), body):
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in request:
         digest.update(b"%d:" % len(part) + part)  # with its length, so that no part can pass for the end of another
     return SentKey(hashlib.sha256(key.encode()).hexdigest(), digest.hexdigest())
 

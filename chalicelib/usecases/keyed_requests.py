@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from chalicelib.domain import keys
 from chalicelib.domain.keyed_requests import KeyedRequest, SentKey, earlier
 from chalicelib.domain.tenants import User
-from chalicelib.errors import Conflict, Contended, DstackError, PreconditionFailed
+from chalicelib.errors import DstackError
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Put, Store
 from chalicelib.usecases.context import Plane
@@ -53,11 +53,12 @@ def once(plane: Plane, user: User, sent: SentKey | None, act: Act[T], *, by_stor
     record = _record(plane, user, sent, 0 if stored is None else stored.version)
     try:
         result = (_by_store if by_store else _by_committer)(plane, record, act)
-    except (Conflict, Contended, PreconditionFailed):  # perhaps because the same request was faster
+    except DstackError:  # perhaps because the same request was faster
         stored = nouns.find(plane.store, KeyedRequest, keys.keyed_request(user.id, sent.key_hash))
-        if known := earlier(stored, sent, plane.clock.now()):
-            return Acted(known.subject_id, None, repeated=True)
-        raise
+        known = earlier(stored, sent, plane.clock.now())
+        if known is None or known.subject_id == record.subject_id:
+            raise
+        return Acted(known.subject_id, None, repeated=True)
     return Acted(record.subject_id, result)
 
 

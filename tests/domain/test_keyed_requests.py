@@ -8,7 +8,7 @@ from chalicelib.domain.keyed_requests import LASTS, KeyedRequest, SentKey, earli
 from chalicelib.errors import Invalid, KeyReused
 
 AT = 1_000_000_000_000
-SENT = sent_key("k-1", "POST", "/api/v1/projects/main/runs", b"{}")
+SENT = sent_key(b"secret", "k-1", b"POST", b"/api/v1/projects/main/runs", b"{}")
 
 
 def record(sent: SentKey = SENT) -> KeyedRequest:
@@ -24,22 +24,24 @@ def test_the_same_request_repeats_itself_for_a_day() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        ("PUT", "/api/v1/projects/main/runs", b"{}"),
-        ("POST", "/api/v1/projects/other/runs", b"{}"),
-        ("POST", "/api/v1/projects/main/runs", b'{"a": 1}'),
-        ("POST", "/api/v1/projects/main/run", b"s{}"),
+        (b"PUT", b"/api/v1/projects/main/runs", b"{}"),
+        (b"POST", b"/api/v1/projects/other/runs", b"{}"),
+        (b"POST", b"/api/v1/projects/main/runs", b'{"a": 1}'),
+        (b"POST", b"/api/v1/projects/main/run", b"s{}"),
     ],
 )
-def test_another_request_with_the_key_is_refused(other: tuple[str, str, bytes]) -> None:
+def test_another_request_with_the_key_is_refused(other: tuple[bytes, ...]) -> None:
     with pytest.raises(KeyReused):
-        earlier(record(), sent_key("k-1", *other), AT + 1)
+        earlier(record(), sent_key(b"secret", "k-1", *other), AT + 1)
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "a\nb"])
 def test_a_key_is_short_and_printable(key: str) -> None:
     with pytest.raises(Invalid):
-        sent_key(key, "POST", "/", b"")
+        sent_key(b"secret", key, b"POST", b"/", b"")
 
 
 def test_the_table_has_no_key_in_clear() -> None:
+    """Nor a digest by which a short secret in a body could be found."""
+    assert sent_key(b"another", "k-1", b"POST", b"/api/v1/projects/main/runs", b"{}").digest != SENT.digest
     assert "k-1" not in record().model_dump_json() and "k-1" not in str(record().place().key)

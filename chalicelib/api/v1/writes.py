@@ -15,7 +15,8 @@ from chalicelib.api.encode import encode
 from chalicelib.api.requests import Object, RequestBody
 from chalicelib.api.route import Answer, Call, Settling
 from chalicelib.api.v1 import conditions
-from chalicelib.domain.keyed_requests import SentKey, sent_key
+from chalicelib.domain.keyed_requests import DIGEST, SentKey, sent_key
+from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import Ended, Invalid
 from chalicelib.usecases.keyed_requests import Act, Acted, once
 from chalicelib.usecases.rehearsals import would_write
@@ -80,7 +81,9 @@ def _sent(call: Call) -> SentKey | None:
     key = call.headers.get(KEY)
     if key is None:
         return None
-    return sent_key(key, call.method, f"{call.path}?{urlencode(sorted(call.query.items()))}", call.body)
+    project = "" if call.project is None else call.project.id  # a later project may have its name, and so its paths
+    query, secret = urlencode(sorted(call.query.items())), keyed(call.plane.install_key, DIGEST)
+    return sent_key(secret, key, project.encode(), call.method.encode(), f"{call.path}?{query}".encode(), call.body)
 
 
 def _replayed(acted: Acted[Any]) -> dict[str, str]:

@@ -301,8 +301,8 @@ def _update(
     if obstacles:
         raise _taken(current, obstacles)
     changed, swap = _changes(plane, current, configuration)
-    certificates.retry_failed(plane, current)
     if not changed:
+        certificates.retry_failed(plane, current)
         return current
     now = plane.clock.now()
     fields = _fields(plane, project, current.id, configuration)
@@ -313,6 +313,7 @@ def _update(
     change.record(EventType.changed, gateway, fields=tuple(sorted(changed)))
     change.wake(gateway.unit)
     plane.committer.take(NounsSnapshot(now, (current,)), change.plan(), _present(swap))
+    certificates.retry_failed(plane, current)
     return gateways.get(plane, project, gateway.name)
 
 

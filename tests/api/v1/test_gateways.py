@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chalicelib.domain.certificates import Certificate, certificate_id
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import HOUR
+from chalicelib.store import nouns
 from tests.api.rig import Rig
 from tests.api.v1.bodies import GATEWAY
 from tests.api.v1.rest import Client
+from tests.api.v1.test_idempotency import Crash, Crashing
 from tests.world.ports import accounts
 
 
@@ -40,3 +45,29 @@ def test_a_mistake_has_its_place(api: Client) -> None:
         "POST", f"/api/v1/projects/{api.project}/gateways", {**GATEWAY, "backend": "vultr"}
     )
     assert (status, [each["pointer"] for each in problem["errors"]]) == (422, ["/backend"])
+
+
+def test_a_change_that_was_cut_off_is_made(api: Client) -> None:
+    """Though what comes with it, another try for a certificate, is a commit of its own."""
+    door = f"/api/v1/projects/{api.project}/gateways/door"
+    made = api.ok("POST", door.removesuffix("/door"), {**GATEWAY, "name": "door", "domain": "*.a.example"}, status=201)
+    now, name = api.plane.clock.now(), "app.a.example"
+    failed = Certificate(
+        id=certificate_id(made["id"], name),
+        project_id="p",
+        gateway_id=made["id"],
+        gateway_name="door",
+        name=name,
+        used_at=now,
+        created_at=now,
+        last_processed_at=now,
+        due_at=now + HOUR,
+        message="its name leads nowhere",
+    )
+    api.plane.store.commit([nouns.put(failed)])
+    change = {**GATEWAY, "name": "door", "domain": "*.b.example"}
+    cut = replace(api, plane=replace(api.plane, store=Crashing(api.plane.store, 0, True)))
+    with pytest.raises(Crash):
+        cut.call("PUT", f"{door}/spec", change, idempotency_key="k")
+    api.ok("PUT", f"{door}/spec", change, idempotency_key="k")
+    assert api.ok("GET", door)["domain"] == "b.example"

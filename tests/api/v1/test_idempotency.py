@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.keyed_requests import sent_key
+from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Refused
 from chalicelib.store.port import Change, Put, Store
@@ -18,7 +19,11 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.keyed_requests import once
 from chalicelib.usecases.people.users import named_user
 from tests.api.rig import Rig
+from tests.api.test_fleets import KEY, instance_of
 from tests.api.v1.rest import TASK, Client
+
+SSH = {"user": "u", "ssh_key": {"public": "", "private": KEY}, "hosts": ["10.0.0.1"]}
+HOSTS = {"type": "fleet", "name": "lab", "ssh_config": SSH}
 
 
 class Crash(BaseException):
@@ -129,6 +134,87 @@ def test_of_two_at_once_one_acts(rig: Rig) -> None:
     assert answers == [201, 201] and len(names(api)) == 1
 
 
+@dataclass
+class Overtaken:
+    """A store before whose first commit, or after whose first look at a key's record, somebody else is faster."""
+
+    store: Store
+    faster: Callable[[], object]
+    at_look: bool
+    met: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def get(self, key: Key) -> Any:
+        found = self.store.get(key)
+        if self.at_look and key.sk.startswith("request/"):
+            self._meet()
+        return found
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if not self.at_look:
+            self._meet()
+        self.store.commit(changes)
+
+    def _meet(self) -> None:
+        if not self.met:
+            self.met = True
+            self.faster()
+
+
+@pytest.mark.parametrize("at_look", [False, True])
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "projects/main/runs", {**TASK, "name": "one"}, 201),
+        ("POST", "projects", {"name": "lab"}, 201),
+        ("POST", "users", {"name": "eve"}, 201),
+        ("POST", "projects/main/fleets", {"type": "fleet", "name": "pool", "nodes": {"min": 0, "max": 1}}, 201),
+        ("PUT", "projects/main/secrets/one", {"value": "v"}, 200),
+        ("PUT", "projects/main/members/bob", {"role": "user"}, 200),
+        ("DELETE", "projects/main/secrets/old", None, 204),
+        ("DELETE", "projects/main/members/cat", None, 204),
+        ("DELETE", "users/dan", None, 204),
+    ],
+)
+def test_one_that_is_sent_again_before_its_answer_is_answered_alike(
+    rig: Rig, method: str, path: str, body: Any, status: int, at_look: bool
+) -> None:
+    api, path = Client.of(rig), f"/api/v1/{path}"
+    for name, role in (("bob", None), ("cat", ProjectRole.user), ("dan", None)):
+        rig.user(name, role)
+    api.ok("PUT", "/api/v1/projects/main/secrets/old", {"value": "x"})
+    answers: list[int] = []
+
+    def send(by: Client) -> None:
+        answers.append(by.call(method, path, body, idempotency_key="k").status)
+
+    store = Overtaken(rig.world.plane.store, lambda: send(api), at_look)
+    send(replace(api, plane=replace(rig.world.plane, store=store)))
+    assert answers == [status, status]
+
+
+def test_a_later_project_of_that_name_is_another(rig: Rig) -> None:
+    api, secret = Client.of(rig), "/api/v1/projects/lab/secrets/one"
+    for status in (200, 409):
+        api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
+        assert api.call("PUT", secret, {"value": "v"}, idempotency_key="k").status == status
+        api.call("DELETE", secret)
+        api.ok("DELETE", "/api/v1/projects/lab", status=204)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_forced_deletion_that_was_cut_off_is_finished(rig: Rig, at: int) -> None:
+    host = rig.ok("P/fleets/apply", {"plan": {"spec": {"configuration": HOSTS}}, "force": True})["instances"][0]["id"]
+    api, path = Client.of(rig), "/api/v1/projects/main/fleets/lab?force=true"
+    cut = replace(api, plane=replace(rig.world.plane, store=Crashing(rig.world.plane.store, at, True)))
+    with pytest.raises(Crash):
+        cut.call("DELETE", path, idempotency_key="k")
+    assert api.call("DELETE", path, idempotency_key="k").status == 202
+    assert instance_of(rig, host).forgotten
+
+
 PEOPLE = [
     ("POST", "/api/v1/projects", {"name": "lab"}, "/api/v1/projects/lab", 201),
     ("POST", "/api/v1/users", {"name": "ann"}, "/api/v1/users/ann", 201),
@@ -155,7 +241,7 @@ def test_whatever_was_cut_off_is_made_once(
 
 def test_what_was_taken_back_leaves_no_record(rig: Rig) -> None:
     """As a deletion of a project is, if something was applied to the project meanwhile."""
-    plane, sent = rig.world.plane, sent_key("k", "DELETE", "/x", b"")
+    plane, sent = rig.world.plane, sent_key(b"secret", "k", b"DELETE", b"/x")
     admin = named_user(plane.store, "admin")
     refusals = iter([True, False])
 

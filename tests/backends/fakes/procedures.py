@@ -8,6 +8,7 @@ schema doesn't know is seen, and refused. An error's body is `{"code": "NOT_FOUN
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2, json_format, timestamp_pb2
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -30,10 +32,12 @@ WELL_KNOWN = (any_pb2, duration_pb2, timestamp_pb2)
 
 
 class Messages:
-    """The message classes of an API that was read from descriptors."""
+    """The message classes of an API that was read from descriptors. All are kept, and one thread at a time converts: a
+    process crashed in protobuf while two did so with classes that were freed and made again."""
 
     def __init__(self, api: Api) -> None:
         self.pool = DescriptorPool()
+        self._classes: dict[str, type[Message]] = {}
         file = FileDescriptorProto(name="fake.proto", syntax="proto3")
         for known in WELL_KNOWN:
             self.pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
@@ -43,10 +47,17 @@ class Messages:
         for name, schema in api.schemas.items():
             self._add(file, name, schema)
         self.pool.Add(file)
+        for name in file.name, *file.dependency:
+            for message in self.pool.FindFileByName(name).message_types_by_name.values():
+                self._keep(message)
 
     def of(self, reference: str) -> type[Message]:
-        made: type[Message] = GetMessageClass(self.pool.FindMessageTypeByName(reference.rpartition("/")[2]))
-        return made
+        return self._classes[reference.rpartition("/")[2]]
+
+    def _keep(self, message: Descriptor) -> None:
+        self._classes[message.full_name] = GetMessageClass(message)
+        for inner in message.nested_types:
+            self._keep(inner)
 
     def _add(self, file: FileDescriptorProto, name: str, schema: Any) -> None:
         outer, _, own = name.rpartition(".")
@@ -94,6 +105,7 @@ class RefusedCall(Exception):
         self.code, self.message, self.details = code, message, details
 
 
+_converting = threading.Lock()
 _known: WeakKeyDictionary[Api, Messages] = WeakKeyDictionary()  # to build them takes time
 
 
@@ -123,14 +135,16 @@ class Procedures:
             raise RefusedCall("INVALID_ARGUMENT", str(error)) from error
         if unknown := sorted(_unknown(message)):
             raise RefusedCall("INVALID_ARGUMENT", f"unknown fields: {', '.join(unknown)}")
-        body = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+        with _converting:
+            body = json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
         try:
             answer = self._fake.answer(Request("GRPC", path, headers, json.dumps(body).encode()))
         except Cut:
             raise RefusedCall("UNAVAILABLE", "the connection was cut") from None
         if answer.status != 200:
             raise self._refused(answer.body)
-        made: bytes = json_format.ParseDict(answer.body, out(), descriptor_pool=pool).SerializeToString()
+        with _converting:
+            made: bytes = json_format.ParseDict(answer.body, out(), descriptor_pool=pool).SerializeToString()
         return made
 
     def _refused(self, body: Any) -> RefusedCall:
@@ -138,8 +152,9 @@ class Procedures:
         if not details:
             return RefusedCall(code, message)
         status = {"code": grpc.StatusCode[code].value[0], "message": message, "details": details}
-        found = self._messages.of("google.rpc.Status")()
-        content = json_format.ParseDict(status, found, descriptor_pool=self._messages.pool).SerializeToString()
+        with _converting:
+            found = self._messages.of("google.rpc.Status")()
+            content = json_format.ParseDict(status, found, descriptor_pool=self._messages.pool).SerializeToString()
         return RefusedCall(code, message, content)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,7 +122,7 @@ def delete(
     name = call.params["fleet_name"]
 
     def act(plane: Plane, _: str) -> None:
-        fleets.delete(plane, call.actor, call.tenant, [name], role=call.role, force=query.force)
+        fleets.delete(_recorded_last(plane, query), call.actor, call.tenant, [name], role=call.role, force=query.force)
 
     return write(call, query, "delete", act, going)
 
@@ -134,9 +135,15 @@ def delete_instance(
     name, num = call.params["fleet_name"], _num(call)
 
     def act(plane: Plane, _: str) -> None:
-        fleets.delete_instances(plane, call.actor, call.tenant, name, [num], role=call.role, force=query.force)
+        where = (_recorded_last(plane, query), call.actor, call.tenant, name)
+        fleets.delete_instances(*where, [num], role=call.role, force=query.force)
 
     return write(call, query, "delete", act, going)
+
+
+def _recorded_last(plane: Plane, query: ForceQuery) -> Plane:
+    """The plane of a deletion that takes several commits, if it is forced: cut off, it must be repeated."""
+    return replace(plane, along=()) if query.force else plane
 
 
 def get_health(call: Call) -> Annotated[Answer, contract.V1Health]:
