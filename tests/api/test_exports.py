@@ -186,6 +186,27 @@ def test_what_isnt_shared_cant_be_taken_back(center: Center, body: dict[str, Any
     assert names(center.rig.ok("P/imports/list")[0]["export"]["exported_fleets"]) == ["gpus"]
 
 
+def test_a_token_for_a_project_shares_with_no_other(center: Center) -> None:
+    """Whatever its user may: hosts that it adds there would run that project's jobs."""
+    create, body = "/api/users/access_tokens/create", {"verbs": ["project"], "name": "ci"}
+    narrow = center.rig.ok(create, {**body, "projects": ["lab"]})["token"]
+    both = center.rig.ok(create, {**body, "name": "both", "projects": ["lab", "main"]})["token"]
+    wide = center.rig.ok(create, {**body, "name": "wide"})["token"]
+    reply = center.share(narrow)
+    assert reply.status == 403 and b"The access token ci isn't for the project main" in reply.body
+    for token in (narrow, both):
+        reply = center.share(token, importer_projects=[], is_global=True)
+        assert reply.status == 403 and b"can't share with every one" in reply.body
+    assert center.share(narrow, importer_projects=[]).status == 200
+    reply = center.rig.call(f"{LAB}/exports/update", {"name": "hosts", "add_importer_projects": ["main"]}, token=narrow)
+    assert reply.status == 403 and b"isn't for the project main" in reply.body
+    reply = center.rig.call(f"{LAB}/exports/update", {"name": "hosts", "set_global": True}, token=narrow)
+    assert reply.status == 403 and b"can't share with every one" in reply.body
+    assert center.rig.ok("P/imports/list") == []
+    assert center.share(both, name="more").status == 200
+    assert center.share(wide, name="all", importer_projects=[], is_global=True).status == 200
+
+
 def test_a_name_is_taken_once(center: Center) -> None:
     assert center.share().status == 200
     assert center.share().json["detail"][0]["code"] == "resource_exists"

@@ -58,7 +58,7 @@ def create(call: Call, body: CreateExportBody) -> contract.Export:
     """Shares fleets with other projects."""
     _no_gateways(body.exported_gateways)
     wanted = ExportChange(body.importer_projects, body.exported_fleets, is_global=body.is_global)
-    return export_json(exports.create(call.plane, call.actor, call.tenant, body.name, wanted))
+    return export_json(exports.create(call.plane, call.actor, call.tenant, body.name, wanted, call.token))
 
 
 @takes(UpdateExportBody)
@@ -73,7 +73,7 @@ def update(call: Call, body: UpdateExportBody) -> contract.Export:
         body.remove_exported_fleets,
         is_global=True if body.set_global else False if body.unset_global else None,
     )
-    return export_json(exports.update(call.plane, call.actor, call.tenant, body.name, wanted))
+    return export_json(exports.update(call.plane, call.actor, call.tenant, body.name, wanted, call.token))
 
 
 @takes(NameBody)

@@ -1,8 +1,9 @@
 """Exports and imports: hosts of a project that other projects may use.
 
 Sharing needs an admin of both the hosts' project and each importing project, or a global admin; only global admins
-share with every project. Either side can end it, which ends the importer's jobs on those hosts. Jobs of other projects
-get no privileges there: see `planning.matching.requirements` and `engine.read`.
+share with every project. An access token must be for both projects. Either side can end it, which ends the importer's
+jobs on those hosts. Jobs of other projects get no privileges there: see `planning.matching.requirements` and
+`engine.read`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys, names
+from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.events import EventType
 from chalicelib.domain.exports import MOST_FLEETS, MOST_IMPORTERS, Export
 from chalicelib.domain.fleets import Fleet
@@ -71,7 +73,14 @@ def _view(plane: RecordPorts, export: Export) -> ExportView:
 # --- change ----------------------------------------------------------------------------------------------------------
 
 
-def create(plane: ChangePorts, actor: User, project: Project, name: str, change: ExportChange) -> ExportView:
+def create(
+    plane: ChangePorts,
+    actor: User,
+    project: Project,
+    name: str,
+    change: ExportChange,
+    token: AccessToken | None = None,
+) -> ExportView:
     if wrong := names.problem(name, "export"):
         raise Invalid([Problem(": ".join(wrong), path="name")])
     now = plane.clock.now()
@@ -79,7 +88,7 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, change:
     for _ in range(TRIES):
         if nouns.find(plane.store, Export, keys.export(project.id, name)) is not None:
             raise AlreadyExists(f"There is an export {name!r} already.", hint="Choose another name, or update it.")
-        export = _changed(plane, actor, project, none, change)
+        export = _changed(plane, actor, project, none, change, token)
         try:
             _commit(plane, actor, project, none, export)
         except Conflict:
@@ -88,10 +97,17 @@ def create(plane: ChangePorts, actor: User, project: Project, name: str, change:
     raise Contended(f"The export {name} keeps changing.", hint="Try again.")
 
 
-def update(plane: ChangePorts, actor: User, project: Project, name: str, change: ExportChange) -> ExportView:
+def update(
+    plane: ChangePorts,
+    actor: User,
+    project: Project,
+    name: str,
+    change: ExportChange,
+    token: AccessToken | None = None,
+) -> ExportView:
     for _ in range(TRIES):
         before = _required(plane, project, name)
-        after = _changed(plane, actor, project, before, change)
+        after = _changed(plane, actor, project, before, change, token)
         try:
             _commit(plane, actor, project, before, after)
         except Conflict:
@@ -144,12 +160,16 @@ def _required(plane: RecordPorts, project: Project, name: str) -> Export:
     return found
 
 
-def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, change: ExportChange) -> Export:
+def _changed(
+    plane: RecordPorts, actor: User, project: Project, export: Export, change: ExportChange, token: AccessToken | None
+) -> Export:
     everybody = export.is_global if change.is_global is None else change.is_global
     more = not export.is_global or change.fleets  # than every project had before
     if everybody and more and actor.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may share with every project")
-    added = [_importer(plane, actor, project, name) for name in dict.fromkeys(change.importers)]
+    if everybody and more and token is not None and token.projects:
+        raise Forbidden(f"The access token {token.name} is only for some projects, so it can't share with every one")
+    added = [_importer(plane, actor, project, name, token) for name in dict.fromkeys(change.importers)]
     seen = _view(plane, export)
     known = {importer.name: importer.id for importer in seen.importers}
     _refuse_unknown("importer", change.no_importers, known, export)
@@ -166,7 +186,7 @@ def _changed(plane: RecordPorts, actor: User, project: Project, export: Export, 
     return export.with_(is_global=everybody, importers=importers, fleets=found)
 
 
-def _importer(plane: RecordPorts, actor: User, project: Project, name: str) -> str:
+def _importer(plane: RecordPorts, actor: User, project: Project, name: str, token: AccessToken | None) -> str:
     """The id of an importing project. Its own admins must agree, since its jobs will run there. The refusal doesn't
     reveal whether it exists."""
     target = nouns.find_target(plane.store, keys.project_name(name))
@@ -177,6 +197,8 @@ def _importer(plane: RecordPorts, actor: User, project: Project, name: str) -> s
         raise NotFound(f"There is no project {name[:60]!r} of which you are an admin.")
     if found.id == project.id:
         raise Refused("A project's own hosts needn't be shared with it.", hint="Name another project.")
+    if token is not None and not token.includes(found.id):
+        raise Forbidden(f"The access token {token.name} isn't for the project {found.name}, so it can't share with it")
     return found.id
 
 
