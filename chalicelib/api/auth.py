@@ -218,7 +218,8 @@ def _within(user: User, records: Sequence[Record | None], name: str, entry: Acce
     if project is not None and entry is not None and not entry.includes(project.id):
         raise Forbidden(f"This access token is for an earlier project {name[:80]}, which was deleted")
     if project is not None and not project.deleted:
-        role = None if records[1] is None else nouns.read(Member, records[1]).role
+        given = None if records[1] is None else nouns.read(Member, records[1]).role
+        role = rights_revision.acting_role(given, entry)
         if role is not None or project.is_public or user.role is GlobalRole.admin:
             return Caller(user, project, role, entry)
     if user.role is GlobalRole.admin:

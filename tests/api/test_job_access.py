@@ -85,6 +85,24 @@ def test_a_global_admins_job_may_what_a_member_may(rig: Rig) -> None:
     assert "for the project's admins" in refused(rig, token=job, privileged=True)
 
 
+@pytest.mark.parametrize("role", [ProjectRole.admin, ProjectRole.manager])
+def test_a_project_admins_job_may_what_a_plain_member_may(rig: Rig, role: ProjectRole) -> None:
+    """Managers can look into the job, too."""
+    bob, ann = rig.user("bob", role), rig.user("ann", ProjectRole.user)
+    job = token_of(rig, apply(rig, token=bob))
+    assert "for the project's admins" in refused(rig, token=job, privileged=True)
+    apply(rig, "anns", token=ann, dstack=False)
+    stored = newest_job(rig.world.plane.read, rig.project, "anns", 0, 0)
+    found = nouns.find_target(rig.world.plane.store, keys.user_name("bob"))
+    assert found is not None
+    may = {
+        name: still_may(rig.world.plane, found[0], hash_token(job), rig.project, stored, name)
+        for name in ("logs", "ssh")
+    }
+    assert may == {"logs": True, "ssh": False}
+    assert still_may(rig.world.plane, found[0], hash_token(bob), rig.project, stored, "ssh")
+
+
 def test_no_token_makes_one(rig: Rig) -> None:
     ci = rig.ok("/api/users/access_tokens/create", {"name": "ci", "verbs": ["run"]})["token"]
     job = token_of(rig, apply(rig))

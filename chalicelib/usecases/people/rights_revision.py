@@ -18,7 +18,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.domain.tenants import Admins, GlobalRole, User
+from chalicelib.domain.tenants import Admins, GlobalRole, ProjectRole, User
 from chalicelib.errors import Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
@@ -87,6 +87,12 @@ def acting(user: User, entry: AccessToken) -> User:
     may look into the job has its token."""
     role = GlobalRole.user if entry.run_id else user.role
     return user.with_(by_token=entry.name, role=role)
+
+
+def acting_role(role: ProjectRole | None, entry: AccessToken | None) -> ProjectRole | None:
+    """The role in a project of a caller with this token. A job calls as a plain member, even an admin's or a manager's,
+    for the same reason."""
+    return ProjectRole.user if role is not None and entry is not None and entry.run_id else role
 
 
 def access_tokens_of(store: Store, user: User, *, after: Micros = 0) -> list[AccessToken]:

@@ -1,7 +1,7 @@
 """`dstack: true`: the jobs of a run call this control plane as the run's user, in its project, until the run ends.
 
 Rule 1: the run's token is good exactly as long as the run hasn't ended, which the call that uses it reads beside it.
-Rule 2: it may submit, stop and see runs of its project, as a member does, even if its user is a global admin.
+Rule 2: it may submit, stop and see runs of its project, as a plain member does, even if its user is an admin.
 Rule 3: no token makes a token. So a run that was submitted with one gets none, and nobody but its user changes a run
 that has one: its commands would act in that user's name.
 """

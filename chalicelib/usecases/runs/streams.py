@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from chalicelib.domain import keys
+from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
@@ -81,24 +82,31 @@ def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Projec
     places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
     user_record, project_record, member_record, run_record = plane.store.get_many(places)
     known = None if user_record is None else nouns.read(User, user_record)
-    known = None if known is None or not known.active else _acting(plane, known, token_hash, project)
-    if known is None:
+    acting = None if known is None or not known.active else _acting(plane, known, token_hash, project)
+    if acting is None:
         return False
+    known, entry = acting
     if project_record is None or nouns.read(Project, project_record).deleted:
         return False
-    role = None if member_record is None else nouns.read(Member, member_record).role
+    given = None if member_record is None else nouns.read(Member, member_record).role
+    role = rights_revision.acting_role(given, entry)
     if role is None and known.role is not GlobalRole.admin:
         return False
     return name == "logs" or may_reach(known, role, _owner(None if run_record is None else nouns.read(Run, run_record)))
 
 
-def _acting(plane: RecordPorts, user: User, token_hash: str, project: Project) -> User | None:
-    """The user as a caller with this token, if it is valid, and for this project. Its verbs never change."""
+def _acting(
+    plane: RecordPorts, user: User, token_hash: str, project: Project
+) -> tuple[User, AccessToken | None] | None:
+    """The user as a caller with this token, if it is valid, and for this project; and the token, if it is an access
+    token. Its verbs never change."""
     now = plane.clock.now()
     if rights_revision.good(plane.store, user, token_hash, now):
-        return user
+        return user, None
     entry = rights_revision.access_token(plane.store, user, token_hash, now)
-    return rights_revision.acting(user, entry) if entry is not None and entry.includes(project.id) else None
+    if entry is None or not entry.includes(project.id):
+        return None
+    return rights_revision.acting(user, entry), entry
 
 
 def _owner(run: Run | None) -> str | None:
