@@ -171,6 +171,8 @@ def _by_access_token(
     user = None if user_record is None else nouns.read(User, user_record)
     if entry is None or user is None or (entry.user_id, entry.token_hash) != (user.id, hashed):
         raise Unauthenticated("This access token was revoked")
+    if entry.signed_off(user.signed_off_at):
+        raise Unauthenticated("The sign-on with which this access token was made was ended")
     if entry.run_id and not rights_revision.lasts(plane.store, entry):
         raise Unauthenticated("The run of this access token has ended")
     if not user.active:

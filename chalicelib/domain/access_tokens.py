@@ -66,11 +66,16 @@ class AccessToken(Noun):
     projects: tuple[ScopedProject, ...] = ()  # empty: all of the user's
     run_id: str = ""  # of a run whose jobs have it: it ends with the run
     sealed: str = ""  # then its text, for the machines of the run
+    signed_on_at: Micros | None = None  # when the sign-on began with which it was made, and with which it ends
 
     def place(self) -> keys.Place:
         if self.run_id:
             return keys.Place(keys.run_access(self.run_id))  # erased with the run
         return keys.Place(keys.access_token(self.token_hash), expires_at=self.expires_at // SECOND)
+
+    def signed_off(self, at: Micros) -> bool:
+        """Did it end when its user's sign-ons from before this time were ended?"""
+        return self.signed_on_at is not None and at > self.signed_on_at
 
     def includes(self, project_id: str) -> bool:
         return not self.projects or any(project.id == project_id for project in self.projects)

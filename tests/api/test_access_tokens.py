@@ -81,6 +81,8 @@ def test_it_outlives_a_new_token_of_its_user_and_ends_with_the_user(rig: Rig) ->
     assert rig.ok("/api/users/get_my_user", token=text)["username"] == "ann"
     rig.ok("/api/users/update", {"username": "ann", "global_role": "user", "active": False})
     assert "deactivated" in forbidden(rig, "/api/users/get_my_user", token=text)
+    rig.ok("/api/users/update", {"username": "ann", "global_role": "user", "active": True})
+    assert rig.ok("/api/users/get_my_user", token=text)["username"] == "ann", "it was only suspended"
     rig.ok("/api/users/delete", {"users": ["ann"]})
     assert "was revoked" in forbidden(rig, "/api/users/get_my_user", token=text)
 

@@ -18,6 +18,7 @@ from chalicelib.domain.tenants import hash_token
 from chalicelib.errors import Conflict, Forbidden, Refused
 from chalicelib.store.port import Put
 from chalicelib.usecases.context import DeviceCode
+from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import named_user, refresh_token
 from chalicelib.usecases.services import doors
 from tests.api.rig import ADMIN, Rig
@@ -443,6 +444,23 @@ def test_expired_sign_ons_go_by_themselves(desk: Rig) -> None:
     entered(desk)
     places = [record for record in desk.world.store.scan() if record.key.pk.startswith("token/") and record.expires_at]
     assert len(places) == 2 and {record.key.sk for record in places} == {"sign-on", "user"}
+
+
+def test_an_access_token_ends_with_its_sign_on_when_that_is_ended_early(desk: Rig) -> None:
+    create, stolen = "/api/users/access_tokens/create", entered(desk)["creds"]["token"]
+    desk.world.clock.pass_(5)
+    made = desk.ok(create, {"name": "ci", "verbs": ["read"]}, token=stolen)["token"]
+    assert desk.call("/api/users/get_my_user", token=made).status == 200
+    desk.world.clock.pass_(5)
+    own = desk.ok("/api/users/refresh_token", {"username": "ann"})["creds"]["token"]
+    refused = desk.call("/api/users/get_my_user", token=made)
+    assert refused.status == 403 and b"The sign-on with which this access token was made was ended" in refused.body
+    ann, store, now = named_user(desk.world.store, "ann"), desk.world.store, desk.world.plane.clock.now()
+    assert rights_revision.access_token(store, ann, hash_token(made), now) is None, "nor does it hold a stream open"
+    assert desk.ok("/api/users/access_tokens/list", token=own) == []
+    lasting = desk.ok(create, {"name": "ci", "verbs": ["read"]}, token=own)["token"]
+    desk.ok("/api/users/refresh_token", {"username": "ann"})
+    assert desk.call("/api/users/get_my_user", token=lasting).status == 200, "it was made without a sign-on"
 
 
 def test_an_access_token_that_is_made_with_a_sign_on_ends_with_it(desk: Rig) -> None:

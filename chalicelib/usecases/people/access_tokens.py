@@ -56,8 +56,8 @@ def create(
     plane: TokenPorts, user: User, wanted: TokenRequest, used: str, *, usual: bool = False
 ) -> tuple[AccessToken, str]:
     """A new token and its text, of which only the hash is stored. `used`: the hash of the caller's token. If that is of
-    a sign-on, the new one ends with it at the latest: otherwise an account that the provider has closed would go on
-    working. `usual`: nobody chose how long it is valid."""
+    a sign-on, the new one ends with it, even if it is ended early: otherwise an account that the provider has closed
+    would go on working. `usual`: nobody chose how long it is valid."""
     now = plane.clock.now()
     signed_on = rights_revision.signed_on(plane.store, user, used, now)
     most = MOST if signed_on is None else (signed_on.ends_at - now) // SECOND * SECOND
@@ -65,6 +65,8 @@ def create(
         wanted = replace(wanted, seconds=min(wanted.seconds, most // SECOND))
     _check(user, wanted, None if signed_on is None else signed_on.ends_at, most)
     entry, text = make(plane, user, wanted)
+    if signed_on is not None:
+        entry = entry.with_(signed_on_at=signed_on.created_at)
     name = named(entry, _free(plane, user, wanted.name))
     plane.store.commit([nouns.put(entry), name, _event(plane, EventType.token_created, entry, user, user)])
     return entry, text
@@ -101,8 +103,7 @@ def named(entry: AccessToken, version: int = 0) -> Put:
 def list_tokens(plane: AccountPorts, actor: User, username: str | None = None) -> list[AccessToken]:
     """The valid tokens of the caller or, for a global admin, of another user; newest first."""
     user = actor if username is None else own_or_admin(plane, actor, username)
-    valid = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
-    return sorted(valid, key=lambda entry: (entry.created_at, entry.id), reverse=True)
+    return sorted(_valid(plane, user), key=lambda entry: (entry.created_at, entry.id), reverse=True)
 
 
 def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = None) -> None:
@@ -151,10 +152,15 @@ def _projects(plane: AccountPorts, user: User, names: Sequence[str]) -> tuple[Sc
     return tuple(ScopedProject(id=found[name], name=name) for name in dict.fromkeys(names))
 
 
+def _valid(plane: AccountPorts, user: User) -> list[AccessToken]:
+    found = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
+    return [entry for entry in found if not entry.signed_off(user.signed_off_at)]
+
+
 def _free(plane: AccountPorts, user: User, name: str) -> int:
-    """The version of the record of a free name. That of an expired token is free, whether or not its record is still
-    there."""
-    valid = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
+    """The version of the record of a free name. That of a token that has ended is free, whether or not its record is
+    still there."""
+    valid = _valid(plane, user)
     if any(each.name == name for each in valid):
         raise AlreadyExists(
             f"You have an access token {name!r} already.",

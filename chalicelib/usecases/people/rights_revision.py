@@ -69,6 +69,8 @@ def access_token(store: Store, user: User, token_hash: str, now: Micros) -> Acce
         entry = nouns.find(store, AccessToken, keys.run_access(run[0]))
     if entry is None or (entry.user_id, entry.token_hash) != (user.id, token_hash) or now >= entry.expires_at:
         return None
+    if entry.signed_off(user.signed_off_at):
+        return None
     return entry if lasts(store, entry) else None
 
 
