@@ -54,7 +54,7 @@ class ForceQuery(WriteQuery):
 def write(
     call: Call,
     query: WriteQuery,
-    verb: Verb,
+    verb: Verb | Callable[[], Verb],
     act: Act[T],
     answer: Callable[[Acted[T]], Answer],
     *,
@@ -66,10 +66,16 @@ def write(
     if not conditional:
         conditions.refuse(call)
     if query.dry_run:
-        return changed(call, {"action": verb if would_write(call.plane, act) else "none"})
+        found = verb if isinstance(verb, str) else verb()
+        return changed(call, {"action": found if would_write(call.plane, act) else "none"})
     acted = act_once(call, act, by_store=by_store)
     reply = answer(acted)
     return replace(reply, headers={**reply.headers, **_replayed(acted)})
+
+
+def creates(current: Callable[[], object | None]) -> Callable[[], Verb]:
+    """The verb of a write that creates what isn't there."""
+    return lambda: "create" if current() is None else "change"
 
 
 def act_once(call: Call, act: Act[T], *, by_store: bool = False) -> Acted[T]:

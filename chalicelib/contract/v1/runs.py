@@ -94,7 +94,8 @@ class V1PlannedJob(TypedDict):
 class V1RunPlan(TypedDict):
     """What submitting a run would do. Nothing was changed."""
 
-    action: Literal["create", "change"]
+    action: Literal["none", "create", "change"]
+    """`none`: everything is so already."""
     name: str
     spec: Configuration
     jobs: list[V1PlannedJob]

@@ -14,7 +14,7 @@ from chalicelib.engine import job_secrets
 from chalicelib.errors import Invalid, NotFound, Problem
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
-from chalicelib.store.port import MAX_CHANGES, Change, Delete
+from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
 from chalicelib.usecases.audit_events import audit_event, secret_target
 from chalicelib.usecases.ports import AccountPorts, RecordPorts, SealedPorts
 
@@ -27,9 +27,13 @@ def list_secrets(plane: RecordPorts, project: Project, *, after: str = "", limit
     return [nouns.read(Secret, record) for record in found]
 
 
+def find(store: Store, project: Project, name: str) -> Secret | None:
+    return nouns.find(store, Secret, keys.secret(project.id, name)) if SECRET_NAME.fullmatch(name) else None
+
+
 def get_secret(plane: SealedPorts, project: Project, name: str) -> tuple[Secret, str]:
     """The secret and its value."""
-    secret = nouns.find(plane.store, Secret, keys.secret(project.id, name)) if SECRET_NAME.fullmatch(name) else None
+    secret = find(plane.store, project, name)
     if secret is None:
         raise NotFound(f"There is no secret {name[:80]!r} in project {project.name}.", hint="See `dstack secret list`.")
     return secret, opened(plane, secret)

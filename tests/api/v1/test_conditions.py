@@ -60,6 +60,19 @@ def test_a_change_on_condition_is_repeated_in_peace(api: Client, noun: str) -> N
         assert api.refused("PUT", f"{url}?dry_run=true", {**spec, **one}, **headers)[:2] == (412, "changed-since")
 
 
+@pytest.mark.parametrize("noun", [*SPECS, "secrets"])
+def test_a_dry_run_says_whether_it_would_create_or_change(api: Client, noun: str) -> None:
+    spec, one, _ = SPECS.get(noun, ({"value": "v"}, {"value": "w"}, {}))
+    url = f"/api/v1/projects/{api.project}/{noun}/thing" + ("/spec" if noun in SPECS else "")
+    assert api.ok("PUT", f"{url}?dry_run=true", spec)["action"] == "create"
+    api.ok("PUT", url, spec)
+    assert api.ok("PUT", f"{url}?dry_run=true", {**spec, **one})["action"] == "change"
+    if noun in SPECS:
+        assert api.ok("PUT", f"{url}?dry_run=true", spec)["action"] == "none"
+        api.ok("PUT", url, {**spec, **one})
+        assert api.ok("PUT", f"{url}?dry_run=true", {**spec, **one})["action"] == "none"
+
+
 @pytest.mark.parametrize("noun", SPECS)
 def test_a_spec_that_isnt_there_is_no_match(api: Client, noun: str) -> None:
     url = f"/api/v1/projects/{api.project}/{noun}/thing/spec"

@@ -10,7 +10,7 @@ from pydantic import RootModel
 from chalicelib.api.requests import Object
 from chalicelib.api.route import Answer, Call, DryRun, takes_both
 from chalicelib.api.v1 import answers
-from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, gone, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, creates, gone, write
 from chalicelib.api.wire.v1.people import backend_json
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
@@ -58,7 +58,8 @@ def put(
     def answer(backend: Configured) -> Answer:
         return changed(call, backend_json(backend, call.tenant.name))
 
-    return write(call, query, "change", act, lambda done: answer(done.result or _named(call)), by_store=True)
+    verb = creates(lambda: nouns.find(call.plane.store, Configured, keys.backend(call.tenant.id, kind)))
+    return write(call, query, verb, act, lambda done: answer(done.result or _named(call)), by_store=True)
 
 
 @takes_both(Nothing, WriteQuery)

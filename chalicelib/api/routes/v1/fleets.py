@@ -12,7 +12,7 @@ from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_bot
 from chalicelib.api.v1 import FLEETS, answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
-from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, Written, created, going, still, write
+from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, Written, created, creates, going, still, write
 from chalicelib.api.wire.v1.machines import fleet_json, fleet_path, fleet_spec_json, fleet_summary_json, health_json
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import Verb
@@ -111,7 +111,8 @@ def apply(
     def answer(row: FleetRow) -> Answer:
         return specs.applied(call, _spec(call, row), _tag(row))
 
-    return write(call, query, "change", act, lambda done: answer(done.result or _row(call)), conditional=True)
+    verb = creates(lambda: fleets.named(call.plane.store, call.tenant, name))
+    return write(call, query, verb, act, lambda done: answer(done.result or _row(call)), conditional=True)
 
 
 @takes_both(Nothing, ForceQuery)

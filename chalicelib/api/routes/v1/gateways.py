@@ -10,7 +10,7 @@ from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_bot
 from chalicelib.api.v1 import answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
-from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, going, still, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, creates, going, still, write
 from chalicelib.api.wire.v1.gateways import gateway_json, gateway_path, gateway_spec_json, gateway_summary_json
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayStatus
@@ -90,7 +90,8 @@ def apply(
     def answer(gateway: Gateway) -> Answer:
         return specs.applied(call, gateway_spec_json(gateway), _tag(gateway))
 
-    return write(call, query, "change", act, lambda done: answer(done.result or _named(call)), conditional=True)
+    verb = creates(lambda: gateways.holder(call.plane, call.tenant, name)[0])
+    return write(call, query, verb, act, lambda done: answer(done.result or _named(call)), conditional=True)
 
 
 @takes_both(Nothing, WriteQuery)

@@ -35,6 +35,7 @@ from chalicelib.store.logs import LogQuery
 from chalicelib.store.sealed_specs import of_run
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.people.visible_projects import projects_seen
+from chalicelib.usecases.rehearsals import would_write
 from chalicelib.usecases.runs import logs, metrics, plans, runs
 
 if TYPE_CHECKING:
@@ -192,16 +193,16 @@ def apply(
             spec = {**specs.raw(text), "configuration": spec["configuration"]}
         return spec, plans.SeenRun(current.id, current.deployment_num) if condition.match else None
 
-    if query.dry_run:
-        plan = _plan(call, wanted(call.plane)[0])
-        if plan.current is not None:
-            runs.refuse_change(plan.current.run, plan.obstacles)
-        return changed(call, plan_json(plan))
-
     def act(plane: Plane, run_id: str) -> RunRow:
         spec, seen = wanted(plane)
         new = run_id if condition.new else ""
         return plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
+
+    if query.dry_run:
+        plan = _plan(call, wanted(call.plane)[0])
+        if plan.current is not None:
+            runs.refuse_change(plan.current.run, plan.obstacles)
+        return changed(call, plan_json(plan, unchanged=not would_write(call.plane, act)))
 
     def answer(row: RunRow) -> Answer:
         return specs.applied(call, _spec(call, row), _tag(row.run))

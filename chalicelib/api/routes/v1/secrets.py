@@ -11,7 +11,7 @@ from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
-from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, gone, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, creates, gone, write
 from chalicelib.api.wire.v1.people import secret_json
 from chalicelib.domain.tenants import Secret
 from chalicelib.usecases.context import Plane
@@ -58,7 +58,8 @@ def put(
     def stored() -> Secret:
         return secrets.get_secret(call.plane, call.tenant, name)[0]
 
-    return write(call, query, "change", act, lambda done: answer(done.result or stored()), by_store=True)
+    verb = creates(lambda: secrets.find(call.plane.store, call.tenant, name))
+    return write(call, query, verb, act, lambda done: answer(done.result or stored()), by_store=True)
 
 
 @takes_both(Nothing, WriteQuery)

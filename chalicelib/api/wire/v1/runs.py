@@ -96,11 +96,11 @@ def _placement_json(where: Assignment) -> contract.V1Placement:
     }
 
 
-def plan_json(plan: RunPlan) -> contract.V1RunPlan:
+def plan_json(plan: RunPlan, *, unchanged: bool = False) -> contract.V1RunPlan:
     spec = orjson.loads(plan.effective_spec)
     notes = [f"{note.subject} {note.text}{f' ({note.hint})' if note.hint else ''}" for note in plan.notes]
     return {
-        "action": "create" if plan.action == "create" else "change",
+        "action": "none" if unchanged else "create" if plan.action == "create" else "change",
         "name": spec["run_name"],
         "spec": spec["configuration"],
         "jobs": [_planned_json(job) for job in plan.jobs],
