@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.specs.secrecy import HIDDEN
+from chalicelib.domain.specs.secrecy import HIDDEN, filled
 from chalicelib.errors import Invalid
-from chalicelib.usecases.operator.backends import _filled, _refuse_hidden
+from chalicelib.usecases.operator.backends import _refuse_hidden
 
 STORED = {"keys": [{"name": "a", "secret": "1"}, {"name": "b", "secret": "2"}], "token": "t"}
 
@@ -18,15 +18,15 @@ def hidden(*names: str) -> dict[str, Any]:
 
 
 def test_what_is_hidden_in_a_list_is_kept() -> None:
-    assert _filled(hidden("a", "b"), STORED) == STORED
-    assert _filled(hidden("b"), STORED)["keys"] == [{"name": "b", "secret": "2"}]
-    assert _filled(hidden("b", "a"), STORED)["keys"] == STORED["keys"][::-1], "wherever it stands"
+    assert filled(hidden("a", "b"), STORED) == STORED
+    assert filled(hidden("b"), STORED)["keys"] == [{"name": "b", "secret": "2"}]
+    assert filled(hidden("b", "a"), STORED)["keys"] == STORED["keys"][::-1], "wherever it stands"
 
 
 def test_which_of_a_list_is_meant_is_not_guessed() -> None:
-    filled = _filled(hidden("a", "c"), STORED)
-    assert filled["token"] == "t" and filled["keys"][0]["secret"] == "1"
+    found = filled(hidden("a", "c"), STORED)
+    assert found["token"] == "t" and found["keys"][0]["secret"] == "1"
     with pytest.raises(Invalid, match="stands for a secret") as raised:
-        _refuse_hidden(filled)
+        _refuse_hidden(found)
     assert raised.value.problems[0].path == "keys.1.secret"
-    assert _filled([HIDDEN], ["one", "two"]) == [HIDDEN]
+    assert filled([HIDDEN], ["one", "two"]) == [HIDDEN]
