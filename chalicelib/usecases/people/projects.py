@@ -135,11 +135,17 @@ def _one_more(store: Store, actor: User) -> list[Change]:
 
 def delete_projects(plane: RecordPorts, actor: User, names: Sequence[str]) -> None:
     """Deletes all of them or none: projects in use, or not the caller's to delete, are refused first."""
-    wanted = list(dict.fromkeys(names))
-    for project in [_named(plane.store, actor, name) for name in wanted]:
+    found = [_named(plane.store, actor, name) for name in dict.fromkeys(names)]
+    for project in found:
         _refuse_if_used(plane, project)
-    for name in wanted:
-        _delete(plane, actor, name)
+    for project in found:
+        _delete(plane, actor, project)
+
+
+def delete_project(plane: RecordPorts, actor: User, project: Project) -> None:
+    """Deletes this project, and no later one of its name."""
+    _refuse_if_used(plane, _still_named(plane.store, actor, project))
+    _delete(plane, actor, project)
 
 
 def _refuse_if_used(plane: RecordPorts, project: Project) -> None:
@@ -153,18 +159,18 @@ def _refuse_if_used(plane: RecordPorts, project: Project) -> None:
         raise Refused(f"The project {project.name} has gateways.", hint="Delete them first: dstack gateway delete NAME")
 
 
-def _delete(plane: RecordPorts, actor: User, name: str) -> None:
+def _delete(plane: RecordPorts, actor: User, wanted: Project) -> None:
     """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything
     except a run that is just being submitted, which the submission itself stops. If something was applied just before,
     the deletion is undone; after a crash in between, closing the project settles it."""
     for _ in range(TRIES):
-        project = _named(plane.store, actor, name)
+        project = _still_named(plane.store, actor, wanted)
         now = plane.clock.now()
         closing = Closing(id=project.id, began_at=now, due_at=now + MINUTE)
         event = _event(plane, EventType.deleted, project, actor)
         closed = nouns.put(project.with_(deleted=True))
         try:
-            plane.store.commit([closed, nouns.put(closing), Delete(keys.project_name(name)), event])
+            plane.store.commit([closed, nouns.put(closing), Delete(keys.project_name(project.name)), event])
         except Conflict:
             continue  # its members or its settings were changed: try again
         try:
@@ -173,7 +179,7 @@ def _delete(plane: RecordPorts, actor: User, name: str) -> None:
             _take_back(plane, actor, project.id)
             raise
         return
-    raise Contended(f"The project {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The project {wanted.name} keeps changing.", hint="Try again.")
 
 
 def _take_back(plane: RecordPorts, actor: User, project_id: str) -> None:
@@ -319,6 +325,14 @@ def _named(store: Store, actor: User, name: str) -> Project:
         raise NotFound(f"There is no project {name[:80]!r}.")
     _need(actor, None if member is None else member.role, ProjectRole.admin)
     return project
+
+
+def _still_named(store: Store, actor: User, project: Project) -> Project:
+    """The project as it is now. Raises NotFound if its name is a later one's."""
+    found = _named(store, actor, project.name)
+    if found.id != project.id:
+        raise NotFound(f"The project {project.name} was deleted, and another has its name now.")
+    return found
 
 
 def _live_fleets(plane: RecordPorts, project: Project) -> bool:

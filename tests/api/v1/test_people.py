@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chalicelib.domain import keys
+from chalicelib.domain.keys import Key
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store.port import Record
 from tests.api.rig import Rig
 from tests.api.v1.rest import Client
 
@@ -25,6 +29,35 @@ def test_a_project_is_created_changed_and_deleted(rig: Rig) -> None:
     assert api.call("DELETE", "/api/v1/projects/lab").status == 204
     assert api.refused("GET", "/api/v1/projects/lab")[0] == 404
     assert api.refused("POST", "/api/v1/projects", {"name": "lab"}, idempotency_key="k")[:2] == (410, "gone")
+
+
+@dataclass
+class MadeAgain:
+    """A store in which a project is deleted and made again once its caller was admitted."""
+
+    api: Client
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.api.plane.store, name)
+
+    def get(self, key: Key) -> Record | None:
+        if key == keys.project_name("lab") and not self.made:
+            self.made = {"name": "lab"}
+            assert self.api.call("DELETE", "/api/v1/projects/lab").status == 204
+            self.made = self.api.ok("POST", "/api/v1/projects", self.made, status=201)
+        return self.api.plane.store.get(key)
+
+
+def test_who_was_admitted_to_a_project_deletes_no_later_one_of_its_name(rig: Rig) -> None:
+    api = Client.of(rig)
+    api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
+    wanted = {"name": "ci", "verbs": ["project"], "projects": ["lab"]}
+    token = rig.ok("/api/users/access_tokens/create", wanted)["token"]
+    store = MadeAgain(api)
+    slow = Client(replace(api.plane, store=store), api.project, token)
+    assert slow.refused("DELETE", "/api/v1/projects/lab")[0] == 404
+    assert api.ok("GET", "/api/v1/projects/lab")["id"] == store.made["id"]
 
 
 def test_names_are_checked_where_they_were_sent(rig: Rig) -> None:

@@ -108,7 +108,7 @@ def delete(
     """Deletes a project in which nothing is any more."""
 
     def act(plane: Plane, _: str) -> None:
-        projects.delete_projects(plane, call.actor, [call.tenant.name])
+        projects.delete_project(plane, call.actor, call.tenant)
 
     return write(call, query, "delete", act, gone, by_store=True)
 
