@@ -69,7 +69,7 @@ def _of_problem(answer: dict[str, Any], status: int) -> DstackError:
 
 
 def _problem(part: dict[str, Any]) -> Problem:
-    place = ".".join(str(part.get("pointer") or "").split("/")[1:])
+    place = ".".join(str(part.get("pointer") or "").split("/")[1:]) or str(part.get("parameter") or "")
     code = str(part.get("code") or "invalid-value")
     return Problem(
         str(part.get("detail") or ""), place, line=part.get("line") or 0, hint=part.get("hint") or "", code=code

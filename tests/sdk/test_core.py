@@ -160,10 +160,12 @@ def test_a_refusal_becomes_an_error(kind: str, status: int, body: Any, kind_of: 
 
 def test_the_places_of_mistakes() -> None:
     parts = [{"detail": "unknown key", "pointer": "/groups/0/comands", "code": "unknown-key", "hint": "or `commands`?"}]
+    parts.append({"detail": "too large", "pointer": "", "parameter": "limit", "code": "invalid-value", "hint": None})
     body = {"title": "T", "detail": "unknown key", "code": "invalid", "hint": None, "errors": parts}
     with pytest.raises(Invalid) as refused:
         Server("sync", [httpx.Response(422, json=body)]).send(WRITE)
-    (problem,) = refused.value.problems
+    problem, of_query = refused.value.problems
+    assert of_query.path == "limit"
     assert (problem.path, problem.hint, problem.code) == ("groups.0.comands", "or `commands`?", "unknown-key")
 
 

@@ -35,8 +35,11 @@ export class Calls {
     const { retries = 4, timeout = 60_000, random = Math.random } = options;
     const fetch = patient({ retries, timeout, random, sleep: this.sleep, fetch: options.fetch ?? globalThis.fetch });
     const headers = { Authorization: `Bearer ${token}`, "X-API-VERSION": VERSION };
-    this.api = createClient<paths>({ baseUrl: url.replace(/\/+$/, ""), headers, fetch });
-    this.api.use({ onRequest: ({ request }) => keyed(request) });
+    this.api = createClient<paths>({ baseUrl: url.replace(/\/+$/, ""), headers, fetch, redirect: "manual" });
+    this.api.use({
+      onRequest: ({ request }) => keyed(request),
+      onResponse: ({ request, response, options }) => check(request, response, options.parseAs),
+    });
   }
 
   get project(): string {
@@ -70,6 +73,25 @@ function keyed(request: Request): Request {
     request.headers.set(KEY, crypto.randomUUID());
   }
   return request;
+}
+
+/** Throws a DstackError if the response can't be one of a control plane. */
+function check(request: Request, response: Response, parseAs: string): undefined {
+  const { origin } = new URL(request.url);
+  const { status, headers } = response;
+  if (status >= 300 && status < 400 && status !== 304) {
+    const location = headers.get("Location");
+    throw new DstackError(`The server at ${origin} redirected the request (HTTP ${status}) instead of answering it.`, {
+      status,
+      hint: `${location ? `It points to ${location}. ` : ""}Is the URL right, for instance its http or https?`,
+    });
+  }
+  if (response.ok && response.body && parseAs === "json" && !headers.get("Content-Type")?.includes("json")) {
+    throw new DstackError(`The program at ${origin} is not a control plane: its response is not JSON.`, {
+      status,
+      hint: "Is the URL right?",
+    });
+  }
 }
 
 function required(name: string, value: string | undefined): string {

@@ -2,7 +2,7 @@
 
 /** One thing that is wrong with what was sent. */
 export interface Problem {
-  /** Dotted: `resources.gpu.count`. */
+  /** Dotted: `resources.gpu.count`; or the name of a parameter of the query. */
   readonly path: string;
   readonly message: string;
 }
@@ -68,7 +68,7 @@ export function errorOf(status: number, body: unknown): DstackError {
 function ofProblem(status: number, answer: Record<string, unknown>): DstackError {
   const parts = Array.isArray(answer.errors) ? answer.errors.filter(isObject) : [];
   const problems = parts.map((part) => ({
-    path: String(part.pointer ?? "").split("/").slice(1).join("."),
+    path: String(part.pointer ?? "").split("/").slice(1).join(".") || String(part.parameter ?? ""),
     message: String(part.detail ?? ""),
   }));
   const about = { status, code: String(answer.code ?? "error"), hint: String(answer.hint ?? ""), problems };

@@ -31,13 +31,14 @@ export function patient({ retries, timeout, fetch, sleep, random }: Patience): (
       const last = attempt >= retries;
       let asked = 0;
       try {
-        const response = await fetch(new Request(request.clone(), { signal: AbortSignal.timeout(timeout) }));
+        const signal = AbortSignal.any([request.signal, AbortSignal.timeout(timeout)]);
+        const response = await read(await fetch(new Request(request.clone(), { signal })));
         if (last || !repeatable || !PASSING.has(response.status)) {
           return response;
         }
         asked = Math.min(1000 * (Number(response.headers.get("Retry-After")) || 0), LONGEST_ASKED);
-        await response.body?.cancel();
       } catch (error) {
+        request.signal.throwIfAborted();
         const sent = !UNSENT.has(codeOf(error));
         if (last || (sent && !repeatable)) {
           throw unanswered(request, error, sent);
@@ -46,8 +47,15 @@ export function patient({ retries, timeout, fetch, sleep, random }: Patience): (
       // Between half of a pause and all of it, so that those who failed together don't come back together.
       const pause = (Math.min(FIRST_PAUSE * 2 ** attempt, LONGEST_PAUSE) * (1 + random())) / 2;
       await sleep(Math.max(pause, asked));
+      request.signal.throwIfAborted();
     }
   };
+}
+
+/** With its whole body, so that one that breaks off is noticed while the request can be sent again. */
+async function read(response: Response): Promise<Response> {
+  const bytes = await response.arrayBuffer();
+  return new Response(bytes.byteLength ? bytes : null, response);
 }
 
 function mayRepeat(request: Request): boolean {

@@ -120,10 +120,12 @@ export class Runs {
     let log: Log | undefined;
     for (const pace = new Pace(); ; ) {
       const run = await this.get(name);
-      const latest = newest(jobOf(run, job, replica));
+      const chosen = jobOf(run, job, replica);
+      const latest = newest(chosen);
       if (latest !== undefined && latest.id !== log?.submission && !BEFORE_LOG.includes(latest.status)) {
         yield* log?.drain() ?? [];
         log = new Log(this.calls, name, latest.id);
+        replica = chosen?.job_spec.replica_num; // the log stays that of one
       }
       yield* log?.drain() ?? [];
       if (!follow || FINISHED.includes(run.status)) {

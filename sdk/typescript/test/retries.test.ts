@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Client, DstackError, NotReached, Unanswered, answer } from "../src/index.js";
 
-type Step = Response | string;
+type Step = Response | string | ((request: Request) => Response);
 
 /** A client whose requests get these answers, one after the other; a text is the code of a failure. */
 function scripted(...steps: Step[]) {
@@ -24,7 +24,7 @@ function scripted(...steps: Step[]) {
       if (typeof step === "string") {
         throw new TypeError("fetch failed", { cause: { code: step } });
       }
-      return step;
+      return typeof step === "function" ? step(request) : step;
     },
   });
   return { client, sent, pauses };
@@ -74,6 +74,52 @@ test("a write of a resource has a key, and waits as it is asked to", async () =>
   assert.deepEqual(pauses, [2000]);
 });
 
+test("a body that breaks off is a lost answer", async () => {
+  const cut = () => {
+    const error = new TypeError("terminated", { cause: { code: "UND_ERR_SOCKET" } });
+    return new Response(new ReadableStream({ pull: (body) => body.error(error) }));
+  };
+  const { client, sent } = scripted(cut(), json({ status: "done" }));
+  assert.equal((await client.runs.get("x")).status, "done");
+  assert.equal(sent.length, 2);
+  await assert.rejects(scripted(cut()).client.runs.stop("x"), (error) => error instanceof Unanswered && error.sent);
+});
+
+test("a caller who aborts gets their reason, and nothing is sent again", async () => {
+  const reason = new Error("enough");
+  const at = { params: { path: { project_name: "main", run_name: "x" } } };
+  const during = new AbortController();
+  const stopped = scripted((request) => {
+    during.abort(reason);
+    request.signal.throwIfAborted();
+    return json({});
+  });
+  const { signal } = during;
+  await assert.rejects(stopped.client.api.GET("/api/v1/projects/{project_name}/runs/{run_name}", { ...at, signal }), reason);
+  const between = new AbortController();
+  const paused = scripted(() => {
+    between.abort(reason);
+    return busy();
+  });
+  const call = paused.client.api.GET("/api/v1/projects/{project_name}/runs/{run_name}", { ...at, signal: between.signal });
+  await assert.rejects(call, reason);
+  assert.deepEqual([stopped.sent.length, paused.sent.length], [1, 1]);
+});
+
+test("a redirect and another program are recognised", async () => {
+  const moved = new Response("<html>", { status: 308, headers: { Location: "https://server/x" } });
+  await assert.rejects(scripted(moved).client.runs.stop("x"), {
+    name: "DstackError",
+    status: 308,
+    hint: "It points to https://server/x. Is the URL right, for instance its http or https?",
+  });
+  const page = new Response("<html>", { headers: { "Content-Type": "text/html" } });
+  await assert.rejects(scripted(page).client.runs.stop("x"), {
+    name: "DstackError",
+    message: "The program at http://server is not a control plane: its response is not JSON.",
+  });
+});
+
 test("patience has an end", async () => {
   const { client } = scripted(...Array.from({ length: 5 }, () => "ECONNREFUSED"));
   await assert.rejects(client.runs.get("x"), { message: "No server answers at http://server (ECONNREFUSED)." });
@@ -102,6 +148,9 @@ test("a refusal names the places that it is about", async () => {
     hint: "or `commands`?",
     problems: [{ path: "groups.0.comands", message: "unknown key" }],
   });
+  const query = { ...problem, errors: [{ pointer: "", parameter: "limit", detail: "too large" }] };
+  const asked = scripted(json(query, 400)).client.api.GET("/api/v1/projects/{project_name}/runs/{run_name}", at);
+  await assert.rejects(answer(asked), { problems: [{ path: "limit", message: "too large" }] });
   const missing = json({ detail: [{ msg: "None.", code: "resource_not_exists" }] }, 400);
   await assert.rejects(scripted(missing).client.runs.get("x"), (error) => error instanceof DstackError && error.notFound);
 });
@@ -127,6 +176,23 @@ test("a list and a log are read page by page, and nothing twice", async () => {
   const answers = [run("running"), page("1", "a"), page(null, "b"), run("done"), page(null, "b", "c")];
   const pieces = await all(scripted(...answers).client.runs.logs("x", { follow: true }));
   assert.equal(Buffer.concat(pieces).toString(), "abc");
+});
+
+test("a log stays with its replica", async () => {
+  const answers = [["provisioning", "running"], ["running", "running"], ["done", "failed"]].flatMap((statuses) => {
+    const jobs = statuses.map((status, replica_num) => ({
+      job_spec: { job_num: 0, replica_num },
+      job_submissions: [{ id: `s${replica_num}`, status }],
+    }));
+    return [
+      json({ status: statuses.includes("done") ? "done" : "running", jobs }),
+      json({ next_token: null, logs: [{ message: btoa("a") }] }),
+    ];
+  });
+  const { client, sent } = scripted(...answers);
+  assert.equal(Buffer.concat(await all(client.runs.logs("x", { follow: true }))).toString(), "a");
+  const read = await Promise.all(sent.filter(({ url }) => url.endsWith("/poll")).map((request) => request.json()));
+  assert.deepEqual(read.map(({ job_submission_id }) => job_submission_id), ["s1", "s1", "s1"]);
 });
 
 test("many submissions are bounded, and a refused one keeps no other", async () => {
