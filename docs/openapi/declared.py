@@ -31,6 +31,7 @@ class Declared:
     answer: Any  # the type of its JSON; None: there is no JSON
     media: str = JSON
     status: int = HTTPStatus.OK
+    creates: bool = False  # with status 201, if it makes something
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     uploads: bool = False
@@ -48,6 +49,7 @@ class Answers(NamedTuple):
     answer: Any
     media: str = JSON
     status: int = HTTPStatus.OK
+    creates: bool = False
     dry_run: Any = None
 
 
@@ -76,14 +78,14 @@ def answers_of(hint: Any) -> Answers:
     if typing.get_origin(hint) is not Annotated or typing.get_args(hint)[0] is not Answer:
         return Answers(hint)
     said = typing.get_args(hint)[1:]
-    status = next((each for each in said if isinstance(each, int)), HTTPStatus.OK)
+    status, *others = [each for each in said if isinstance(each, int)] or [HTTPStatus.OK]
     dry_run = next((each.answer for each in said if isinstance(each, DryRun)), None)
     kinds = [each for each in said if not isinstance(each, int | DryRun)]
     if not kinds:
-        return Answers(None, NOTHING, status, dry_run)
+        return Answers(None, NOTHING, status, dry_run=dry_run)
     if isinstance(kinds[0], str):
         return Answers(None, kinds[0], status)
-    return Answers(kinds[0], status=status, dry_run=dry_run)
+    return Answers(kinds[0], status=status, creates=HTTPStatus.CREATED in others, dry_run=dry_run)
 
 
 def close_types(*, described: bool = False) -> None:
@@ -104,7 +106,8 @@ def reader(route: Route, status: int) -> TypeAdapter[Any] | None:
     if status == HTTPStatus.OK and found.dry_run is not None:
         return _of(found.dry_run if found.status != HTTPStatus.OK else found.dry_run | found.answer)
     if status < HTTPStatus.BAD_REQUEST:
-        return _of(found.answer) if status == found.status else None
+        made = found.creates and status == HTTPStatus.CREATED
+        return _of(found.answer) if made or status == found.status else None
     if is_v1(route.path):
         return _of(contract.V1Problem)
     return _of(contract.Denied if status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) else contract.Failure)

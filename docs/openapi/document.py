@@ -231,9 +231,10 @@ def _answer(found: Declared, types: Types, example: Schema) -> Schema:
     if found.media != JSON:
         return {status: {"description": phrase, "content": {found.media: {"schema": {"type": "string"}}}}}
     schema = types.of((found.name, "answer"))
+    made = {"201": _response(HTTPStatus.CREATED.phrase, schema, example)} if found.creates else {}
     if found.dry_run is not None and found.status == HTTPStatus.OK:
         schema = {"anyOf": [schema, types.of((found.name, "dry_run"))]}
-    return {status: _response(phrase, schema, example)}
+    return {status: _response(phrase, schema, example), **made}
 
 
 def _dry_run(found: Declared, types: Types) -> Schema:

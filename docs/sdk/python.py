@@ -190,8 +190,11 @@ def _answer(operation: Schema, types: Types) -> str:
     for status, response in operation["responses"].items():
         if status.startswith("2"):
             content = response.get("content", {})
-            other = "str" if content else "None"
-            found.append(types.of(content["application/json"]["schema"]) if "application/json" in content else other)
+            if "application/json" in content:
+                schema = content["application/json"]["schema"]
+                found += [types.of(each) for each in schema.get("anyOf", [schema])]
+            else:
+                found.append("str" if content else "None")
     return " | ".join(dict.fromkeys(found))
 
 

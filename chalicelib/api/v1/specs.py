@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -51,5 +52,7 @@ def raw(spec: str) -> dict[str, Any]:
     return found
 
 
-def applied(call: Call, configuration: Any, tag: str) -> Answer:
-    return changed(call, configuration, {"ETag": tag})
+def applied(call: Call, configuration: Any, tag: str, *, made: bool) -> Answer:
+    """`made`: by this request."""
+    status = HTTPStatus.CREATED if made else HTTPStatus.OK
+    return changed(call, configuration, {"ETag": tag}, status=status)

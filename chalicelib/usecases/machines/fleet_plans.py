@@ -88,10 +88,11 @@ def apply_plan(
     *,
     role: ProjectRole | None = None,
     new: str = "",
+    or_change: bool = False,
 ) -> FleetRow:
     """Creates the fleet, or changes it in place if possible. `seen`: the fleet that the plan was about, which must
     still be as it was; None: whatever is there. `role` is the user's role in the project. With `new`, the id of the
-    fleet to make, none is changed."""
+    fleet to make, none is changed, unless `or_change`."""
     specs.text_of(raw)  # refuses a spec that is too large
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
@@ -104,7 +105,7 @@ def apply_plan(
     raw = _complete(raw, name)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, name, spec, raw, seen, role, new)
+            return _apply(plane, user, project, name, spec, raw, seen, role, new, or_change or not new)
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: try again
     raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
@@ -145,6 +146,7 @@ def _apply(
     seen: SeenFleet | None,
     role: ProjectRole | None,
     new: str,
+    changes: bool,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
@@ -155,7 +157,7 @@ def _apply(
     if current.fleet.status is not FleetStatus.active:
         hint = "Wait until it is gone."
         raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
-    if new:
+    if not changes:
         raise AlreadyExists(f"There is a fleet {name} already.", hint="Choose another name.")
     obstacles = _obstacles(plane, current, spec)
     if obstacles:

@@ -82,10 +82,18 @@ def create(plane: OfferPorts, user: User, project: Project, configuration: dict[
 
 
 def apply_plan(
-    plane: OfferPorts, user: User, project: Project, raw: dict[str, Any], seen: SeenGateway | None, *, new: str = ""
+    plane: OfferPorts,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    seen: SeenGateway | None,
+    *,
+    new: str = "",
+    or_change: bool = False,
 ) -> Gateway:
     """Creates the gateway, or changes it in place if possible. `seen`: the one that the plan was about, which must
-    still be as it was; None: whatever is there. With `new`, the id of the gateway to make, none is changed."""
+    still be as it was; None: whatever is there. With `new`, the id of the gateway to make, none is changed,
+    unless `or_change`."""
     _, configuration = _checked(plane, user, project, raw)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "gateway", lambda name: plane.store.get(keys.gateway_name(project.id, name)) is not None
@@ -98,7 +106,7 @@ def apply_plan(
         try:
             if current is None:
                 return _create(plane, user, project, configuration, version, new or plane.random_id())
-            if new:
+            if new and not or_change:
                 raise _taken(current, [])
             return _update(plane, user, project, current, configuration)
         except Conflict:

@@ -31,7 +31,7 @@ def test_a_spec_is_changed_only_as_the_caller_knows_it(api: Client, noun: str) -
     spec, one, other = SPECS[noun]
     url = f"/api/v1/projects/{api.project}/{noun}/thing/spec"
     made = api.call("PUT", url, spec, if_none_match="*")
-    assert made.status == 200, made
+    assert made.status == 201, made
     assert api.refused("PUT", url, spec, if_none_match="*")[:2] == (412, "changed-since")
     tag = api.call("GET", url).headers["ETag"]
     assert tag == made.headers["ETag"]
@@ -52,9 +52,11 @@ def test_a_change_on_condition_is_repeated_in_peace(api: Client, noun: str) -> N
     url = f"/api/v1/projects/{api.project}/{noun}/thing/spec"
     made, again = (api.call("PUT", url, spec, if_none_match="*", idempotency_key="a") for _ in range(2))
     assert (made.status, made.body, made.headers["ETag"]) == (again.status, again.body, again.headers["ETag"])
+    assert made.status == 201
     tag = made.headers["ETag"]
     changed, again = (api.call("PUT", url, {**spec, **one}, if_match=tag, idempotency_key="b") for _ in range(2))
-    assert (changed.status, changed.body) == (again.status, again.body)
+    assert (changed.status, changed.body) == (again.status, again.body) and changed.status == 200
+    assert api.call("PUT", url, spec, if_none_match="*", idempotency_key="a").status == 201, "as it was answered then"
     assert again.headers["Idempotency-Replayed"] == "true"
     for headers in ({"if_match": tag}, {"if_none_match": "*"}):
         assert api.refused("PUT", f"{url}?dry_run=true", {**spec, **one}, **headers)[:2] == (412, "changed-since")
@@ -65,7 +67,7 @@ def test_a_dry_run_says_whether_it_would_create_or_change(api: Client, noun: str
     spec, one, _ = SPECS.get(noun, ({"value": "v"}, {"value": "w"}, {}))
     url = f"/api/v1/projects/{api.project}/{noun}/thing" + ("/spec" if noun in SPECS else "")
     assert api.ok("PUT", f"{url}?dry_run=true", spec)["action"] == "create"
-    api.ok("PUT", url, spec)
+    api.ok("PUT", url, spec, status=201 if noun in SPECS else 200)
     assert api.ok("PUT", f"{url}?dry_run=true", {**spec, **one})["action"] == "change"
     if noun in SPECS:
         assert api.ok("PUT", f"{url}?dry_run=true", spec)["action"] == "none"

@@ -40,7 +40,7 @@ def test_a_change_by_another_member_leaves_the_values(
     owner: Client, other: Client, noun: str, spec: dict[str, Any], change: dict[str, Any], env: Any
 ) -> None:
     url = f"/api/v1/projects/{owner.project}/{noun}/thing/spec"
-    owner.ok("PUT", url, {**spec, "env": env})
+    owner.ok("PUT", url, {**spec, "env": env}, status=201)
     before, read = owner.ok("GET", url), other.call("GET", url)
     assert b"secret" not in read.body and HIDDEN.encode() in read.body
     other.ok("PUT", url, {**orjson.loads(read.body), **change}, if_match=read.headers["ETag"])
@@ -51,18 +51,18 @@ def test_a_change_by_another_member_leaves_the_values(
 
 def test_a_run_that_has_ended_is_submitted_again_with_its_values(rig: Rig, owner: Client, other: Client) -> None:
     url, store = f"{owner.runs}/one/spec", rig.world.plane.store
-    owner.ok("PUT", url, {**TASK, "env": ENVS[0]})
+    owner.ok("PUT", url, {**TASK, "env": ENVS[0]}, status=201)
     first = runs.named(store, rig.project, "one")
     assert first is not None
     store.commit([nouns.put(first.with_(status=RunStatus.done, due_at=None))])
-    other.ok("PUT", url, other.ok("GET", url))
+    other.ok("PUT", url, other.ok("GET", url), status=201)
     assert other.ok("GET", url)["env"] == ENVS[0], "it is the other's own now"
 
 
 @pytest.mark.parametrize(("env", "shown"), [({"A": "secret"}, ["A=(hidden)"]), (["A=secret"], {"A": HIDDEN})])
 def test_values_are_found_in_either_form(owner: Client, env: Any, shown: Any) -> None:
     url = f"{owner.runs}/one/spec"
-    owner.ok("PUT", url, {**SERVICE, "env": env})
+    owner.ok("PUT", url, {**SERVICE, "env": env}, status=201)
     assert "secret" in str(owner.ok("PUT", url, {**SERVICE, "env": shown})["env"])
 
 
@@ -73,14 +73,14 @@ def test_a_value_that_isnt_known_is_refused(owner: Client, noun: str, spec: dict
     for method, url in (("POST", path), ("PUT", f"{path}/one/spec")):
         status, code, problem = owner.refused(method, url, {**spec, "env": env})
         assert (status, code, problem["errors"][0]["pointer"]) == (422, "invalid", "/env/B")
-    owner.ok("PUT", f"{path}/one/spec", {**spec, "env": {"A": "a"}})
+    owner.ok("PUT", f"{path}/one/spec", {**spec, "env": {"A": "a"}}, status=201)
     assert owner.refused("PUT", f"{path}/one/spec", {**spec, "env": env})[0] == 422
 
 
 def test_a_password_goes_only_with_its_owner(owner: Client, other: Client) -> None:
     """Whoever changes the image would send it to another registry."""
     url = f"{owner.runs}/one/spec"
-    owner.ok("PUT", url, {**SERVICE, "registry_auth": {"username": "me", "password": "secret"}})
+    owner.ok("PUT", url, {**SERVICE, "registry_auth": {"username": "me", "password": "secret"}}, status=201)
     shown = owner.ok("GET", url)
     assert shown["registry_auth"]["password"] == HIDDEN
     owner.ok("PUT", url, {**shown, "priority": 3})

@@ -135,7 +135,7 @@ def test_writes_over_http(server: Server) -> None:
     assert ask(server, "PUT", f"{lab}/quota", {"jobs": 3}).content["limits"]["jobs"] == 3
     spec, fleet = f"{lab}/fleets/pool/spec", {"type": "fleet", "nodes": "0..2"}
     made = ask(server, "PUT", spec, fleet, If_None_Match="*")
-    assert made.status == 200 and ask(server, "PUT", spec, fleet, If_None_Match="*").status == 412
+    assert made.status == 201 and ask(server, "PUT", spec, fleet, If_None_Match="*").status == 412
     changed = ask(server, "PUT", spec, {**fleet, "nodes": "0..3"}, If_Match=made.headers["ETag"])
     assert changed.status == 200 and changed.headers["ETag"] != made.headers["ETag"]
     assert ask(server, "PUT", spec, fleet, If_Match=made.headers["ETag"]).status == 412

@@ -91,7 +91,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
 @takes_both(Written, WriteQuery)
 def apply(
     call: Call, body: Written, query: WriteQuery
-) -> Annotated[Answer, contract.Configuration, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Creates the fleet, or changes it in place, where that is possible. With `If-Match` only if the spec has this
     tag, with `If-None-Match: *` only if there is no such fleet."""
     name, condition = call.params["fleet_name"], Condition.of(call)
@@ -105,14 +105,17 @@ def apply(
         known = {} if current is None else _known(plane, call.actor, current)
         spec = {**stored, "configuration": specs.meant(configuration, known)}
         seen = fleet_plans.SeenFleet(current.fleet.id, stored) if current is not None and condition.match else None
-        new = fleet_id if condition.new else ""
-        return fleet_plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
+        return fleet_plans.apply_plan(
+            plane, call.actor, call.tenant, spec, seen, role=call.role, new=fleet_id, or_change=not condition.new
+        )
 
-    def answer(row: FleetRow) -> Answer:
-        return specs.applied(call, _spec(call, row), _tag(row))
+    def answer(row: FleetRow, made_id: str) -> Answer:
+        return specs.applied(call, _spec(call, row), _tag(row), made=row.fleet.id == made_id)
 
     verb = creates(lambda: fleets.named(call.plane.store, call.tenant, name))
-    return write(call, query, verb, act, lambda done: answer(done.result or _row(call)), conditional=True)
+    return write(
+        call, query, verb, act, lambda done: answer(done.result or _row(call), done.subject_id), conditional=True
+    )
 
 
 @takes_both(Nothing, ForceQuery)

@@ -69,7 +69,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
 @takes_both(Written, WriteQuery)
 def apply(
     call: Call, body: Written, query: WriteQuery
-) -> Annotated[Answer, contract.Configuration, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Creates the gateway, or changes it in place, where that is possible. With `If-Match` only if the spec has this
     tag, with `If-None-Match: *` only if there is no such gateway."""
     name, condition = call.params["gateway_name"], Condition.of(call)
@@ -84,14 +84,17 @@ def apply(
         return None if current is None else gateway_plans.SeenGateway(current.id, gateway_spec_json(current))
 
     def act(plane: Plane, gateway_id: str) -> Gateway:
-        new = gateway_id if condition.new else ""
-        return gateway_plans.apply_plan(plane, call.actor, call.tenant, spec, seen(plane), new=new)
+        return gateway_plans.apply_plan(
+            plane, call.actor, call.tenant, spec, seen(plane), new=gateway_id, or_change=not condition.new
+        )
 
-    def answer(gateway: Gateway) -> Answer:
-        return specs.applied(call, gateway_spec_json(gateway), _tag(gateway))
+    def answer(gateway: Gateway, made_id: str) -> Answer:
+        return specs.applied(call, gateway_spec_json(gateway), _tag(gateway), made=gateway.id == made_id)
 
     verb = creates(lambda: gateways.holder(call.plane, call.tenant, name)[0])
-    return write(call, query, verb, act, lambda done: answer(done.result or _named(call)), conditional=True)
+    return write(
+        call, query, verb, act, lambda done: answer(done.result or _named(call), done.subject_id), conditional=True
+    )
 
 
 @takes_both(Nothing, WriteQuery)

@@ -174,7 +174,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
 @takes_both(Written, WriteQuery)
 def apply(
     call: Call, body: Written, query: WriteQuery
-) -> Annotated[Answer, contract.Configuration, DryRun(contract.V1RunPlan)]:
+) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:
     """Submits the run, or changes the live one in place, where that is possible: its code stays. With `If-Match` only
     if the spec has this tag, with `If-None-Match: *` only if there is no such run."""
     name, condition = call.params["run_name"], Condition.of(call)
@@ -195,8 +195,9 @@ def apply(
 
     def act(plane: Plane, run_id: str) -> RunRow:
         spec, seen = wanted(plane)
-        new = run_id if condition.new else ""
-        return plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role, new=new)
+        return plans.apply_plan(
+            plane, call.actor, call.tenant, spec, seen, role=call.role, new=run_id, or_change=not condition.new
+        )
 
     if query.dry_run:
         plan = _plan(call, wanted(call.plane)[0])
@@ -204,10 +205,12 @@ def apply(
             runs.refuse_change(plan.current.run, plan.obstacles)
         return changed(call, plan_json(plan, unchanged=not would_write(call.plane, act)))
 
-    def answer(row: RunRow) -> Answer:
-        return specs.applied(call, _spec(call, row), _tag(row.run))
+    def answer(row: RunRow, made_id: str) -> Answer:
+        return specs.applied(call, _spec(call, row), _tag(row.run), made=row.run.id == made_id)
 
-    return write(call, query, "change", act, lambda done: answer(done.result or _row(call)), conditional=True)
+    return write(
+        call, query, "change", act, lambda done: answer(done.result or _row(call), done.subject_id), conditional=True
+    )
 
 
 @takes_both(Nothing, StopQuery)
