@@ -145,7 +145,7 @@ class Client(_Nouns[Sync]):
     def _do(self, step: Any) -> Any:
         if isinstance(step, Exchange):
             try:
-                return _reply(self._http.request(**_arguments(step.request)))
+                return _reply(self._http.request(**_arguments(step, self._http.timeout)))
             except httpx.RequestError as error:
                 raise _translation(error) from error
         if isinstance(step, Pause):
@@ -219,7 +219,7 @@ class AsyncClient(_Nouns[Async]):
     async def _do(self, step: Any) -> Any:
         if isinstance(step, Exchange):
             try:
-                return _reply(await self._http.request(**_arguments(step.request)))
+                return _reply(await self._http.request(**_arguments(step, self._http.timeout)))
             except httpx.RequestError as error:
                 raise _translation(error) from error
         if isinstance(step, Pause):
@@ -241,10 +241,14 @@ class AsyncClient(_Nouns[Async]):
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 
 
-def _arguments(request: Request[Any]) -> dict[str, Any]:
+def _arguments(exchange: Exchange, usual: httpx.Timeout) -> dict[str, Any]:
+    request = exchange.request
     arguments: dict[str, Any] = {"method": request.method, "url": request.path, "headers": {**request.headers}}
     if request.query:
         arguments["params"] = {name: value for name, value in request.query.items() if value is not None}
+    if (within := exchange.within) is not None:
+        limits = {phase: within if limit is None else min(limit, within) for phase, limit in usual.as_dict().items()}
+        arguments["timeout"] = httpx.Timeout(**limits)
     if request.file is not None:
         arguments["files"] = {"file": (request.file_name, request.file)}
     elif (body := encoded(request)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ import orjson
 
 from chalicelib.errors import DstackError, Invalid, Refused
 from cli.connection.client import is_redirect, redirected
-from dstack_serverless.sdk.errors import Unanswered, error_of
+from dstack_serverless.sdk.errors import Unanswered, WaitedTooLong, error_of
 from dstack_serverless.sdk.flow import UNSET, Exchange, Flow, Lost, NotSent, Pause, Reply, Request
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ API_VERSION = "0.22.5"  # of the protocol that the SDK's methods use
 PASSING = frozenset({429, 502, 503, 504})  # the same request may succeed in a moment
 KEY = "Idempotency-Key"
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_ASKED = 0.2, 5.0, 30.0  # seconds
+LEAST = 1.0  # seconds that an answer gets, however late it is
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class Core:
     dial: Any = None  # another way to connect for what the command line does, as `cli.connection.client` takes it
     ssh: Any = None  # another SSH client for attachments, likewise
 
-    def ask(self, request: Request[T]) -> Flow[T]:
+    def ask(self, request: Request[T], by: float | None = None) -> Flow[T]:
         """Sends the request, and again while that is safe: nothing was sent, it only reads, or it has a key by which
-        the server knows it again."""
+        the server knows it again. Raises WaitedTooLong if there is no answer `by` then, on the clock."""
         answer: T
         pauses = self._pauses()
         if request.once and KEY not in request.headers:
@@ -52,7 +54,7 @@ class Core:
         while True:
             asked = 0.0  # seconds
             try:
-                reply = yield Exchange(request)
+                reply = yield Exchange(request, None if by is None else max(by - self.clock(), LEAST))
             except NotSent as error:
                 failure: DstackError = _no_server(self.url, error)
             except Lost as error:
@@ -69,16 +71,23 @@ class Core:
                 failure, asked = error_of(reply, decoded, request, self.url), _retry_after(reply)
                 if reply.status not in PASSING or not may_repeat(request):
                     raise failure
-            pause = next(pauses, None)
-            if pause is None:
-                raise failure
-            yield Pause(max(pause, asked))
+            yield Pause(self._pause(pauses, asked, by, failure))
 
     def in_project(self) -> str:
         """The project of requests that are made in one."""
         if not self.project:
             raise Refused("No project is named.", hint="Name it: Client(project=…), or DSTACK_PROJECT.")
         return self.project
+
+    def _pause(self, pauses: Iterator[float], asked: float, by: float | None, failure: DstackError) -> float:
+        """The seconds until the next attempt. Raises the failure of the last one if there is to be none."""
+        left = math.inf if by is None else by - self.clock()
+        if left <= 0:
+            raise WaitedTooLong(f"There was no answer in time. {failure.message}") from failure
+        pause = next(pauses, None)
+        if pause is None:
+            raise failure
+        return min(max(pause, asked), left)
 
     def _pauses(self) -> Iterator[float]:
         """Between half of each pause and all of it, so that those who failed together don't come back together."""

@@ -52,6 +52,7 @@ class Exchange:
     """Send the request once: the flow gets a Reply, or NotSent or Lost."""
 
     request: Request[Any]
+    within: float | None = None  # seconds, if the answer may take less than usual
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,9 +190,9 @@ def _has(status: Literal["active", "running"]) -> Callable[[Any], bool]:
 def _settled(
     noun: Resource[Any], what: str, call: Request[T], settled: Callable[[Any], bool], timeout: float | None
 ) -> Flow[T]:
-    begun = noun.core.clock()
+    by = None if timeout is None else noun.core.clock() + timeout
     while True:
-        found = yield from noun.core.ask(call)
+        found = yield from noun.core.ask(call, by)
         if settled(found):
             return found
         seen: Any = found
@@ -200,6 +200,6 @@ def _settled(
         reason = f"{': ' + why if why else ''}."
         if status == "failed":
             raise Refused(f"{what} failed{reason}")
-        if timeout is not None and noun.core.clock() - begun >= timeout:
+        if timeout is not None and by is not None and noun.core.clock() >= by:
             raise WaitedTooLong(f"{what} is still {status} after {timeout:g} s{reason}")
         yield Pause(POLL_SECONDS)

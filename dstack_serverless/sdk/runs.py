@@ -101,12 +101,12 @@ class Runs(Resource[Mode]):
     def wait(self, name: str, until: Stage = "finished", *, timeout: float | None = None) -> Flow[contract.Run]:
         """Waits until the run is `running` (or was), `done`, or `finished` in whatever way, and returns it. Raises
         RunEnded if it can't get there any more, and WaitedTooLong after `timeout` seconds."""
-        pauses, begun = PollPauses(), self.core.clock()
+        pauses, by = PollPauses(), None if timeout is None else self.core.clock() + timeout
         while True:
-            run = yield from self._get(name)
+            run = yield from self._get(name, by=by)
             if _arrived(run, until):
                 return run
-            if timeout is not None and self.core.clock() - begun >= timeout:
+            if timeout is not None and by is not None and self.core.clock() >= by:
                 raise WaitedTooLong(f"The run {name} is still {run['status_message']} after {timeout:g} s.")
             yield Pause(pauses.after(run["status"]))
 
@@ -168,8 +168,8 @@ class Runs(Resource[Mode]):
         call = api.apply(self.core.in_project(), plan={"run_spec": spec, "current_resource": seen}, force=force)
         return (yield from self.core.ask(call))
 
-    def _get(self, name: str | None, id: str | None = None) -> Flow[contract.Run]:
-        return (yield from self.core.ask(api.get(self.core.in_project(), run_name=name, id=id)))
+    def _get(self, name: str | None, id: str | None = None, *, by: float | None = None) -> Flow[contract.Run]:
+        return (yield from self.core.ask(api.get(self.core.in_project(), run_name=name, id=id), by))
 
     def _logs(
         self, name: str, follow: bool, since: str | None, replica: int | None, job: int, diagnose: bool

@@ -14,7 +14,16 @@ import orjson
 import pytest
 
 from chalicelib.errors import ProjectNotFound
-from dstack_serverless import AlreadyExists, DstackError, Forbidden, Invalid, NotFound, Refused, Unanswered
+from dstack_serverless import (
+    AlreadyExists,
+    DstackError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Refused,
+    Unanswered,
+    WaitedTooLong,
+)
 from dstack_serverless.api import backends, files, metrics, runs, v1_runs
 from dstack_serverless.sdk.core import FIRST_PAUSE, KEY, keyed
 from dstack_serverless.sdk.flow import Request
@@ -125,6 +134,25 @@ def test_patience_has_an_end(kind: str) -> None:
     with pytest.raises(Unanswered, match=r"No server answers at http://server:3000 \(refused\)") as refused:
         server.send(READ)
     assert not refused.value.sent and len(server.got) == 3
+
+
+@pytest.mark.parametrize("noun", ["runs", "fleets", "volumes", "gateways"])
+@pytest.mark.parametrize(("timeout", "retries", "attempts"), [(10, 4, [4.0, 4.0, 2.0]), (3, 0, [3.0]), (0, 4, [1.0])])
+def test_waiting_ends_in_time_however_slow_the_server(
+    kind: str, noun: str, timeout: float, retries: int, attempts: list[float]
+) -> None:
+    got: list[float] = []  # the seconds that each answer may take: here they always pass
+
+    class Slow(Server):
+        def _handle(self, request: httpx.Request) -> httpx.Response:
+            got.append(request.extensions["timeout"]["read"])
+            raise httpx.ReadTimeout("slow")
+
+    client = Slow(kind, [], timeout=4.0, retries=retries).client
+    client.core = replace(client.core, clock=lambda: sum(got))
+    with pytest.raises(WaitedTooLong, match="no answer in time"):
+        waited(getattr(client, noun).wait("x", timeout=timeout))
+    assert got == attempts
 
 
 def test_pauses_are_spread() -> None:
