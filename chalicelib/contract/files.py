@@ -28,4 +28,6 @@ class RepoCreds(TypedDict):
 
 class RepoWithCreds(Repo):
     repo_creds: RepoCreds | None
-    """The caller's own."""
+    """The caller's own. An access token never gets them."""
+    has_creds: bool
+    """Has the caller stored some?"""

@@ -233,15 +233,19 @@ def _given(flags: RepoFlags) -> GivenCredentials:
 
 
 def _register_access(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
-    """Finds an access that works. Stored credentials stay unless the command line gives others."""
+    """Finds an access that works. Stored credentials stay unless the command line gives others. With an access token
+    they can't be seen, so they aren't tried here."""
     from cli.repositories.access import ANYBODY, own_accesses, stored_access, working_access
 
     terminal = session.terminal
     given = _given(flags).access(terminal)
     try:
-        known = calls.repos_get(session.client, {"repo_id": remote.id, "include_creds": True})["repo_creds"]
+        found = calls.repos_get(session.client, {"repo_id": remote.id, "include_creds": True})
+        known, unseen = found["repo_creds"], found["repo_creds"] is None and bool(found.get("has_creds"))
     except NotFound:
-        known = None
+        known, unseen = None, False
+    if unseen and not given:
+        return
     if given or known is None:
         candidates = [ANYBODY, *([given] if given else own_accesses(remote, terminal))]
         _store_access(session, remote, working_access(remote, candidates, terminal, branch=branch))

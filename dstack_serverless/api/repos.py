@@ -21,7 +21,8 @@ def init(
     repo_info: dict[str, Any],
     repo_creds: bodies.Creds | None = UNSET,
 ) -> Request[None]:
-    """Registers a repository, or changes it, with the caller's credentials for it.
+    """Registers a repository, or changes it, with the caller's credentials for it. A job with `dstack: true` can't
+    change what is stored.
 
     For members of the project.
     """
@@ -42,7 +43,10 @@ def get(
     repo_id: str,
     include_creds: bool = UNSET,
 ) -> Request[contract.RepoWithCreds]:
-    """For members of the project."""
+    """The repository of this id, with the caller's credentials for it, if they ask for them with their own token.
+
+    For members of the project.
+    """
     return Request(
         "POST",
         f"/api/project/{segment(project_name)}/repos/get",
@@ -77,7 +81,10 @@ def delete(
     *,
     repos_ids: list[str],
 ) -> Request[None]:
-    """For members of the project."""
+    """Deletes repositories, with the credentials that users have stored for them. No job with `dstack: true` can.
+
+    For members of the project.
+    """
     return Request(
         "POST",
         f"/api/project/{segment(project_name)}/repos/delete",

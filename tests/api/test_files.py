@@ -183,6 +183,7 @@ def test_a_repo_is_known_after_init(rig: Rig) -> None:
         "repo_id": "none",
         "repo_info": {"repo_type": "virtual"},
         "repo_creds": None,
+        "has_creds": False,
     }
     reply = rig.call("/api/project/main/repos/get", {"repo_id": "other", "include_creds": False})
     assert reply.json["detail"][0]["code"] == "resource_not_exists"
@@ -199,6 +200,12 @@ def test_credentials_of_a_repo_are_their_givers_and_sealed(rig: Rig) -> None:
     assert rig.ok("P/repos/get", body)["repo_creds"] == CREDS
     stored = b"".join(path.read_bytes() for path in rig.world.folder.rglob("*") if path.is_file())
     assert b"gho_secret" not in stored
+    made = rig.ok("/api/users/access_tokens/create", {"name": "ci", "verbs": ["run", "project"]})["token"]
+    seen = rig.ok("P/repos/get", body, token=made)
+    assert (seen["repo_creds"], seen["has_creds"]) == (None, True), "no access token sees them"
+    moved = {**REMOTE, "repo_creds": {**CREDS, "oauth_token": "newer"}}
+    rig.ok("P/repos/init", moved, token=made)
+    assert rig.ok("P/repos/get", body)["repo_creds"]["oauth_token"] == "newer", "a CI has new ones for each job"
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": None})
     assert rig.ok("P/repos/get", body)["repo_creds"] is None
 

@@ -103,6 +103,31 @@ def test_a_project_admins_job_may_what_a_plain_member_may(rig: Rig, role: Projec
     assert still_may(rig.world.plane, found[0], hash_token(bob), rig.project, stored, "ssh")
 
 
+def test_it_registers_repositories_but_neither_sees_nor_changes_what_its_user_stored(rig: Rig) -> None:
+    """The user's later runs would clone from where it says."""
+    ann = rig.user("ann", ProjectRole.user)
+    info, creds = (
+        {"repo_type": "remote", "repo_name": "r"},
+        {"clone_url": "https://github.com/acme/r", "oauth_token": "gho_secret"},
+    )
+    known = {"repo_id": "r", "repo_info": info, "repo_creds": creds}
+    rig.ok("P/repos/init", known, token=ann)
+    job = token_of(rig, apply(rig, token=ann))
+    shown = {"repo_id": "r", "include_creds": True}
+    before = rig.ok("P/repos/get", shown, token=ann)
+    assert rig.ok("P/repos/get", shown, token=job) == {**before, "repo_creds": None, "has_creds": True}
+    evil = {"clone_url": "https://evil.example.com/r", "oauth_token": None}
+    for change in ({"repo_creds": evil}, {"repo_creds": None}, {"repo_info": {"repo_type": "virtual"}}):
+        assert "is registered already" in status(rig, job, "/api/project/main/repos/init", {**known, **change})[1]
+    assert "The repository r stays" in status(rig, job, "/api/project/main/repos/delete", {"repos_ids": ["r"]})[1]
+    assert rig.ok("P/repos/get", shown, token=ann) == before
+    rig.ok("P/repos/init", known, token=job)  # what is there already
+    rig.ok("P/repos/init", {**known, "repo_id": "new"}, token=job)
+    other = token_of(rig, apply(rig, "other"))
+    rig.ok("P/repos/init", known, token=other)  # another user's beside them
+    assert rig.ok("P/repos/get", shown, token=ann) == before
+
+
 def test_no_token_makes_one(rig: Rig) -> None:
     ci = rig.ok("/api/users/access_tokens/create", {"name": "ci", "verbs": ["run"]})["token"]
     job = token_of(rig, apply(rig))

@@ -46,15 +46,19 @@ class DeleteReposBody(RequestBody):
 
 @takes(InitBody)
 def init(call: Call, body: InitBody) -> None:
-    """Registers a repository, or changes it, with the caller's credentials for it."""
+    """Registers a repository, or changes it, with the caller's credentials for it. A job with `dstack: true` can't
+    change what is stored."""
     creds = None if body.repo_creds is None else body.repo_creds.model_dump()
-    repos.save_repo(call.plane, call.actor, call.tenant, body.repo_id, body.repo_info, creds)
+    repos.save_repo(call.plane, call.actor, call.tenant, body.repo_id, body.repo_info, creds, by_job=_by_job(call))
 
 
 @takes(GetRepoBody)
 def get(call: Call, body: GetRepoBody) -> contract.RepoWithCreds:
-    seen = repos.get_repo(call.plane, call.actor, call.tenant, body.repo_id, with_creds=body.include_creds)
-    return {**_repo_json(seen.repo), "repo_creds": None if seen.creds is None else _creds_json(seen.creds)}
+    """The repository of this id, with the caller's credentials for it, if they ask for them with their own token."""
+    seen = repos.get_repo(call.plane, call.actor, call.tenant, body.repo_id, with_creds=True)
+    creds = seen.creds if body.include_creds and call.token is None else None
+    shown = None if creds is None else _creds_json(creds)
+    return {**_repo_json(seen.repo), "repo_creds": shown, "has_creds": seen.creds is not None}
 
 
 @takes(NamedPageBody)
@@ -65,13 +69,18 @@ def list_repos(call: Call, body: NamedPageBody) -> list[contract.Repo]:
 
 @takes(DeleteReposBody)
 def delete(call: Call, body: DeleteReposBody) -> None:
-    repos.delete_repos(call.plane, call.actor, call.tenant, body.repos_ids)
+    """Deletes repositories, with the credentials that users have stored for them. No job with `dstack: true` can."""
+    repos.delete_repos(call.plane, call.actor, call.tenant, body.repos_ids, by_job=_by_job(call))
 
 
 @takes_file(CodeQuery)
 def upload_code(call: Call, query: CodeQuery, upload: UploadedFile) -> None:
     """Uploads the changes to a repository's commit, or the code itself, named by the SHA-256 of its content."""
     repos.save_code(call.plane, call.actor, call.tenant, query.repo_id, upload.name, upload.content)
+
+
+def _by_job(call: Call) -> bool:
+    return call.token is not None and bool(call.token.run_id)
 
 
 def _creds_json(creds: Mapping[str, str | None]) -> contract.RepoCreds:

@@ -16,7 +16,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
 from chalicelib.domain.tenants import Archive, Project, Repo, User
-from chalicelib.errors import Invalid, NotFound, Problem, Refused
+from chalicelib.errors import Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
@@ -35,6 +35,7 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 _SUBMODULE = re.compile(
     rb"^(?:index [0-9a-f.]{1,140} 160000|(?:new|deleted) file mode 160000|diff --git [^\n]*\n--- [^\n]*)$", re.MULTILINE
 )
+_NOT_FROM_A_JOB = "the token of a run's jobs can't change that. Call `dstack init` where you have your own"
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
 
 
@@ -45,9 +46,19 @@ class RepoView:
 
 
 def save_repo(
-    plane: FilePorts, user: User, project: Project, repo_id: str, info: dict[str, Any], creds: dict[str, Any] | None
+    plane: FilePorts,
+    user: User,
+    project: Project,
+    repo_id: str,
+    info: dict[str, Any],
+    creds: dict[str, Any] | None,
+    *,
+    by_job: bool = False,
 ) -> None:
-    """Register or change the repo. Without `creds` the user's earlier credentials are deleted."""
+    """Register or change the repo. Without `creds` the user's earlier credentials are deleted.
+
+    `by_job`: a job calls, which adds what isn't there and changes nothing: later runs of its user would clone from
+    where it says."""
     problems = []
     if not _ID.fullmatch(repo_id):
         problems.append(Problem("should be 1 to 200 letters, digits, or one of _.@+%-", path="repo_id"))
@@ -64,6 +75,8 @@ def save_repo(
     stored = {} if known is None else _creds(plane, known)
     given = {name: value for name, value in stored.items() if name != user.id} | ({user.id: creds} if creds else {})
     changed = known is None or known.info != text.decode() or given != stored
+    if changed and by_job and known is not None and (user.id in stored or orjson.loads(known.info) != info):
+        raise Forbidden(f"The repository {repo_id} is registered already, and {_NOT_FROM_A_JOB}")
     if changed:
         repo = known or Repo(id=plane.random_id(), project_id=project.id, repo_id=repo_id, info="")
         sealed = plane.seal.seal(orjson.dumps(given).decode(), context=_context(repo)) if given else ""
@@ -87,8 +100,12 @@ def list_repos(plane: RecordPorts, project: Project, *, after: str = "", limit: 
     return [nouns.read(Repo, record) for record in found]
 
 
-def delete_repos(plane: SealedPorts, user: User, project: Project, repo_ids: Sequence[str]) -> None:
+def delete_repos(
+    plane: SealedPorts, user: User, project: Project, repo_ids: Sequence[str], *, by_job: bool = False
+) -> None:
     found = [get_repo(plane, user, project, repo_id, with_creds=False).repo for repo_id in dict.fromkeys(repo_ids)]
+    if found and by_job:
+        raise Forbidden(f"The repository {found[0].repo_id} stays: {_NOT_FROM_A_JOB}")
     if len(found) > MAX_CHANGES:
         raise Refused(f"{len(found)} repos at once; one request can delete {MAX_CHANGES}.")
     changes: list[Change] = [Delete(nouns.key_of(repo), repo.version) for repo in found]

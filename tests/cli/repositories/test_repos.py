@@ -351,6 +351,19 @@ def test_who_gets_credentials_is_told(apply: Dstack, plane: Plane) -> None:
     assert TOKEN not in ended.out + ended.err
 
 
+def test_what_an_access_token_cant_see_is_neither_replaced_nor_asked_for(apply: Dstack, plane: Plane) -> None:
+    """The job clones with what the server has stored; only what the command line gives goes in its place."""
+    known = {"repo_id": "r", "repo_info": {"repo_type": "remote", "repo_name": "r"}, "repo_creds": None}
+    plane.answers["/repos/get"] = {**known, "has_creds": True}
+    ended = apply("apply", "-y", "-d", "-P", LOCKED)
+    assert ended.code == 0 and plane.paths() == ["/repos/get", "/runs/get_plan", "/runs/apply"], ended
+    ended = apply("apply", "-y", "-d", "-P", LOCKED, "-t", TOKEN)
+    assert ended.code == 0 and [body["repo_creds"]["oauth_token"] for body in plane.bodies("/repos/init")] == [TOKEN]
+    plane.answers["/repos/get"] = {**known, "has_creds": False}
+    ended = apply("apply", "-y", "-d", "-P", LOCKED)
+    assert ended.code == 1 and "can't be read" in ended.err, "there is nothing to clone it with"
+
+
 def test_a_token_is_in_no_command_line(apply: Dstack, tmp_path: Path, env: dict[str, str]) -> None:
     tools, log = tmp_path / "tools", tmp_path / "git.log"
     tools.mkdir()
