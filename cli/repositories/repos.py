@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chalicelib.errors import NotFound, Refused
+from chalicelib.errors import Invalid, NotFound, Refused
 from cli.connection import calls
 
 if TYPE_CHECKING:
@@ -251,7 +251,22 @@ def _register_access(session: Session, remote: Remote, flags: RepoFlags, *, bran
         _store_access(session, remote, working_access(remote, candidates, terminal, branch=branch))
     else:
         stored = stored_access(known)
-        working_access(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
+        access = working_access(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
+        if not _is_address_of(known["clone_url"], remote, terminal.home):
+            terminal.warn(
+                f"The server had another address for this repository, which it replaces: {known['clone_url']!r}"
+            )
+            _store_access(session, remote, access)
+
+
+def _is_address_of(address: str, remote: Remote, home: Path) -> bool:
+    """Is this the repository, over https or ssh? Jobs clone what is stored, whoever stored it."""
+    from cli.repositories.remotes import parse_remote
+
+    try:
+        return parse_remote(address, home, named_by="--repo").id == remote.id
+    except (Invalid, Refused):
+        return False
 
 
 def _store_access(session: Session, remote: Remote, access: RemoteAccess) -> None:

@@ -15,6 +15,7 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -362,6 +363,29 @@ def test_what_an_access_token_cant_see_is_neither_replaced_nor_asked_for(apply: 
     plane.answers["/repos/get"] = {**known, "has_creds": False}
     ended = apply("apply", "-y", "-d", "-P", LOCKED)
     assert ended.code == 1 and "can't be read" in ended.err, "there is nothing to clone it with"
+
+
+@pytest.mark.parametrize("address", [FAR, f"ssh://git@{OPEN}:2222/case/app"])
+def test_a_stored_address_of_the_repository_stays(apply: Dstack, plane: Plane, address: str) -> None:
+    plane.answers["/repos/get"] = known_at(address)
+    ended = apply("apply", "-y", "-d", "-P", FAR)
+    assert ended.code == 0 and plane.paths() == ["/repos/get", "/runs/get_plan", "/runs/apply"], ended
+
+
+@pytest.mark.parametrize("address", ["https://evil.example/case/app.git", f"https://{OPEN}/evil/app.git", ""])
+def test_a_stored_address_of_another_repository_is_replaced(apply: Dstack, plane: Plane, address: str) -> None:
+    """Whoever registered it, jobs would clone that one."""
+    plane.answers["/repos/get"] = known_at(address)
+    ended = apply("apply", "-y", "-d", "-P", FAR)
+    assert ended.code == 0 and f"had another address for this repository, which it replaces: {address!r}" in ended.err
+    (stored,) = plane.bodies("/repos/init")
+    assert stored["repo_creds"] == {"clone_url": FAR, "private_key": None, "oauth_token": None}
+
+
+def known_at(address: str) -> dict[str, Any]:
+    creds = {"clone_url": address, "private_key": None, "oauth_token": None}
+    info = {"repo_type": "remote", "repo_name": "app"}
+    return {"repo_id": "r", "repo_info": info, "repo_creds": creds, "has_creds": True}
 
 
 def test_a_token_is_in_no_command_line(apply: Dstack, tmp_path: Path, env: dict[str, str]) -> None:
