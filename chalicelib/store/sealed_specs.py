@@ -110,13 +110,14 @@ def _opened(seal: Sealer, model: type[S], text: str, context: str) -> S:
 # --- for display ----------------------------------------------------------------------------------------------------
 
 
-def shown(model: Kind, text: str) -> str:
-    """A spec as it may be shown to anybody: its secrets are hidden, sealed or not."""
+def shown(model: Kind, text: str, *, each: bool = False) -> str:
+    """A spec as it may be shown to anybody: its secrets are hidden, sealed or not. `each`: with a mark for each that is
+    there, also where it could be left out."""
     if not _may_hold(model, text):
         return text
 
     def change(found: str, leaf: Leaf) -> str | None:
-        return found if _REFERENCE.fullmatch(found) else leaf.shown
+        return found if _REFERENCE.fullmatch(found) else HIDDEN if each else leaf.shown
 
     return orjson.dumps(replaced(secrets_of(model), orjson.loads(text), change)).decode()
 

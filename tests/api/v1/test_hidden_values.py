@@ -9,12 +9,16 @@ import orjson
 import pytest
 
 from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
+from chalicelib.store.sealed_specs import of_fleet, opened
+from chalicelib.usecases.machines import fleets
 from chalicelib.usecases.runs import runs
 from tests.api.rig import Rig
 from tests.api.v1.bodies import FLEET
 from tests.api.v1.rest import TASK, Client
+from tests.hosts.bad_host import KEY
 
 SERVICE = {**TASK, "type": "service", "port": 80, "image": "i", "gateway": False}
 NODES = {"min": 0, "target": 0, "max": 5}
@@ -85,3 +89,18 @@ def test_a_password_goes_only_with_its_owner(owner: Client, other: Client) -> No
     assert shown["registry_auth"]["password"] == HIDDEN
     owner.ok("PUT", url, {**shown, "priority": 3})
     assert HIDDEN in other.refused("PUT", url, {**other.ok("GET", url), "priority": 4})[2]["detail"]
+
+
+def test_a_fleet_of_hosts_keeps_its_key(rig: Rig, owner: Client) -> None:
+    url = f"/api/v1/projects/{owner.project}/fleets/lab/spec"
+    ssh = {"user": "u", "ssh_key": {"public": "", "private": KEY}, "hosts": ["10.0.0.1"]}
+    owner.ok("PUT", url, {"type": "fleet", "ssh_config": ssh}, status=201)
+    read = owner.ok("GET", url)
+    assert read["ssh_config"]["ssh_key"]["private"] == HIDDEN
+    assert owner.ok("PUT", url, read) == read
+    plane = rig.world.plane
+    fleet = fleets.named(plane.store, rig.project, "lab")
+    assert fleet is not None
+    stored = orjson.loads(plane.read.fleet_row(fleet).spec)
+    spec = opened(plane.seal, FleetSpec, stored, of_fleet(fleet.id))
+    assert spec["configuration"]["ssh_config"]["ssh_key"]["private"] == KEY

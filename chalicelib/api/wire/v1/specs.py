@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def configuration_of(model: type[BaseModel], stored: str, *, env: bool) -> contract.Configuration:
-    """What the user wrote, without secrets. Without `env` the environment variables have no values."""
-    written: contract.Configuration = orjson.loads(shown(model, stored))["configuration"]
+    """What the user wrote, with marks in place of secrets, so that it can be sent back. Without `env` the environment
+    variables have no values."""
+    written: contract.Configuration = orjson.loads(shown(model, stored, each=True))["configuration"]
     if not env and "env" in written:
         written = {**written, "env": without_values(written["env"])}
     return written
