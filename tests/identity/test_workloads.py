@@ -205,8 +205,9 @@ NESTED = b"[" * 12_000
 @pytest.mark.parametrize("claims", [NESTED, b'{"iss":"\\ud800"}', b'{"iss":' + b"9" * 5_000 + b"}", b'{"iss":"a\\nb"}'])
 def test_claims_that_break_readers_are_refused_and_nobody_is_asked(claims: bytes) -> None:
     issuer = Issuer()
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refused:
         issuer.verifier.verified(f"{b64(b'{}')}.{b64(claims)}.{b64(b'no')}")
+    assert str(refused.value).encode().decode().isprintable(), "it can be an answer"
     assert issuer.fetched == []
 
 
