@@ -11,14 +11,14 @@ import subprocess
 import sys
 import tomllib
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import chalicelib.backends
 import tests.backends
-from chalicelib.backends import registry, spi
+from chalicelib.backends import kit, registry, spi
 from chalicelib.backends.registry import (
     BACKENDS,
     Models,
@@ -46,6 +46,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 # Each is named as its module, but for one.
 SERVER = [*PROJECT["dependencies"], *EXTRAS["server"]]
 BROUGHT_ALONG = {re.split(r"[^\w-]", line)[0] for line in SERVER} - {"pyyaml"} | {"yaml"}
+KIT = f"{kit.__name__}."
 NOT_PROVIDERS = {
     "accounts",
     "configs",
@@ -200,8 +201,9 @@ def test_a_row_names_every_module_that_its_package_imports_from_elsewhere(name: 
     """So a class exists only where all that its calls need is installed."""
     row = BACKENDS[name]
     package = importlib.import_module(row.backend.partition(":")[0].rpartition(".")[0])
-    tops = {module.partition(".")[0] for module in row.sdk}
-    assert imported_by(Path(package.__path__[0])) - BROUGHT_ALONG == tops
+    tops, folder = {module.partition(".")[0] for module in row.sdk}, Path(package.__path__[0])
+    itself, through_kit = imported(folder.rglob("*.py")), imported(kit_modules(folder))
+    assert itself - BROUGHT_ALONG <= tops <= itself | through_kit
     assert not row.sdk or row.extra in EXTRAS
 
 
@@ -212,20 +214,29 @@ def test_the_readme_names_the_extras_that_backends_need() -> None:
     ] == []
 
 
-def imported_by(folder: Path) -> set[str]:
+def imported(files: Iterable[Path]) -> set[str]:
     """The tops of what is imported anywhere in the files, without Python's own modules and ours."""
-    found = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            found |= {name.partition(".")[0] for name in names}
-    return found - set(sys.stdlib_module_names) - {"chalicelib"}
+    tops = {name.partition(".")[0] for path in files for name in imports(path)}
+    return tops - set(sys.stdlib_module_names) - {"chalicelib"}
+
+
+def kit_modules(folder: Path) -> set[Path]:
+    """The files of the kit that modules of the folder import."""
+    names = {name for path in folder.rglob("*.py") for name in imports(path)}
+    return {Path(kit.__path__[0], f"{name.removeprefix(KIT)}.py") for name in names if name.startswith(KIT)}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module or ""
 
 
 def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:
     (tmp_path / "client.py").write_text("import json\n\ndef call():\n    from nimbus.sdk import Client\n")
-    assert imported_by(tmp_path) == {"nimbus"}
+    assert imported(tmp_path.rglob("*.py")) == {"nimbus"}
 
 
 # --- without any cloud's SDK ------------------------------------------------------------------------------------------

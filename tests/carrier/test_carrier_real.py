@@ -26,13 +26,15 @@ MOST = 12 << 20  # bytes
 
 
 def imported() -> Iterator[str]:
-    """Modules of the standard library that the agent names anywhere, those for other versions of Python left out."""
+    """Modules of the standard library that the agent names anywhere, those for other versions of Python left out; what
+    only type checkers import is no module of the agent's."""
     for path in AGENT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                yield node.module
+                if not node.module.startswith("chalicelib"):
+                    yield node.module
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "LazyModule":
                 name = str(ast.literal_eval(node.args[0]))
                 if not name.startswith("."):

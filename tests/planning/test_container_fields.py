@@ -174,7 +174,6 @@ NOT_READ_INSIDE = {  # why the agent has no use for these there
     "gpu_devices": "all that the container has are the job's",
     "volumes": "its provider has mounted them: any are refused",
     "project": "a name for people",
-    "run_name": "a name for people",
 }
 ELSEWHERE = ("docker.py", "docker_client.py", "docker_repositories.py", "container_users.py", "visibility.py")
 
