@@ -17,6 +17,8 @@ from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from chalicelib import contract
+from tests.harness.whole import whole
 from tests.wire.corpus import Case
 from tests.wire.keys import filled
 
@@ -90,7 +92,7 @@ def answer(request: Request, case: Case | None = None) -> tuple[int, Any]:
 
 
 def plan(spec: dict[str, Any]) -> dict[str, Any]:
-    """As little of a plan as clients need to go on: one job, and one offer for it."""
+    """A plan of one job, with one offer for it, and else nothing but the keys that a plan must have."""
     spec = {**spec, "run_name": spec["run_name"] or "unnamed"}
     job = {
         "replica_num": 0,
@@ -109,7 +111,7 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
         "price": 0.1,
         "availability": "available",
     }
-    return {
+    found = {
         "project_name": "main",
         "user": "admin",
         "run_spec": spec,
@@ -118,6 +120,8 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
         "current_resource": None,
         "action": "create",
     }
+    made: dict[str, Any] = whole(contract.RunPlan, found)
+    return made
 
 
 def _filled(stored: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Set
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import TrafficBucket, TrafficReport
+    from ...contract.agent_gateway import TrafficBucket, TrafficReport
 
 SECOND = 1000000
 BUCKET = 10 * SECOND

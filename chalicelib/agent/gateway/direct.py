@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Callable, Collection, Dict, List, Mapping, NamedTuple, Set, Tuple, cast
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import GatewayConfiguration, GatewayService, ServedReplica
+    from ...contract.agent_gateway import GatewayConfiguration, GatewayService, ServedReplica
 
 PATIENCE = 1.0  # seconds for a connection, which takes a millisecond within a network
 RECHECK_REACHABLE, RECHECK_UNREACHABLE = 10.0, 60.0  # seconds until the next attempt

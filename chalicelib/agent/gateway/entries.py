@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, 
 from .relays import ReplicaAddress, place
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import GatewayConfiguration, GatewayService, RateLimit, ServedReplica
+    from ...contract.agent_gateway import GatewayConfiguration, GatewayService, RateLimit, ServedReplica
 
 HOLD = 30  # seconds that a request may wait for a replica
 ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # a router's paths besides /v1/…

@@ -18,7 +18,7 @@ from ..kernel.tasks import read_text
 from .worker_requests import TokenVerdict
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import (
+    from ...contract.agent_gateway import (
         GatewayStream,
         GatewayStreams,
         NewConfiguration,

@@ -25,7 +25,7 @@ from .relays import GatewayRelays
 from .worker_requests import TokenVerdict, WorkerRequests
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import (
+    from ...contract.agent_gateway import (
         GatewayConfiguration,
         GatewayStream,
         NewConfiguration,

@@ -40,7 +40,7 @@ from ..streams.stream_loop import SocketStream, StreamLoop, receive
 from ..streams.websocket import Peer
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent_gateway import GatewayStream
+    from ...contract.agent_gateway import GatewayStream
 
 AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
 BACKLOG = 1024

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import shutil
     import subprocess
 
-    from chalicelib.contract.agent import GatewayOrder, GatewayReport
-
+    from ...contract.agent import GatewayOrder, GatewayReport
     from .packages import Packages
 else:
     hashlib = LazyModule("hashlib")

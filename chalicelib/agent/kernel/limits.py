@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypeVar, cast
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import GatewayReport, MetricPoint, TaskReport
+    from ...contract.agent import GatewayReport, MetricPoint, TaskReport
 
 Report = TypeVar("Report", "TaskReport", "GatewayReport")
 

@@ -14,7 +14,7 @@ from .lazy import LazyModule
 if TYPE_CHECKING:
     import shutil
 
-    from chalicelib.contract.agent import SyncMessage, SyncReply
+    from ...contract.agent import SyncMessage, SyncReply
 else:
     shutil = LazyModule("shutil")
 

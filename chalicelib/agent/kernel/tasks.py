@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import shutil
     from typing import TypedDict
 
-    from chalicelib.contract.agent import Task, TaskRepo
+    from ...contract.agent import Task, TaskRepo
 
     class StoredRepo(TaskRepo):
         """Without its credentials, which have a file of their own."""

@@ -17,7 +17,7 @@ from ..kernel.lazy import LazyModule
 if TYPE_CHECKING:
     import hashlib
 
-    from chalicelib.contract import agent as contract
+    from ...contract import agent as contract
 else:
     hashlib = LazyModule("hashlib")
 

@@ -8,7 +8,7 @@ from ..kernel.records import record
 from .chunks import Chunk
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import GatewayOrder, StreamOrder, Task
+    from ...contract.agent import GatewayOrder, StreamOrder, Task
 
 
 @record(frozen=True)

@@ -22,7 +22,7 @@ from .gpu_tools import Usage as GpuUsage
 if TYPE_CHECKING:
     import subprocess
 
-    from chalicelib.contract.agent import HostFacts
+    from ...contract.agent import HostFacts
 else:
     subprocess = LazyModule("subprocess")
 

@@ -9,7 +9,7 @@ from ..kernel.tasks import TaskFolder
 from .gpu_tools import Usage as GpuUsage
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import GpuLoad, MetricPoint
+    from ...contract.agent import GpuLoad, MetricPoint
 
 
 def sample(

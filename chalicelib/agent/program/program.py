@@ -50,8 +50,7 @@ from .roster import Roster, archives_of
 from .session import AgentSession, Message
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import GatewayReport, HostFacts, HostGpu, StreamOrder
-
+    from ...contract.agent import GatewayReport, HostFacts, HostGpu, StreamOrder
     from ..kernel import networks
     from ..streams import log_stream, streams
     from ..streams.log_stream import LogStreams

@@ -17,8 +17,7 @@ from ..kernel.tasks import FINAL, TaskFolder, list_tasks, read_text
 if TYPE_CHECKING:
     import subprocess
 
-    from chalicelib.contract.agent import HostGpu, Task, TaskReport
-
+    from ...contract.agent import HostGpu, Task, TaskReport
     from ..kernel import spool
     from ..kernel.spool import SpoolReader
     from ..kernel.tasks import Launch

@@ -56,7 +56,7 @@ from .commands import (
 )
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import (
+    from ...contract.agent import (
         GatewayOrder,
         GatewayReport,
         HostFacts,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Callable, List, Sequence, Set, Tuple
 from ..kernel.task_runtime import TaskError
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import HostGpu, Task
+    from ...contract.agent import HostGpu, Task
 
 
 def choose(spec: Task, gpus: Sequence[HostGpu], used: Callable[[], Set[str]]) -> Tuple[List[str], str]:

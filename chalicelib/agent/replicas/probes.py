@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Awaitable, Callable, Optional
 from . import http_request
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import TaskProbe
+    from ...contract.agent import TaskProbe
 
 INTERVAL, TIMEOUT = 15.0, 10.0
 LONGEST = 300.0  # seconds that a request may take

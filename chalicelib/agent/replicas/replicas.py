@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 from ..kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import ReplicaReport
-
+    from ...contract.agent import ReplicaReport
     from ..kernel.tasks import Launch
     from . import watched_replica
     from .replica_loop import ReplicaLoop

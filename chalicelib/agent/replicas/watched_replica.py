@@ -12,8 +12,7 @@ from ..kernel.records import record
 from ..kernel.task_runtime import TaskRuntime
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import ReplicaReport
-
+    from ...contract.agent import ReplicaReport
     from ..kernel.tasks import LaunchedTask
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from ..kernel.lazy import LazyModule
 if TYPE_CHECKING:
     import calendar
 
-    from chalicelib.contract.agent import RegistryLogin
+    from ...contract.agent import RegistryLogin
 else:
     calendar = LazyModule("calendar")
 

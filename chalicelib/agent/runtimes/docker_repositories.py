@@ -26,8 +26,7 @@ from .docker_client import DockerClient, DockerError
 from .users import Users
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import TaskRepo
-
+    from ...contract.agent import TaskRepo
     from ..kernel.tasks import LaunchedTask
 
 LIST_MOST = 1 << 20  # bytes of a container's list of users

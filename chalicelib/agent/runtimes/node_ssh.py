@@ -21,8 +21,7 @@ from ..kernel.tasks import write_atomic
 from .accounts import TaskAccount
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import NodeSsh
-
+    from ...contract.agent import NodeSsh
     from ..kernel.tasks import LaunchedTask
     from .docker_client import DockerClient
 

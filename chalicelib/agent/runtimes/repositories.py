@@ -25,8 +25,7 @@ from .accounts import TaskAccount
 from .git import Git, GitOutput, GitTimeout, check_url, is_key_of, over_ssh, ssh_host
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import Task, TaskRepo
-
+    from ...contract.agent import Task, TaskRepo
     from ..kernel.tasks import StoredRepo
 
 SECONDS = 900.0  # for a clone and all its submodules

@@ -14,7 +14,7 @@ from .docker_client import DockerClient, DockerError, DockerUnreachable, contain
 from .visibility import NVIDIA_CAPABILITIES
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import TaskSidecar
+    from ...contract.agent import TaskSidecar
 
 LABEL = "dstack.sidecar"  # of which task
 INSTALL_SECONDS, READY_SECONDS = 600.0, 120.0

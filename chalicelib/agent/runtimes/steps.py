@@ -10,8 +10,7 @@ import re
 from typing import TYPE_CHECKING, Dict
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import Task
-
+    from ...contract.agent import Task
     from ..kernel.tasks import LaunchedTask
 
 VARIABLE = "DSTACK_COMMAND_FILE"  # the shell removes it from its environment

@@ -17,8 +17,7 @@ from ..kernel.records import record
 from ..kernel.task_runtime import TaskError
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import HostGpu
-
+    from ...contract.agent import HostGpu
     from ..kernel.tasks import LaunchedTask
 
 NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]

@@ -29,7 +29,7 @@ from .streams import StreamFactory
 from .websocket import FAILED, NORMAL, Closed, Peer
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import StreamOrder
+    from ...contract.agent import StreamOrder
 
 READS_A_TURN = 16  # of one reader before it is the next one's turn
 LINGER = 15.0  # seconds for which an ended task waits for readers of its log

@@ -25,7 +25,7 @@ from . import websocket
 from .stream_loop import LazySocketStream, Refusal, SocketStream, StreamConnection, StreamLoop
 
 if TYPE_CHECKING:
-    from chalicelib.contract.agent import StreamOrder
+    from ...contract.agent import StreamOrder
 
 MOST = 1024  # streams at once on this machine, including those that are being dialled
 SHARE = 4  # a job may have this many for each free stream: alone, it gets 820 and leaves 204 to other jobs
