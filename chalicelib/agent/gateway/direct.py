@@ -65,8 +65,8 @@ class DirectRoutes:
         return {**configuration, "services": services}
 
 
-def reachable_of(places: Collection[Place]) -> Set[Place]:
-    """The places that accept a connection. All are tried at once; nothing is sent."""
+def reachable_of(places: Collection[Place], patience: float = PATIENCE) -> Set[Place]:
+    """The places that accept a connection within `patience`, in seconds. All are tried at once; nothing is sent."""
     found: Set[Place] = set()
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as sockets:
         for place in places:
@@ -76,7 +76,7 @@ def reachable_of(places: Collection[Place]) -> Set[Place]:
             with contextlib.suppress(OSError):  # not an address, or no route to it
                 if sock.connect_ex(place) in (0, errno.EINPROGRESS):
                     selector.register(sock, selectors.EVENT_WRITE, place)
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while selector.get_map():
             ready = selector.select(max(0.0, until - time.monotonic()))
             if not ready:
