@@ -108,6 +108,7 @@ def test_admins_see_and_revoke_those_of_others_and_nobody_else_does(rig: Rig) ->
         ({"verbs": ["server"]}, "`server` is for global admins"),
         ({"verbs": ["fly"]}, "verbs"),
         ({"verbs": []}, "verbs"),
+        ({"dollars_a_day": 5}, "dollars_a_day"),
     ],
 )
 def test_what_no_token_can_be_is_refused_with_what_it_can_be(rig: Rig, wanted: dict[str, Any], why: str) -> None:

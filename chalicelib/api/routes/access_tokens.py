@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from chalicelib.api.auth import bearer
 from chalicelib.api.requests import Name, RequestBody
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 
 class CreateAccessTokenBody(RequestBody):
+    """A limit that this server doesn't know is refused: a token without it could do more than was asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
     name: Name
     verbs: list[Verb] = Field(min_length=1, max_length=len(Verb))
     projects: list[Name] = Field(default=[], max_length=100)
