@@ -1,7 +1,7 @@
 """`dstack_serverless/api`: a function for each operation of the OpenAPI document, in modules like those of the routes.
 
-A function only describes a call, so both clients send what it returns. The types of answers are those of the contract;
-those of nested parts of bodies are written beside the functions.
+A function only describes a call, so both clients send what it returns. The types of answers and of parts of bodies are
+those of the contract.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import orjson
 from chalicelib import contract
 from chalicelib.api import routes
 from chalicelib.api.routes import BUILT, ByName
+from chalicelib.contract import bodies
 from docs.openapi.document import DOCUMENT
 
 FOLDER = Path(__file__).parents[2] / "dstack_serverless" / "api"
-BODIES = "bodies"  # the module of the types of nested parts
 LEFT_OUT = ("documents_page", "documents_openapi", "streams_open_stream")  # pages, and what isn't one answer
 READS = re.compile(
     r"(get|list|poll|check|config_info|prometheus|healthcheck|job)(_|$)"
@@ -55,10 +55,10 @@ class Parameter(NamedTuple):
 
 
 class Types:
-    """Schemas as Python types. Notes which parts of bodies it has met."""
+    """Schemas as Python types."""
 
     def __init__(self, named: dict[str, Schema]) -> None:
-        self.named, self.met = named, dict[str, None]()
+        self.named = named
 
     def of(self, schema: Schema) -> str:
         if "$ref" in schema:
@@ -83,11 +83,7 @@ class Types:
     def _named(self, name: str) -> str:
         if hasattr(contract, name):
             return f"contract.{name}"
-        schema = self.named[name]
-        if "properties" not in schema:
-            return self.of(schema)
-        self.met[name] = None
-        return f"{BODIES}.{name}"
+        return f"bodies.{name}" if hasattr(bodies, name) else self.of(self.named[name])
 
 
 def _literal(value: Any) -> str:
@@ -105,7 +101,6 @@ def modules() -> dict[str, str]:
                 module, name = place_of(operation["operationId"])
                 by_module.setdefault(module, []).append(_function(name, path, method, operation, types))
     files = {f"{module.replace('.', '_')}.py": _module(module, functions) for module, functions in by_module.items()}
-    files[f"{BODIES}.py"] = _bodies(types)
     files["__init__.py"] = INDEX
     return files
 
@@ -121,7 +116,7 @@ def _module(module: str, functions: list[str]) -> str:
     about, _, _ = (import_module(f"{routes.__name__}.{module}").__doc__ or "").partition("\n\n")
     text = "\n\n\n".join(functions)
     own = ["    from chalicelib import contract"] if "contract." in text else []
-    own += [f"    from dstack_serverless.api import {BODIES}"] if f"{BODIES}." in text else []
+    own += ["    from chalicelib.contract import bodies"] if "bodies." in text else []
     names = [*(["TYPE_CHECKING"] if own else []), *_used(("Any", "Literal"), text)]
     shared = _used(("UNSET", "Request", "given", "segment"), text)
     lines = [*_text(f"{about}\n\nGenerated: `make docs`.", ""), "", "from __future__ import annotations", ""]
@@ -205,28 +200,6 @@ def _text(description: str, indent: str = "    ") -> Iterator[str]:
     lines = [f'"""{first[0]}', *first[1:], *(line for part in others for line in ("", *part))]
     lines = [f'{lines[0]}"""'] if len(lines) == 1 else [*lines, '"""']
     yield from (f"{indent}{line}" if line else "" for line in lines)
-
-
-def _bodies(types: Types) -> str:
-    """The types of the parts, and of the parts of those."""
-    classes: dict[str, str] = {}
-    while missing := [name for name in types.met if name not in classes]:
-        for name in missing:
-            schema = types.named[name]
-            needed = schema.get("required", ())
-            keys = [(key, types.of(inner)) for key, inner in schema["properties"].items()]
-            lines = [f"    {key}: {kind if key in needed else f'NotRequired[{kind}]'}" for key, kind in keys]
-            about = [f'    """{schema["description"]}"""', ""] if "description" in schema else []
-            text = "\n".join([f"class {name}(TypedDict):", *about, *lines]).replace(f"{BODIES}.", "")
-            classes[name] = text
-    text = "\n\n\n".join(classes[name] for name in sorted(classes))
-    checking = "contract." in text
-    names = ", ".join([*(["TYPE_CHECKING"] if checking else []), *_used(("Any", "Literal"), text)])
-    head = ['"""Parts of bodies. Generated: `make docs`."""', "", "from __future__ import annotations", ""]
-    head += [f"from typing import {names}", ""] if names else []
-    head += ["from typing_extensions import NotRequired, TypedDict", ""]
-    head += ["if TYPE_CHECKING:", "    from chalicelib import contract", ""] if checking else []
-    return "\n".join([*head, "", text, ""])
 
 
 def write() -> None:

@@ -11,7 +11,7 @@ from dstack_serverless.sdk.flow import UNSET, Request, given, segment
 
 if TYPE_CHECKING:
     from chalicelib import contract
-    from dstack_serverless.api import bodies
+    from chalicelib.contract import bodies
 
 
 def list_runs(

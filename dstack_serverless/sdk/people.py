@@ -14,7 +14,7 @@ from dstack_serverless.sdk.resource import Mode, Resource, iterated, method
 
 if TYPE_CHECKING:
     from chalicelib import contract
-    from dstack_serverless.api import bodies
+    from chalicelib.contract import bodies
 
 PROJECTS = Order(id="project_id")
 

@@ -21,7 +21,7 @@ from dstack_serverless.sdk.resource import Mode, Resource, iterated, method
 
 if TYPE_CHECKING:
     from chalicelib import contract
-    from dstack_serverless.api import bodies
+    from chalicelib.contract import bodies
 
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 RUNS = Order("submitted_at", "prev_submitted_at", after_id="prev_run_id")
