@@ -5,7 +5,7 @@ Generated: `make docs`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dstack_serverless.sdk.flow import UNSET, Request, given, segment
 
@@ -22,8 +22,14 @@ def list_all(
     gateway_id: str | None = UNSET,
     actor_id: str | None = UNSET,
     target_type: str | None = UNSET,
+    target: str | None = UNSET,
+    user: str | None = UNSET,
+    by: Literal["people", "system"] | None = UNSET,
+    until: str | None = UNSET,
 ) -> Request[contract.V1EventPage]:
-    """Events of the caller's projects, and those about the caller, newest first. Global admins see all.
+    """Events of the caller's projects, and those about the caller, newest first. Global admins see all. `target` is
+    the type and the name of a thing, such as `run/train`, and `user` the name of who acted; `by` tells people from
+    the control plane itself; `until` leaves out later ones.
 
     For any active user.
     """
@@ -38,6 +44,10 @@ def list_all(
             gateway_id=gateway_id,
             actor_id=actor_id,
             target_type=target_type,
+            target=target,
+            user=user,
+            by=by,
+            until=until,
         ),
         safe=True,
     )
@@ -53,8 +63,12 @@ def list_project(
     gateway_id: str | None = UNSET,
     actor_id: str | None = UNSET,
     target_type: str | None = UNSET,
+    target: str | None = UNSET,
+    user: str | None = UNSET,
+    by: Literal["people", "system"] | None = UNSET,
+    until: str | None = UNSET,
 ) -> Request[contract.V1EventPage]:
-    """Events of the project, newest first.
+    """Events of the project, newest first, with the same filters.
 
     For members of the project.
     """
@@ -69,6 +83,10 @@ def list_project(
             gateway_id=gateway_id,
             actor_id=actor_id,
             target_type=target_type,
+            target=target,
+            user=user,
+            by=by,
+            until=until,
         ),
         safe=True,
     )

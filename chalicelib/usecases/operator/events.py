@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+import orjson
+
 from chalicelib.domain import keys
 from chalicelib.domain.events import EVERYWHERE, Event
 from chalicelib.domain.instants import Micros, sortable
@@ -43,6 +45,9 @@ class EventFilter:
     within_gateways: Ids | None = None  # events about these gateways and their machines
     target_types: frozenset[str] | None = None
     actors: frozenset[str | None] | None = None
+    named: tuple[str, str] | None = None  # events about a thing by type and name, also those that had the name before
+    user_name: str | None = None  # what this user did
+    by_people: bool | None = None  # what users did, or what the control plane did by itself
     prev_at: Micros | None = None
     prev_id: str | None = None
     limit: int = PAGE
@@ -72,8 +77,12 @@ def _needles(wanted: EventFilter) -> list[tuple[bytes, ...]]:
     """Texts that a record with a matching event must contain, one of each group. Most others needn't be parsed then."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
-    choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.within_gateways, wanted.target_types, actors)
-    return [tuple(f'"{needle}"'.encode() for needle in choice) for choice in choices if choice is not None]
+    choices = (
+        *(targets, wanted.within_runs, wanted.within_fleets, wanted.within_gateways, wanted.target_types, actors),
+        None if wanted.named is None else {wanted.named[1]},
+        None if wanted.user_name is None else {wanted.user_name},
+    )
+    return [tuple(map(orjson.dumps, choice)) for choice in choices if choice is not None]
 
 
 def deleted_actors(store: Store, events: Sequence[Event]) -> Ids:
@@ -166,6 +175,9 @@ def _fits(event: Event, wanted: EventFilter) -> bool:
         and (wanted.within_gateways is None or _is_of(event, targets, wanted.within_gateways))
         and (wanted.target_types is None or any(target.type in wanted.target_types for target in event.targets))
         and (wanted.actors is None or event.actor_id in wanted.actors)
+        and (wanted.named is None or any((each.type, each.name) == wanted.named for each in event.targets))
+        and (wanted.user_name is None or event.actor_name == wanted.user_name)
+        and (wanted.by_people is None or wanted.by_people == (event.actor_id is not None))
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.runs.metrics import metric_puts
 from tests.api.rig import Rig
@@ -25,6 +27,26 @@ def test_events_are_paged_and_filtered(rig: Rig) -> None:
         url = f"{events}?limit=1&cursor={page['next']}"
     assert found == [event["id"] for event in api.ok("GET", events)["items"]] and len(found) > 2
     assert set(found) <= {event["id"] for event in api.ok("GET", "/api/v1/events")["items"]}
+
+
+def test_events_say_what_changed_and_are_found_by_target_actor_and_date(rig: Rig) -> None:
+    api = Client.of(rig)
+    events = f"/api/v1/projects/{api.project}/events"
+    api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    api.ok("POST", f"{api.runs}/one/stop", status=202)
+    found = {event["type"]: event for event in api.ok("GET", f"{events}?target=run/one")["items"]}
+    made, moved = found["created"], found["status"]
+    assert (len(found), made["before"], made["user"], made["token"]) == (2, None, "admin", None)
+    assert (moved["before"], moved["after"]) == ("submitted", "terminating")
+    assert moved["reason"] == "stopped_by_user"
+    assert api.ok("GET", f"{events}?target=run/two")["items"] == []
+    every = api.ok("GET", events)["items"]
+    people, system = (api.ok("GET", f"{events}?by={who}")["items"] for who in ("people", "system"))
+    assert people == [event for event in every if event["user"]] and system == [e for e in every if not e["user"]]
+    assert api.ok("GET", f"{events}?user=admin")["items"] == people and people
+    before = quote(made["at"])
+    assert made["id"] not in [event["id"] for event in api.ok("GET", f"{events}?until={before}")["items"]]
+    assert api.refused("GET", f"{events}?target=one")[:2] == (422, "invalid")
 
 
 def test_offers_are_found_by_requirements(rig: Rig) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from chalicelib.api.requests import Id
+from chalicelib.api.requests import At, Id, Name
 from chalicelib.api.route import Answer, Call, asks
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
@@ -26,11 +26,17 @@ class EventQuery(PageQuery):
     gateway_id: Id | None = None
     actor_id: Id | None = None
     target_type: Annotated[str, Field(max_length=40)] | None = None
+    target: Annotated[str, Field(pattern=r"^[a-z-]{1,40}/.{1,200}$")] | None = None  # a type and a name
+    user: Name | None = None
+    by: Literal["people", "system"] | None = None
+    until: At | None = None
 
 
 @asks(EventQuery)
 def list_all(call: Call, query: EventQuery) -> Annotated[Answer, contract.V1EventPage]:
-    """Events of the caller's projects, and those about the caller, newest first. Global admins see all."""
+    """Events of the caller's projects, and those about the caller, newest first. Global admins see all. `target` is the
+    type and the name of a thing, such as `run/train`, and `user` the name of who acted; `by` tells people from the
+    control plane itself; `until` leaves out later ones."""
     every = call.actor.role is GlobalRole.admin
     projects = call.narrowed(visible(call.plane.store, call.actor, not_joined=every))
     return _list(call, {project.id: project for project in projects}, None, query)
@@ -38,13 +44,14 @@ def list_all(call: Call, query: EventQuery) -> Annotated[Answer, contract.V1Even
 
 @asks(EventQuery)
 def list_project(call: Call, query: EventQuery) -> Annotated[Answer, contract.V1EventPage]:
-    """Events of the project, newest first."""
+    """Events of the project, newest first, with the same filters."""
     project = call.tenant
     return _list(call, {project.id: project}, frozenset({project.id}), query)
 
 
 def _list(call: Call, projects: Mapping[str, Project], within: frozenset[str] | None, query: EventQuery) -> Answer:
-    at, event_id = query.after(call)
+    at, event_id = (query.until, None) if query.cursor is None else query.after(call)
+    kind, _, name = (query.target or "").partition("/")
     wanted = events.EventFilter(
         within_projects=within,
         within_runs=_only(query.run_id),
@@ -52,6 +59,9 @@ def _list(call: Call, projects: Mapping[str, Project], within: frozenset[str] | 
         within_gateways=_only(query.gateway_id),
         target_types=_only(query.target_type),
         actors=_only(query.actor_id),
+        named=(kind, name) if query.target else None,
+        user_name=query.user,
+        by_people=None if query.by is None else query.by == "people",
         prev_at=at,
         prev_id=event_id,
         limit=query.limit,
