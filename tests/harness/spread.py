@@ -69,6 +69,7 @@ TOGETHER = {
     "tests/e2e/test_genuine_volumes.py": "genuine",
 }
 APART = ("tests/simulation/",)
+CONSOLE = "tests/console/"  # one server and one browser for all of it
 LONGEST = (
     "tests/wire/test_same_body_real.py",
     "tests/simulation/",
@@ -87,6 +88,8 @@ LONGEST = (
 def group(nodeid: str) -> str:
     """The group of tests that go to one worker with this one."""
     file = nodeid.partition("::")[0]
+    if file.startswith(CONSOLE) and file.endswith("_real.py"):
+        return CONSOLE
     return nodeid if file.startswith(APART) else TOGETHER.get(file) or _sdk(file) or file
 
 

@@ -31,6 +31,11 @@ def test_one_process_imports_a_providers_sdk_unless_it_waits_for_something_real(
     assert not waits("tests/backends/kubernetes/test_pods.py::test_a")
 
 
+def test_one_server_and_one_browser_serve_all_tests_of_the_console() -> None:
+    assert group("tests/console/test_docs_real.py::test_a") == group("tests/console/test_journeys_real.py::test_b")
+    assert group("tests/console/test_headers.py::test_a") != group("tests/console/test_docs_real.py::test_a")
+
+
 def test_a_group_is_begun_when_its_longest_is() -> None:
     first = turn("tests/scenarios/test_scenarios_real.py::test_a")
     assert turn("tests/store/test_dynamo_real.py::test_b") == first

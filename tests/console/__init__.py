@@ -1,0 +1,1 @@
+"""The web console, in a real browser against a real server with real jobs."""

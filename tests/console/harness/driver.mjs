@@ -1,0 +1,176 @@
+// A headless browser that does what it is told: a request is a line of JSON on standard input, and so is its answer.
+// Every tab has a context of its own, records what goes wrong in it, and can reach no host but the one it is made for.
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+import { launch, PATIENCE } from '../../e2e/console/console.mjs';
+
+const installed = createRequire(`${process.cwd()}/`);
+const browser = await launch();
+const tabs = new Map();
+
+// Where the page's own policy was broken is reported like any other error of a script.
+const POLICY = `addEventListener('securitypolicyviolation', (e) =>
+  console.error('broken policy: ' + e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sourceFile + ':' + e.lineNumber))`;
+const HIDING = `(() => {
+  let hidden = false;
+  Object.defineProperty(document, 'hidden', { get: () => hidden });
+  Object.defineProperty(document, 'visibilityState', { get: () => (hidden ? 'hidden' : 'visible') });
+  addEventListener('tests:hide', (e) => { hidden = e.detail; document.dispatchEvent(new Event('visibilitychange')); });
+})()`;
+
+class Tab {
+  problems = [];
+  requests = [];
+  pending = new Set();
+
+  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, touch = false }) {
+    const self = new Tab();
+    self.context = await browser.newContext({
+      viewport: { width, height },
+      colorScheme: theme,
+      reducedMotion: 'reduce',
+      locale: 'en-GB',
+      timezoneId: 'UTC',
+      hasTouch: touch,
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    await self.context.addInitScript(POLICY);
+    await self.context.addInitScript(HIDING);
+    await self.context.route(
+      (url) => url.origin !== origin && url.protocol.startsWith('http'),
+      (route) => {
+        self.problems.push(`asks another host: ${route.request().url()}`);
+        return route.abort();
+      },
+    );
+    if (clock) await self.context.clock.install();
+    await self.page_(await self.context.newPage());
+    return self;
+  }
+
+  async page_(page) {
+    this.page = page;
+    page.setDefaultTimeout(PATIENCE);
+    this.cdp = await this.context.newCDPSession(page);
+    page.on('pageerror', (error) => this.problems.push(`a script failed: ${error.stack ?? error.message}`));
+    page.on('console', (said) => {
+      if (said.type() === 'error') this.problems.push(`console: ${said.text()} (${said.location().url})`);
+    });
+    page.on('request', (asked) => {
+      this.pending.add(asked);
+      this.requests.push({ method: asked.method(), url: asked.url(), kind: asked.resourceType() });
+    });
+    const ended = (asked) => this.pending.delete(asked);
+    page.on('requestfinished', ended);
+    page.on('requestfailed', ended);
+  }
+
+  // An element by what a user would call it. Only what is shown counts, unless it is asked for by its markup.
+  find({ within, css, role, name, exact = true, label, text, has, nth }) {
+    const from = within ? this.find(within) : this.page;
+    let found = from;
+    if (css) found = from.locator(css);
+    else if (role) found = from.getByRole(role, name === undefined ? {} : { name, exact });
+    else if (label !== undefined) found = from.getByLabel(label, { exact });
+    else if (text !== undefined) found = from.getByText(text, { exact });
+    if (has !== undefined) found = found.filter({ hasText: has });
+    if (!css) found = found.filter({ visible: true });
+    return nth === undefined ? found : found.nth(nth);
+  }
+
+  one(what) {
+    return what.nth === undefined ? this.find(what).first() : this.find(what);
+  }
+
+  // Scripts of tests run beside the page's policy, which forbids what `page.evaluate` does.
+  async script(expression) {
+    const { result, exceptionDetails: failed } = await this.cdp.send('Runtime.evaluate', {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    if (failed) throw new Error(failed.exception?.description ?? failed.text);
+    return result.value;
+  }
+
+  async axe() {
+    await this.script(`!!(window.axe || ${installedAxe()})`);
+    const found = await this.script(`axe.run(document, { resultTypes: ['violations'] }).then((result) =>
+      result.violations.map((each) => ({ rule: each.id, help: each.help, nodes: each.nodes.map((node) => ({
+        at: node.target.join(' '), html: node.html.slice(0, 300), why: node.failureSummary })) })))`);
+    return found;
+  }
+}
+
+let axe;
+function installedAxe() {
+  axe ??= installed('axe-core').source;
+  return `(() => { ${axe} })()`;
+}
+
+const OPERATIONS = {
+  open: (tab, { url }) => tab.page.goto(url).then((got) => got?.status() ?? 0),
+  reload: (tab) => tab.page.reload().then(() => null),
+  back: (tab) => tab.page.goBack().then(() => null),
+  url: (tab) => tab.page.url(),
+  see: (tab, what) => tab.one(what).waitFor(),
+  gone: (tab, what) => tab.one(what).waitFor({ state: 'hidden' }),
+  press: (tab, what) => tab.one(what).click(),
+  fill: (tab, { text, ...what }) => tab.one(what).fill(text),
+  choose: (tab, { option, ...what }) => tab.one(what).selectOption(option).then(() => null),
+  keys: async (tab, { keys }) => {
+    for (const key of keys) await tab.page.keyboard.press(key);
+  },
+  type: (tab, { text }) => tab.page.keyboard.type(text),
+  count: (tab, what) => tab.find(what).count(),
+  text: (tab, what) => tab.one(what).innerText(),
+  texts: (tab, what) => tab.find(what).allInnerTexts(),
+  value: (tab, what) => tab.one(what).inputValue(),
+  attribute: (tab, { attribute, ...what }) => tab.one(what).getAttribute(attribute),
+  box: (tab, what) => tab.one(what).boundingBox(),
+  script: (tab, { expression }) => tab.script(expression),
+  axe: (tab) => tab.axe(),
+  resize: (tab, size) => tab.page.setViewportSize(size),
+  theme: (tab, { theme }) => tab.page.emulateMedia({ colorScheme: theme }),
+  hide: (tab, { hidden }) => tab.script(`dispatchEvent(new CustomEvent('tests:hide', { detail: ${hidden} }))`),
+  // Time passes for the page alone, in steps; after each step it gets the answers that it asked for.
+  pass: async (tab, { seconds, step }) => {
+    for (let gone = 0; gone < seconds; gone += step) {
+      await tab.page.clock.runFor(step * 1000);
+      for (const asked of [...tab.pending]) if (asked.resourceType() !== 'eventsource') await ended(asked);
+    }
+  },
+  // A second tab of the same context, as a link in a new tab makes it: the first is left as it is.
+  picture: (tab, { path, scale }) => tab.page.screenshot({ path, scale }).then(() => null),
+  problems: (tab) => tab.problems,
+  requests: (tab) => tab.requests,
+  bytes: (tab) => tab.script(`Promise.resolve(performance.getEntriesByType('navigation')
+    .concat(performance.getEntriesByType('resource')).map((e) => ({ name: e.name, encoded: e.encodedBodySize,
+      decoded: e.decodedBodySize, kind: e.initiatorType ?? 'navigation' })))`),
+  heap: async (tab) => {
+    await tab.cdp.send('HeapProfiler.collectGarbage');
+    return (await tab.cdp.send('Runtime.getHeapUsage')).usedSize;
+  },
+  close: async (tab) => {
+    await tab.context.close();
+    return tab.problems;
+  },
+};
+
+const ended = (asked) => asked.response().then((got) => got?.finished()).catch(() => null);
+
+async function answer({ id, tab: number, op, ...asked }) {
+  try {
+    let value;
+    if (op === 'tab') tabs.set(number, await Tab.make(asked));
+    else value = await OPERATIONS[op](tabs.get(number), asked);
+    if (op === 'close') tabs.delete(number);
+    process.stdout.write(`${JSON.stringify({ id, value: value ?? null })}\n`);
+  } catch (error) {
+    process.stdout.write(`${JSON.stringify({ id, error: error.message })}\n`);
+  }
+}
+
+process.stdout.write(`${JSON.stringify({ version: browser.version() })}\n`);
+for await (const line of createInterface({ input: process.stdin })) await answer(JSON.parse(line));
+await browser.close();
