@@ -198,7 +198,8 @@ def read_logs(
     newest_first: bool = UNSET,
 ) -> Request[contract.V1LogPage]:
     """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job. The pages
-    that follow are of the same job, also if there is a later one meanwhile.
+    that follow are of the same job, also if there is a later one meanwhile. `resume` is the cursor of what comes
+    later, also at the end.
 
     For members of the project.
     """

@@ -35,5 +35,9 @@ def poll(call: Call, body: PollBody) -> contract.LogPage:
     span = {name: at for name, at in (("start", body.start_time), ("end", body.end_time)) if at is not None}
     query = LogQuery(**span, token=body.next_token, limit=max(1, body.limit), descending=body.descending)
     of = (call.plane, call.tenant, body.run_name, body.job_submission_id, query)
-    page = (logs.story(*of), None) if body.diagnose else logs.read_log(*of)
-    return log_page_json(*page) if body.limit else log_page_json((), None)
+    if body.diagnose:
+        records, following = logs.story(*of), None
+    else:
+        page = logs.read_log(*of)
+        records, following = page.records, page.next_token
+    return log_page_json(records, following) if body.limit else log_page_json((), None)

@@ -113,6 +113,8 @@ class V1LogPage(TypedDict):
     job: Id
     items: list[V1LogLine]
     next: str | None
+    resume: str | None
+    """The cursor of what is written later: that of a follower, also at the end. Null with `newest_first`."""
 
 
 class V1GpuUsage(TypedDict):

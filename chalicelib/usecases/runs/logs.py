@@ -14,7 +14,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
-from chalicelib.store.logs import LogQuery, Piece
+from chalicelib.store.logs import LogPage, LogQuery, Piece
 from chalicelib.usecases.pace import FOLLOWED
 from chalicelib.usecases.ports import LogPorts, RecordPorts
 
@@ -23,16 +23,13 @@ log = logging.getLogger(__name__)
 MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well below the limit of responses
 
 
-def read_log(
-    plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogQuery
-) -> tuple[Sequence[Piece], str | None]:
-    """A page of the log, and the token of the next page; None at the end. Logs are stored by project, so a job of
-    another project looks like one without a log."""
+def read_log(plane: LogPorts, project: Project, run_name: str, job_id: str, query: LogQuery) -> LogPage:
+    """A page of the log. Logs are stored by project, so a job of another project looks like one without a log."""
     run_id = _known_run(plane, project, run_name)
     page = plane.logs.read(project.id, job_id, replace(query, max_bytes=MAX_BYTES))
     if plane.pace.followed < plane.pace.log and page.next_token is None:
         _follow(plane, run_id, job_id)
-    return page.records, page.next_token
+    return page
 
 
 def _follow(plane: RecordPorts, run_id: str, job_id: str) -> None:

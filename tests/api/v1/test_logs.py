@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 import pytest
@@ -73,3 +74,20 @@ def test_a_character_that_was_written_in_two_pieces_is_whole(logged: Logged, que
 def test_a_log_that_ends_within_a_character_shows_that(logged: Logged) -> None:
     logged.write(b"caf\xc3")
     assert logged.texts() == ["caf\ufffd"]
+
+
+def test_a_follower_continues_at_the_end_with_what_was_written_since(logged: Logged) -> None:
+    def read(cursor: str) -> dict[str, Any]:
+        return logged.api.ok("GET", f"{logged.url}?limit=2{cursor}")
+
+    empty = read("")
+    assert (empty["items"], empty["next"]) == ([], None)
+    logged.write(b"a", b"b", b"c")
+    first = read(f"&cursor={empty['resume']}")
+    assert first["resume"] == first["next"]
+    second = read(f"&cursor={first['resume']}")
+    assert [line["text"] for line in second["items"]] == ["c"] and second["next"] is None
+    assert read(f"&cursor={second['resume']}")["items"] == []
+    logged.write(b"a", b"b", b"c", b"d")
+    assert [line["text"] for line in read(f"&cursor={second['resume']}")["items"]] == ["d"]
+    assert logged.api.ok("GET", f"{logged.url}?newest_first=true")["resume"] is None

@@ -276,7 +276,8 @@ def _tag(run: Run) -> str:
 @asks(LogQueryParameters)
 def read_logs(call: Call, query: LogQueryParameters) -> Annotated[Answer, contract.V1LogPage]:
     """What a job wrote, oldest first: the job with this id, or the latest submission of the run's first job. The pages
-    that follow are of the same job, also if there is a later one meanwhile."""
+    that follow are of the same job, also if there is a later one meanwhile. `resume` is the cursor of what comes
+    later, also at the end."""
     name = call.params["run_name"]
     filters = {name: value for name, value in call.query.items() if name != "job"}
     listing = cursors.listing(call.path, filters)
@@ -289,9 +290,14 @@ def read_logs(call: Call, query: LogQueryParameters) -> Annotated[Answer, contra
             raise WrongQuery([Problem("it belongs to the log of another job", path="cursor", hint=hint)])
     span = {key: at for key, at in (("start", query.since), ("end", query.until)) if at is not None}
     wanted = LogQuery(**span, token=token, limit=query.limit, descending=query.newest_first)
-    records, following = logs.read_log(call.plane, call.tenant, name, job_id, wanted)
-    cursor = None if following is None else cursors.encode(listing, job_id, following)
-    return answers.linked(call, log_lines_json(records, newest_first=query.newest_first), cursor, job=job_id)
+    page = logs.read_log(call.plane, call.tenant, name, job_id, wanted)
+
+    def cursor(token: str | None) -> str | None:
+        return cursors.encode(listing, job_id, token) if token else None
+
+    lines = log_lines_json(page.records, newest_first=query.newest_first)
+    resume = None if query.newest_first else cursor(page.resume)
+    return answers.linked(call, lines, cursor(page.next_token), job=job_id, resume=resume)
 
 
 def _first_job(row: RunRow, name: str) -> str:
