@@ -33,6 +33,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "automation": ("automation", "Store configurations for rules to apply, stop and delete."),
     "backend": ("backend", "Manage backends: the clouds that a project can use."),
     "completion": ("completion", "Print a script that completes commands and names in your shell."),
+    "console": ("console", "Open the web console in your browser, signed in."),
     "delete": ("delete", "Delete what a configuration file describes."),
     "event": ("event", "Show what happened to runs, jobs, fleets and instances."),
     "export": ("export", "Share SSH fleets with other projects."),

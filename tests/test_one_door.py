@@ -124,6 +124,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
             "people/projects",
             "people/rights_revision",
             "people/secrets",
+            "people/sign_in_codes",
             "people/sign_on",
             "people/workloads",
             "runs/repos",

@@ -173,8 +173,9 @@ def _by_access_token(
         raise Unauthenticated("This access token was revoked")
     if entry.signed_off(user.signed_off_at):
         raise Unauthenticated("The sign-on with which this access token was made was ended")
-    if entry.run_id and not rights_revision.lasts(plane.store, entry):
-        raise Unauthenticated("The run of this access token has ended")
+    if not rights_revision.lasts(plane.store, entry):
+        made_with = "The access token with which this one was made was revoked"
+        raise Unauthenticated(made_with if entry.made_with else "The run of this access token has ended")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
     return rights_revision.acting(user, entry), entry, where

@@ -214,6 +214,7 @@ from chalicelib.contract.users import (
     NextRedirect as NextRedirect,
     ProgramSignOn as ProgramSignOn,
     PublicKey as PublicKey,
+    SignInCode as SignInCode,
     SignOnProvider as SignOnProvider,
     User as User,
     UserCreds as UserCreds,

@@ -497,6 +497,10 @@ class ExchangeBody(TypedDict):
     id_token: str
 
 
+class ExchangeCodeBody(TypedDict):
+    code: str
+
+
 class StreamQuery(TypedDict):
     target: NotRequired[str]
     replica: NotRequired[int]

@@ -73,8 +73,16 @@ class CreatedAccessToken(AccessToken):
     """Shown only this once."""
 
 
+class SignInCode(TypedDict):
+    """A code that signs a page of the console in."""
+
+    code: str
+    """Works once. Shown only in this answer."""
+    expires_at: Date
+
+
 class ProgramSignOn(TypedDict):
-    """What a program gets for the token of the place where it runs."""
+    """What a program gets for the token of the place where it runs, and a page for a code."""
 
     username: str
     """In whose name it acts."""

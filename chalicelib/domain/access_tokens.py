@@ -67,6 +67,7 @@ class AccessToken(Noun):
     run_id: str = ""  # of a run whose jobs have it: it ends with the run
     sealed: str = ""  # then its text, for the machines of the run
     signed_on_at: Micros | None = None  # when the sign-on began with which it was made, and with which it ends
+    made_with: str = ""  # the hash of the access token with which it was made, and with which it ends
 
     def place(self) -> keys.Place:
         if self.run_id:

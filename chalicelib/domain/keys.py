@@ -24,6 +24,7 @@
 | Admins    | users            | admins                  |                                    |                        |
 | SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
 | AccessToken | token/<hash>, or run/<id> | access       |                                    |                        |
+| SignInCode | token/<hash>    | code                    |                                    |                        |
 | KeyedRequest | user/<id>     | request/<hash of key>   |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
@@ -269,6 +270,10 @@ def run_access(run_id: str) -> Key:
 def run_of_token(token_hash: str) -> Key:
     """Pointer to the run whose jobs have this access token."""
     return Key(f"token/{token_hash}", "run")
+
+
+def sign_in_code(code_hash: str) -> Key:
+    return Key(f"token/{code_hash}", "code")
 
 
 def access_token_name(user_id: str, name: str) -> Key:

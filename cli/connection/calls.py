@@ -47,6 +47,10 @@ def auth_oidc_exchange(client: Client, body: bodies.ExchangeBody) -> contract.Pr
     return client.post("/api/auth/oidc/exchange", body)
 
 
+def auth_sign_in_codes_exchange(client: Client, body: bodies.ExchangeCodeBody) -> contract.ProgramSignOn:
+    return client.post("/api/auth/sign_in_codes/exchange", body)
+
+
 def automations_add(client: Client, body: bodies.AddAutomationBody) -> contract.Automation:
     return client.in_project("automations/add", body)
 
@@ -415,6 +419,10 @@ def users_refresh_ssh_key(client: Client, body: bodies.GetUserBody) -> contract.
 
 def users_refresh_token(client: Client, body: bodies.GetUserBody) -> contract.UserWithCreds:
     return client.post("/api/users/refresh_token", body)
+
+
+def users_sign_in_codes_create(client: Client) -> contract.SignInCode:
+    return client.post("/api/users/sign_in_codes/create")
 
 
 def users_update(client: Client, body: bodies.SaveUserBody) -> contract.User:

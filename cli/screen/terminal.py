@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cli.ssh.tunnel import OpenSsh
 
 PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
+BROWSER_STARTS = 2.0  # seconds
 STANDARD_INPUT = "-"  # in place of a file or a value, which is then read from there
 
 
@@ -34,12 +35,19 @@ def _is_watched() -> bool:
     return sys.stdout.isatty()
 
 
-def _browse(address: str) -> None:
-    """Opens a browser, in a thread: a text browser doesn't return until the user quits it."""
+def _browse(address: str) -> bool:
+    """Opens a browser, in a thread: a text browser doesn't return until the user quits it. False: there is none."""
     import webbrowser
     from threading import Thread
 
-    Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    opening = Thread(target=webbrowser.open, args=(address,), daemon=True)
+    opening.start()
+    opening.join(BROWSER_STARTS)  # a command that ended at once would take it along
+    return True
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Terminal:
     columns: int | None = None  # the width of the screen; None: ask the process
     via: Dial | None = None  # connects to servers, like `client.dial`; None: over HTTP
     ssh: OpenSsh | None = None  # like `tunnel.Ssh`; None: this machine's
-    browse: Callable[[str], None] = _browse  # opens an address, if there is a browser
+    browse: Callable[[str], bool] = _browse  # opens an address; False: there is no browser
 
     @property
     def width(self) -> int | None:

@@ -92,6 +92,7 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "users/update": {"username": user, "global_role": "user", "active": False},
         "access_tokens/create": {"name": "fresh", "verbs": ["read"]}, "access_tokens/list": {},
         "access_tokens/revoke": {"name": "fresh"}, "oidc/exchange": {"id_token": "a.b.c"},
+        "sign_in_codes/exchange": {"code": "unknown"}, "sign_in_codes/create": {},
         "repos/init": {"repo_id": "fresh", "repo_info": {"repo_type": "virtual"}, "repo_creds": None},
         "secrets/create_or_update": {"name": "fresh", "value": "v"},
         "logs/poll": {"run_name": "seen", "job_submission_id": things["task"], "limit": 10},

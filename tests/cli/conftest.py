@@ -40,7 +40,7 @@ def bare(tmp_path: Path, plane: Plane) -> Dstack:
         sleep=naps.append,
         watched=False,
         via=plane.via,
-        browse=lambda address: None,
+        browse=lambda address: True,
     )
     return Dstack(terminal, naps)
 

@@ -60,7 +60,7 @@ FACES = {  # command line: what it is called
 }
 NO_TABLE = {  # lines, a log, a script
     "attach", "automation add", "automation delete", "backend add", "backend check", "backend delete",
-    "completion", "delete", "event follow", "export delete", "fleet delete", "fleet delete-instance",
+    "completion", "console", "delete", "event follow", "export delete", "fleet delete", "fleet delete-instance",
     "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",

@@ -39,7 +39,7 @@ def requested_port(plane: Plane) -> int:
     return int(next(each.body["local_port"] for each in plane.requests if each.path.endswith("/authorize")))
 
 
-def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback") -> Callable[[str], None]:
+def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback") -> Callable[[str], bool]:
     """A browser that comes back with these, one after the other."""
 
     def go() -> None:
@@ -49,7 +49,11 @@ def visiting(plane: Plane, *visits: dict[str, str], path: str = "/auth/callback"
             except HTTPError:
                 continue  # what a stranger is told
 
-    return lambda address: Thread(target=go, daemon=True).start()
+    def browse(address: str) -> bool:
+        Thread(target=go, daemon=True).start()
+        return True
+
+    return browse
 
 
 def login(dstack: Dstack, plane: Plane, *args: str, browse: Any = None, answers: str = "") -> Any:

@@ -74,6 +74,8 @@ def people(rig: Recorder) -> None:
     rig.ok("/api/users/public_keys/list")
     rig.ok("/api/users/access_tokens/create", {"name": "ci", "verbs": ["run"], "projects": ["main"]})
     rig.ok("/api/users/access_tokens/list")
+    code = rig.ok("/api/users/sign_in_codes/create")["code"]
+    rig.ok("/api/auth/sign_in_codes/exchange", {"code": code})
     rig.ok("/api/projects/create", {"project_name": "research"})
     rig.ok("/api/projects/main/add_members", {"members": [{"username": "ann", "project_role": "user"}]})
     rig.ok("/api/projects/main/set_quota", {"gpus": 8, "money": 100})

@@ -355,6 +355,7 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/auth/oidc/exchange": lambda shapes, rng: {
         "id_token": rng.choice(("", "x", "a.b.c", "eyJhbGciOiJub25lIn0.eyJpc3MiOiJ4In0.", "é", None)),
     },
+    "/api/auth/sign_in_codes/exchange": lambda shapes, rng: {"code": rng.choice(("", "x", "é", "x" * 300, None))},
     "/api/users/access_tokens/create": lambda shapes, rng: {
         "name": rng.choice(("seen", "another", "a/b", "")),
         "verbs": rng.choice((["read"], ["run", "run"], ["server"], ["fly"], [])),

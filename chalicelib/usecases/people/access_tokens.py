@@ -68,7 +68,7 @@ def create(
     if signed_on is not None:
         entry = entry.with_(signed_on_at=signed_on.created_at)
     name = named(entry, _free(plane, user, wanted.name))
-    plane.store.commit([nouns.put(entry), name, _event(plane, EventType.token_created, entry, user, user)])
+    plane.store.commit([nouns.put(entry), name, token_event(plane, EventType.token_created, entry, user, user)])
     return entry, text
 
 
@@ -103,7 +103,7 @@ def named(entry: AccessToken, version: int = 0) -> Put:
 def list_tokens(plane: AccountPorts, actor: User, username: str | None = None) -> list[AccessToken]:
     """The valid tokens of the caller or, for a global admin, of another user; newest first."""
     user = actor if username is None else own_or_admin(plane, actor, username)
-    return sorted(_valid(plane, user), key=lambda entry: (entry.created_at, entry.id), reverse=True)
+    return sorted(valid_tokens(plane, user), key=lambda entry: (entry.created_at, entry.id), reverse=True)
 
 
 def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = None) -> None:
@@ -114,7 +114,7 @@ def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = N
     entry = None if found is None else nouns.find(plane.store, AccessToken, keys.access_token(found[0]))
     if found is None or entry is None:
         raise NotFound(f"{user.name} has no access token {name[:60]!r}.", hint="See them with `dstack token list`.")
-    event = _event(plane, EventType.token_revoked, entry, user, actor)
+    event = token_event(plane, EventType.token_revoked, entry, user, actor)
     plane.store.commit([Delete(nouns.key_of(entry), entry.version), Delete(place, found[1]), event])
     plane.rights()
 
@@ -152,15 +152,16 @@ def _projects(plane: AccountPorts, user: User, names: Sequence[str]) -> tuple[Sc
     return tuple(ScopedProject(id=found[name], name=name) for name in dict.fromkeys(names))
 
 
-def _valid(plane: AccountPorts, user: User) -> list[AccessToken]:
+def valid_tokens(plane: AccountPorts, user: User) -> list[AccessToken]:
     found = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
-    return [entry for entry in found if not entry.signed_off(user.signed_off_at)]
+    valid = [entry for entry in found if not entry.signed_off(user.signed_off_at)]
+    return [entry for entry in valid if rights_revision.lasts(plane.store, entry)]
 
 
 def _free(plane: AccountPorts, user: User, name: str) -> int:
     """The version of the record of a free name. That of a token that has ended is free, whether or not its record is
     still there."""
-    valid = _valid(plane, user)
+    valid = valid_tokens(plane, user)
     if any(each.name == name for each in valid):
         raise AlreadyExists(
             f"You have an access token {name!r} already.",
@@ -172,7 +173,7 @@ def _free(plane: AccountPorts, user: User, name: str) -> int:
     return 0 if taken is None else taken[1]
 
 
-def _event(plane: AccountPorts, type: EventType, entry: AccessToken, user: User, actor: User) -> Change:
+def token_event(plane: AccountPorts, type: EventType, entry: AccessToken, user: User, actor: User) -> Change:
     projects = ", ".join(project.name for project in entry.projects) or "all projects"
     detail = f"{entry.name} ({', '.join(entry.verbs)}; {projects}; until {iso(entry.expires_at)})"
     at, target = plane.clock.now(), user_target(user)

@@ -75,7 +75,9 @@ def access_token(store: Store, user: User, token_hash: str, now: Micros) -> Acce
 
 
 def lasts(store: Store, entry: AccessToken) -> bool:
-    """Unless it is the token of a run's jobs: has that run not ended?"""
+    """Is what it ends with still there: the run of whose jobs it is, the access token with which it was made?"""
+    if entry.made_with:
+        return nouns.find(store, AccessToken, keys.access_token(entry.made_with)) is not None
     if not entry.run_id:
         return True
     from chalicelib.domain.runs import Run  # most calls are made with another token

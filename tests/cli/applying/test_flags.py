@@ -268,6 +268,7 @@ ANSWERS: dict[str, Any] = {
     "/api/users/access_tokens/list": TOKENS,
     "/api/users/access_tokens/create": {**TOKENS[0], "token": "dstack_text"},
     "/api/users/access_tokens/revoke": None,
+    "/api/users/sign_in_codes/create": {"code": "once", "expires_at": "2026-11-21T05:02:00+00:00"},
     "/api/users/public_keys/list": KEYS,
     "/api/users/public_keys/add": KEYS[0],
     "/api/users/public_keys/delete": None,

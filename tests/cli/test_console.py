@@ -1,0 +1,57 @@
+"""`dstack console`: what is opened, and what is printed where no browser is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.cli.conftest import Dstack
+from tests.cli.plane import Plane
+
+CODE = "/api/users/sign_in_codes/create"
+
+
+@pytest.fixture(autouse=True)
+def server(plane: Plane) -> Plane:
+    plane.answers[CODE] = {"code": "once-only", "expires_at": "2026-11-21T05:02:00+00:00"}
+    return plane
+
+
+def browsing(dstack: Dstack, opened: list[str], *, there: bool = True) -> Dstack:
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return there
+
+    return Dstack(replace(dstack.terminal, browse=browse), dstack.naps)
+
+
+def fragment(address: str) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(address).fragment, strict_parsing=True)
+
+
+def test_it_opens_the_projects_page_with_a_code_that_the_terminal_doesnt_show(dstack: Dstack, plane: Plane) -> None:
+    opened: list[str] = []
+    ended = browsing(dstack, opened)("console")
+    assert ended.code == 0 and ended.out == f"The console of {plane.url} is open in your browser.\n"
+    (address,) = opened
+    assert address.startswith(f"{plane.url}/#") and fragment(address) == {"code": ["once-only"], "to": ["/main"]}
+
+
+@pytest.mark.parametrize("flags", [("--no-open",), ()])
+def test_without_a_browser_it_prints_the_address_and_says_what_it_is(
+    dstack: Dstack, plane: Plane, flags: tuple[str, ...]
+) -> None:
+    opened: list[str] = []
+    ended = browsing(dstack, opened, there=False)("console", *flags)
+    assert ended.code == 0 and len(opened) == (not flags)
+    assert fragment(ended.out.strip())["code"] == ["once-only"]
+    assert "within a minute" in ended.err and "signed in as you" in ended.err
+
+
+def test_a_code_that_is_none_is_refused(dstack: Dstack, plane: Plane) -> None:
+    plane.answers[CODE] = {"code": "a b\n", "expires_at": "2026-11-21T05:02:00+00:00"}
+    opened: list[str] = []
+    ended = browsing(dstack, opened)("console")
+    assert ended.code == 1 and "which it can't be" in ended.err and not opened
