@@ -281,6 +281,15 @@ from chalicelib.contract.v1.runs import (
     V1RunSummary as V1RunSummary,
     V1Usage as V1Usage,
 )
+from chalicelib.contract.v1.services import (
+    V1Replica as V1Replica,
+    V1ReplicaGroup as V1ReplicaGroup,
+    V1Requests as V1Requests,
+    V1ScalingRule as V1ScalingRule,
+    V1ServedModel as V1ServedModel,
+    V1Service as V1Service,
+    V1Traffic as V1Traffic,
+)
 from chalicelib.contract.v1.shared import (
     V1Change as V1Change,
     V1Problem as V1Problem,

@@ -10,6 +10,7 @@ import orjson
 
 from chalicelib.api import dispatch
 from chalicelib.api.dispatch import Reply
+from chalicelib.configuration.schema import configuration_schema
 from tests.api.rig import Rig
 
 
@@ -23,8 +24,14 @@ def test_the_document_is_there_for_everybody(rig: Rig) -> None:
     assert orjson.loads(reply.body)["openapi"] == "3.1.0"
 
 
+def test_so_is_the_schema_of_configurations(rig: Rig) -> None:
+    reply = get(rig, "/configuration.schema.json")
+    assert reply.status == 200 and reply.headers["Content-Type"] == "application/schema+json"
+    assert orjson.loads(reply.body) == orjson.loads(orjson.dumps(configuration_schema()))
+
+
 def test_who_has_it_already_gets_nothing(rig: Rig) -> None:
-    for path in ("/openapi.json", "/docs"):
+    for path in ("/openapi.json", "/docs", "/configuration.schema.json"):
         etag = get(rig, path).headers["ETag"]
         again = dispatch.Request("GET", path, {}, {"if-none-match": etag})
         reply = dispatch.answer(rig.world.plane, again)

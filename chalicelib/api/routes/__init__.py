@@ -169,6 +169,7 @@ _ROWS = (
     ("POST", "/api/server/get_cost", Access.admin, Verb.server, "server.get_cost"),
     ("GET", "/openapi.json", Access.public, None, "documents.openapi"),
     ("GET", "/docs", Access.public, None, "documents.page"),
+    ("GET", "/configuration.schema.json", Access.public, None, "documents.schema"),
     ("GET", "/healthcheck", Access.public, None, "server.healthcheck"),
     ("GET", f"{_IN}/streams/{{run_name}}", Access.member, Verb.run, "streams.open_stream"),
     ("POST", "/agent/sync", Access.agent, None, "agent.sync"),

@@ -1,4 +1,4 @@
-"""The API's own description: an OpenAPI document, and a page that shows it."""
+"""What the API says of itself: an OpenAPI document, a page that shows it, and the schema of configurations."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+import orjson
+
 from chalicelib.api import etags
 from chalicelib.api.route import Answer, Call
 
 _FOLDER = Path(__file__).parents[1]
+SCHEMA = "application/schema+json"
 OPENAPI, HTML = "application/vnd.oai.openapi+json;version=3.1", "text/html; charset=utf-8"
 
 
@@ -40,6 +43,11 @@ def openapi(call: Call) -> Annotated[Answer, OPENAPI]:
 def page(call: Call) -> Annotated[Answer, HTML]:
     """This document, to read in a browser."""
     return _page().to(call)
+
+
+def schema(call: Call) -> Annotated[Answer, SCHEMA]:
+    """The JSON Schema of `*.dstack.yml`, for editors: the one that `dstack init --schema` writes."""
+    return _schema().to(call)
 
 
 @cache
@@ -72,3 +80,10 @@ def _hash_of(content: bytes, tag: bytes) -> str:
     found = re.search(b"<%b>(.*?)</%b>" % (tag, tag), content, re.DOTALL)
     assert found is not None, "the page has one of each"
     return f"'sha256-{base64.b64encode(hashlib.sha256(found[1]).digest()).decode()}'"
+
+
+@cache
+def _schema() -> _Document:
+    from chalicelib.configuration.schema import configuration_schema  # which loads every model
+
+    return _Document(orjson.dumps(configuration_schema()), SCHEMA)

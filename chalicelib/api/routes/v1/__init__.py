@@ -24,6 +24,7 @@ ROWS = (
     ("POST", f"{_IN}/runs/{{run_name}}/stop", Access.member, Verb.run, "v1.runs.stop"),
     ("GET", f"{_IN}/runs/{{run_name}}/logs", Access.member, Verb.read, "v1.runs.read_logs"),
     ("GET", f"{_IN}/runs/{{run_name}}/metrics", Access.member, Verb.read, "v1.runs.read_metrics"),
+    ("GET", f"{_IN}/runs/{{run_name}}/service", Access.member, Verb.read, "v1.services.get"),
     ("GET", f"{_ALL}/fleets", Access.user, Verb.read, "v1.fleets.list_all"),
     ("GET", f"{_IN}/fleets", Access.member, Verb.read, "v1.fleets.list_project"),
     ("POST", f"{_IN}/fleets", Access.member, Verb.fleets, "v1.fleets.create"),

@@ -1,0 +1,84 @@
+"""A service as it is now: its groups with their rules, its replicas, and the traffic at its doors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+from chalicelib.domain import keys
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.runs import Run
+from chalicelib.domain.services import BUCKET, SERVER, Bucket, Scale, Traffic, doors_of
+from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
+from chalicelib.engine.read import RunRow
+from chalicelib.errors import NotFound
+from chalicelib.planning.jobs.replica_groups import groups_of
+from chalicelib.planning.runs.replicas import was_removed
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases.ports import RecordPorts
+
+
+@dataclass(frozen=True)
+class LiveGroup:
+    """Replicas with one spec, and by which rule they are counted."""
+
+    scale: Scale
+    fewest: int
+    most: int
+    rule: ScalingSpec | None
+
+
+@dataclass(frozen=True)
+class LiveService:
+    row: RunRow
+    config: ServiceConfiguration
+    groups: tuple[LiveGroup, ...]
+    replicas: tuple[Job, ...]  # the newest job of each; not those that weren't needed any more
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def held(self) -> int:
+        return sum(door.held for door in self.traffic)
+
+    def counts(self) -> list[Bucket]:
+        """Requests at all doors, oldest first."""
+        found: dict[int, Bucket] = {}
+        for each in chain.from_iterable(door.buckets for door in self.traffic):
+            at = each.at // BUCKET * BUCKET
+            known = found.get(at, Bucket(at=at))
+            found[at] = Bucket(at=at, requests=known.requests + each.requests, busy=known.busy + each.busy)
+        return [found[at] for at in sorted(found)]
+
+
+def live_service(plane: RecordPorts, row: RunRow) -> LiveService:
+    run = row.run
+    config = plane.read.run_spec(run.id, run.deployment_num).configuration
+    if not isinstance(config, ServiceConfiguration):
+        raise NotFound(f"The run {run.name} is a {config.type}, not a service.")
+    return LiveService(row, config, _groups(run, config), _replicas(row), _traffic(plane, run))
+
+
+def _groups(run: Run, config: ServiceConfiguration) -> tuple[LiveGroup, ...]:
+    rules = {group.name or str(at): group.scaling for at, group in enumerate(config.groups or ())}
+    bounds = groups_of(config)
+    found = []
+    for scale in run.scales:
+        count = bounds.get(scale.group)
+        fewest, most = (0, 0) if count is None else (count.min or 0, count.max or 0)
+        found.append(LiveGroup(scale, fewest, most, rules.get(scale.group, config.scaling)))
+    return tuple(found)
+
+
+def _replicas(row: RunRow) -> tuple[Job, ...]:
+    latest = (history[-1] for history in row.histories())
+    return tuple(job for job in latest if not (job.finished and was_removed(job)))
+
+
+def _traffic(plane: RecordPorts, run: Run) -> tuple[Traffic, ...]:
+    """What the doors that clients use have reported. One of a gateway that the service has left doesn't count."""
+    if run.finished:
+        return ()
+    doors = SERVER if run.gateway_id is None else doors_of(run.gateway_id)
+    found = all_of(plane.store, "main", keys.traffic(run.id, "").pk)
+    return tuple(nouns.read(Traffic, record) for record in found if record.key.sk.startswith(doors))
