@@ -1,0 +1,68 @@
+// What a job used of its machine, as series for charts: one axis of time, one column a line, gaps where nothing came.
+
+/** @typedef {import("../types").Metrics} Metrics */
+/** @typedef {Metrics["items"][number]} Point */
+/** @typedef {{label: string, values: (number | null)[]}} Line */
+/** @typedef {{id: string, title: string, unit: "%" | "bytes", most: number | null, lines: Line[]}} ChartData */
+
+const GAP = 3; // of the usual distance of points
+
+/** The points of several answers, oldest first, each once.
+ * @param {Point[]} before @param {Point[]} more @param {number} [most] */
+export function merged(before, more, most = 5000) {
+  const points = new Map([...before, ...more].map((point) => [point.at, point]));
+  return [...points.values()].sort((a, b) => Date.parse(a.at) - Date.parse(b.at)).slice(-most);
+}
+
+/** Charts of points, which are oldest first. @param {Omit<Metrics, "items">} machine @param {Point[]} points
+ * @returns {{times: number[], charts: ChartData[]}} */
+export function chartsOf(machine, points) {
+  const shown = withGaps(points);
+  /** @param {(point: Point) => number | null | undefined} read */
+  const values = (read) => shown.map(({ point }) => (point ? (read(point) ?? null) : null));
+  const gpus = Math.max(machine.gpus ?? 0, ...points.map((point) => point.gpus.length), 0);
+  const each = Array.from({ length: gpus }, (_, gpu) => gpu);
+  /** @type {ChartData[]} */
+  const charts = [
+    { id: "gpu", title: "GPU use", unit: "%", most: 100, lines: each.map((gpu) => ({ label: `GPU ${gpu}`, values: values((point) => point.gpus[gpu]?.percent) })) },
+    { id: "gpu-memory", title: "GPU memory", unit: "bytes", most: null, lines: each.map((gpu) => ({ label: `GPU ${gpu}`, values: values((point) => point.gpus[gpu]?.memory_bytes) })) },
+    { id: "cpu", title: "CPU", unit: "%", most: machine.cpus ? machine.cpus * 100 : null, lines: [{ label: "CPU", values: values((point) => point.cpu_percent) }] },
+    {
+      id: "memory", title: "Memory", unit: "bytes", most: machine.memory_total_bytes,
+      lines: [
+        { label: "used", values: values((point) => point.memory_bytes) },
+        { label: "in use lately", values: values((point) => point.working_set_bytes) },
+      ],
+    },
+  ];
+  return { times: shown.map(({ at }) => at), charts: charts.filter((chart) => chart.lines.some((line) => line.values.some((value) => value !== null))) };
+}
+
+// Where points are missing, a moment without values ends the line.
+/** @param {Point[]} points */
+function withGaps(points) {
+  const at = points.map((point) => Date.parse(point.at) / 1000);
+  const steps = at.slice(1).map((time, index) => time - /** @type {number} */ (at[index])).sort((a, b) => a - b);
+  const usual = steps[steps.length >> 1] ?? 0;
+  return points.flatMap((point, index) => {
+    const here = { at: /** @type {number} */ (at[index]), point };
+    const before = at[index - 1];
+    const gap = before !== undefined && usual > 0 && here.at - before > GAP * usual;
+    return gap ? [{ at: before + usual, point: null }, here] : [here];
+  });
+}
+
+/** The last value of each line, the largest first counted. @param {Line} line */
+export const latest = (line) => line.values.findLast((value) => value !== null) ?? null;
+
+const UNITS = ["B", "KB", "MB", "GB", "TB"];
+
+/** @param {number} count */
+export function bytes(count) {
+  let power = 0;
+  while (count >= 1024 && power < UNITS.length - 1) [count, power] = [count / 1024, power + 1];
+  return `${count < 10 && power > 0 ? count.toFixed(1) : Math.round(count)} ${UNITS[power]}`;
+}
+
+/** @param {number} value @param {"%" | "bytes"} unit */
+export const inUnit = (value, unit) => (unit === "%" ? `${Math.round(value)} %` : bytes(value));
