@@ -1,8 +1,8 @@
-// What a job used of its machine, as series for charts: one axis of time, one column a line, gaps where nothing came.
+// What a job used of its machine, as series for charts, with gaps where nothing came.
 
 /** @typedef {import("../types").Metrics} Metrics */
 /** @typedef {Metrics["items"][number]} Point */
-/** @typedef {{label: string, values: (number | null)[]}} Line */
+/** @typedef {{label: string, points: [number, number | null][]}} Line by milliseconds */
 /** @typedef {{id: string, title: string, unit: "%" | "bytes", most: number | null, lines: Line[]}} ChartData */
 
 const GAP = 3; // of the usual distance of points
@@ -15,33 +15,33 @@ export function merged(before, more, most = 5000) {
 }
 
 /** Charts of points, which are oldest first. @param {Omit<Metrics, "items">} machine @param {Point[]} points
- * @returns {{times: number[], charts: ChartData[]}} */
+ * @returns {ChartData[]} those of which there is something */
 export function chartsOf(machine, points) {
   const shown = withGaps(points);
-  /** @param {(point: Point) => number | null | undefined} read */
-  const values = (read) => shown.map(({ point }) => (point ? (read(point) ?? null) : null));
+  /** @param {string} label @param {(point: Point) => number | null | undefined} read @returns {Line} */
+  const line = (label, read) => ({ label, points: shown.map(({ at, point }) => /** @type {[number, number | null]} */ ([at, point ? (read(point) ?? null) : null])) });
   const gpus = Math.max(machine.gpus ?? 0, ...points.map((point) => point.gpus.length), 0);
   const each = Array.from({ length: gpus }, (_, gpu) => gpu);
   /** @type {ChartData[]} */
   const charts = [
-    { id: "gpu", title: "GPU use", unit: "%", most: 100, lines: each.map((gpu) => ({ label: `GPU ${gpu}`, values: values((point) => point.gpus[gpu]?.percent) })) },
-    { id: "gpu-memory", title: "GPU memory", unit: "bytes", most: null, lines: each.map((gpu) => ({ label: `GPU ${gpu}`, values: values((point) => point.gpus[gpu]?.memory_bytes) })) },
-    { id: "cpu", title: "CPU", unit: "%", most: machine.cpus ? machine.cpus * 100 : null, lines: [{ label: "CPU", values: values((point) => point.cpu_percent) }] },
+    { id: "gpu", title: "GPU use", unit: "%", most: 100, lines: each.map((gpu) => line(`GPU ${gpu}`, (point) => point.gpus[gpu]?.percent)) },
+    { id: "gpu-memory", title: "GPU memory", unit: "bytes", most: null, lines: each.map((gpu) => line(`GPU ${gpu}`, (point) => point.gpus[gpu]?.memory_bytes)) },
+    { id: "cpu", title: "CPU", unit: "%", most: machine.cpus ? machine.cpus * 100 : null, lines: [line("CPU", (point) => point.cpu_percent)] },
     {
       id: "memory", title: "Memory", unit: "bytes", most: machine.memory_total_bytes,
       lines: [
-        { label: "used", values: values((point) => point.memory_bytes) },
-        { label: "in use lately", values: values((point) => point.working_set_bytes) },
+        line("used", (point) => point.memory_bytes),
+        line("in use lately", (point) => point.working_set_bytes),
       ],
     },
   ];
-  return { times: shown.map(({ at }) => at), charts: charts.filter((chart) => chart.lines.some((line) => line.values.some((value) => value !== null))) };
+  return charts.filter((chart) => chart.lines.some(({ points: all }) => all.some(([, value]) => value !== null)));
 }
 
 // Where points are missing, a moment without values ends the line.
 /** @param {Point[]} points */
 function withGaps(points) {
-  const at = points.map((point) => Date.parse(point.at) / 1000);
+  const at = points.map((point) => Date.parse(point.at));
   const steps = at.slice(1).map((time, index) => time - /** @type {number} */ (at[index])).sort((a, b) => a - b);
   const usual = steps[steps.length >> 1] ?? 0;
   return points.flatMap((point, index) => {
@@ -51,9 +51,6 @@ function withGaps(points) {
     return gap ? [{ at: before + usual, point: null }, here] : [here];
   });
 }
-
-/** The last value of each line, the largest first counted. @param {Line} line */
-export const latest = (line) => line.values.findLast((value) => value !== null) ?? null;
 
 const UNITS = ["B", "KB", "MB", "GB", "TB"];
 

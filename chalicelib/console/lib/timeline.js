@@ -1,0 +1,118 @@
+// The stages of a job from its submission to its end, with how long each took and what ended it: made of the events of
+// its run and of its machine. Events of one moment come in any order, so each stage looks for its own.
+
+/** @typedef {import("../types").Event} Event */
+/** @typedef {{id: string, submitted_at: string, finished_at: string | null, status: string, why: string | null,
+ *   reason?: string | null, instance: {id: string, name: string} | null}} JobLike */
+/** @typedef {"queued" | "offer" | "boot" | "prepare" | "pull" | "start" | "running" | "stopping"} StageId */
+/** @typedef {{id: StageId, title: string, from: number, to: number | null, why: string, state: "done" | "now" | "failed"}} Stage */
+
+/** @type {Record<StageId, string>} */
+const TITLES = {
+  queued: "Queued", offer: "Ordering", boot: "Booting", prepare: "Preparing", pull: "Pulling image",
+  start: "Starting", running: "Running", stopping: "Stopping",
+};
+
+/** @param {JobLike} job @param {Event[]} events @returns {Stage[]} without those that took no part */
+export function timelineOf(job, events) {
+  const moments = momentsOf(job, events);
+  /** @type {[StageId, Moment | undefined][]} */
+  const begun = [
+    ["queued", moments.created],
+    ["offer", moments.ordered],
+    ["boot", moments.creating],
+    ["prepare", moments.pulling && (moments.booted ?? moments.placed)],
+    ["start", moments.pulling ? undefined : (moments.booted ?? moments.placed)],
+    ["pull", moments.pulling],
+    ["running", moments.running],
+    ["stopping", moments.terminating],
+  ];
+  const known = begun.flatMap(([id, moment]) => (moment ? [{ id, at: moment.at, words: moment.words }] : []));
+  return known.map(({ id, at }, index) => {
+    const next = known[index + 1];
+    const to = next ? Math.max(at, next.at) : (moments.ended?.at ?? null);
+    const stopped = next?.id === "stopping" && moments.failed;
+    return { id, title: TITLES[id], from: at, to, why: whyOf(id, next?.words, moments, job), state: to === null ? "now" : stopped ? "failed" : "done" };
+  });
+}
+
+/** @typedef {{at: number, words: string}} Moment */
+/** @typedef {{failed: boolean} & Partial<Record<"created" | "ordered" | "placed" | "creating" | "booted" | "pulling" | "running" | "terminating" | "ended", Moment>>} Moments */
+
+/** @param {JobLike} job @param {Event[]} events @returns {Moments} */
+function momentsOf(job, events) {
+  const ofJob = (/** @type {Event} */ event) => event.targets[0]?.id === job.id;
+  const about = (/** @type {Event} */ event) => event.targets.some((target) => target.id === job.id);
+  /** @param {(event: Event) => boolean} test @returns {Moment | undefined} */
+  const find = (test) => {
+    const event = events.findLast(test); // newest first: the earliest
+    return event && { at: Date.parse(event.at), words: wordsOf(event) };
+  };
+  const to = (/** @type {string} */ status) => find((event) => ofJob(event) && event.type === "status" && event.after === status);
+  const placed = to("provisioning");
+  const machine = job.instance?.id ?? events.find((event) => about(event))?.targets.find((target) => target.type === "instance")?.id;
+  // A machine that was there before has such events, too: those before the job was placed on it are of others' time.
+  const onMachine = (/** @type {string} */ status) => placed && find((event) => event.targets[0]?.id === machine && event.type === "status"
+    && event.before !== "busy" && event.after === status && Date.parse(event.at) >= placed.at);
+  const ordered = find((event) => event.type === "ordered" && about(event));
+  const creating = ordered && onMachine("provisioning");
+  const ended = job.finished_at ? { at: Date.parse(job.finished_at), words: "" } : undefined;
+  return {
+    created: find((event) => ofJob(event) && (event.type === "created" || event.type === "resubmitted")) ?? { at: Date.parse(job.submitted_at), words: "" },
+    ordered, placed, creating,
+    booted: ordered && (onMachine("idle") ?? onMachine("busy")),
+    pulling: to("pulling"), running: to("running"), terminating: to("terminating"), ended,
+    failed: job.status === "failed" || job.status === "aborted" || job.status === "terminating",
+  };
+}
+
+/** @param {StageId} id @param {string | undefined} words what ended it @param {Moments} moments @param {JobLike} job */
+function whyOf(id, words, moments, job) {
+  if (words === undefined) return moments.ended ? "" : (job.why ?? "");
+  if (id === "queued" && moments.placed) return moments.placed.words || words;
+  return words;
+}
+
+/** What an event says beyond the statuses, which the stages show. @param {Event} event */
+export function wordsOf(event) {
+  if (event.type === "status") return [event.after === "terminating" ? spaced(event.reason) : "", event.detail].filter(Boolean).join(", ");
+  return event.type === "ordered" ? event.text.replace(/^ordered for [^:]+: /, "") : event.text;
+}
+
+/** @param {string | null} reason */
+const spaced = (reason) => (reason ?? "").replaceAll("_", " ");
+
+/** The attempts of a run's jobs, newest first, of which some may be known by their events alone.
+ * @param {import("../types").Job[]} jobs their latest @param {Event[]} events newest first
+ * @returns {{id: string, name: string, at: string, latest: boolean}[]} */
+export function attemptsOf(jobs, events) {
+  /** @type {Map<string, {id: string, name: string, at: string, latest: boolean}>} */
+  const found = new Map(jobs.map((job) => [job.id, { id: job.id, name: job.name, at: job.submitted_at, latest: true }]));
+  for (const event of events) {
+    const target = event.targets[0];
+    const begins = event.type === "created" || event.type === "resubmitted";
+    if (begins && target?.type === "job" && !found.has(target.id)) found.set(target.id, { id: target.id, name: target.name, at: event.at, latest: false });
+  }
+  return [...found.values()].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
+}
+
+/** Events as marks over charts: what happened to the run and its machines, without every step.
+ * @param {Event[]} events @returns {{at: number, label: string, kind: "good" | "bad" | "warn" | "calm"}[]} */
+export function marksOf(events) {
+  return events.flatMap((event) => {
+    const kind = markKind(event);
+    return kind ? [{ at: Date.parse(event.at), label: `${event.targets[0]?.name ?? ""}: ${event.text}`, kind }] : [];
+  });
+}
+
+/** @param {Event} event @returns {"good" | "bad" | "warn" | "calm" | null} */
+function markKind(event) {
+  if (event.type === "status") {
+    if (event.after === "failed" || event.after === "aborted") return "bad";
+    if (event.after === "running") return "good";
+    return event.after === "terminating" ? "warn" : null;
+  }
+  if (event.type === "unreachable" || event.type === "failed" || event.type === "missing") return "bad";
+  if (event.type === "scaled" || event.type === "changed") return "calm";
+  return event.type === "health" || event.type === "resubmitted" ? "warn" : null;
+}
