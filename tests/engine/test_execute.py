@@ -360,6 +360,28 @@ def test_machine_that_vanished_is_gone(bench: Bench) -> None:
     assert bench.instance.status is InstanceStatus.terminating
 
 
+def test_machine_whose_creation_seemed_to_fail_is_recorded_once_it_is_described(bench: Bench) -> None:
+    """Its agent reported before the purchase was repeated, so nothing else would have found it before its end."""
+    bench.script.faults.append(Fault("create", "Transient", when="after"))
+    bench.executor.execute(bench.effect)
+    recorded = bench.instance.handles
+    bench.change(status=InstanceStatus.idle, started_at=bench.place.at)
+    bench.place.at += 60 * SECOND
+    bench.executor.execute(bench.describe)
+    seen = bench.outcomes[-1]
+    assert isinstance(seen, Seen) and seen.state == "running"
+    assert len(bench.instance.handles) > len(recorded)
+
+
+def test_description_that_needs_a_list_which_fails_shows_nothing_as_gone(bench: Bench) -> None:
+    bench.script.faults.extend([Fault("create", "Transient", when="after"), Fault("list", "Transient")])
+    bench.executor.execute(bench.effect)
+    bench.change(status=InstanceStatus.idle, started_at=bench.place.at)
+    bench.place.at += 60 * SECOND
+    bench.executor.execute(bench.describe)
+    assert bench.instance.status is InstanceStatus.idle
+
+
 def test_machine_for_which_there_was_no_room_after_all_was_refused(bench: Bench) -> None:
     bench.script.short = 1
     bench.executor.execute(bench.effect)

@@ -463,7 +463,7 @@ PLANTED: dict[str, Planted] = {
         stories=always(onprem.OnPrem),
     ),
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
-    "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
+    "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER, seeds=120, known=118),
     "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
     "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK, known=33),
     "frees a disk that it asked to detach": Planted(

@@ -278,8 +278,17 @@ class Purchases:
 
     def describe(self, effect: Describe | DescribeSeveral) -> Sequence[Outcome]:
         units = effect.units if isinstance(effect, DescribeSeveral) else (effect.unit,)
-        found = [instance for unit in units if (instance := self._find(effect, unit)) is not None]
         backend = self.here.backends.of(effect.project_id, effect.backend)
+        found: list[Instance] = []
+        outcomes: list[Outcome] = []
+        for instance in (each for unit in units if (each := self._find(effect, unit)) is not None):
+            try:
+                found.append(self._completed(backend, instance))
+            except BackendError as error:  # of a list, even one that isn't found: it proves nothing about the machine
+                outcomes.append(NotDone(unit_of(instance), *failure_fields(error), instance.epoch))
+        return [*outcomes, *self._descriptions(backend, found)]
+
+    def _descriptions(self, backend: Backend, found: Sequence[Instance]) -> Sequence[Outcome]:
         if len(found) < 2 or not isinstance(backend, DescribesSeveral):
             return [_outcome_of(instance, self._described(backend, instance)) for instance in found]
         try:
@@ -290,6 +299,23 @@ class Purchases:
         except BackendError as error:
             descriptions = [error] * len(found)
         return [_outcome_of(instance, answer) for instance, answer in zip(found, descriptions, strict=True)]
+
+    def _completed(self, backend: Backend, instance: Instance) -> Instance:
+        """The instance, with the resources that its purchase created and didn't record: the answer was lost, and then
+        its agent reported. A description would call the machine gone."""
+        if instance.act_until is None or instance.status is InstanceStatus.pending:
+            return instance
+        with translated(instance.name):
+            owned = self._owned(backend, instance)
+        return self.checkpoint(instance, owned, backend) or instance
+
+    def _owned(self, backend: Backend, instance: Instance) -> list[Handle]:
+        """What the provider lists as created for the instance."""
+        listed = backend.list_owned(instance.id, instance.offer.region)
+        install = self.here.install_id
+        return [
+            each.handle for each in listed if same_install(each.install, install) and each.instance_id == instance.id
+        ]
 
     def _described(self, backend: Backend, instance: Instance) -> Machine | BackendError:
         try:
@@ -308,11 +334,9 @@ class Purchases:
         began = self.here.clock.now()
         try:
             with translated(instance.name):
-                listed = list(backend.list_owned(instance.id, instance.offer.region))
+                owned = self._owned(backend, instance)
         except BackendError as error:
             return NotDone(effect.unit, *failure_fields(error), instance.epoch)
-        install = self.here.install_id
-        owned = [o.handle for o in listed if same_install(o.install, install) and o.instance_id == instance.id]
         found = self.checkpoint(instance, owned, backend)
         if found is None:
             return None
