@@ -3,116 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from chalicelib import errors
-from chalicelib.backends.accounts import Account, Accounts, UnusableBackend
+from chalicelib.backends.accounts import Account
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
-from chalicelib.backends.simulated.script import Fault, Script
-from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned, facts_of
+from chalicelib.backends.simulated.script import Fault
+from chalicelib.backends.spi import CreateRequest, Owned, facts_of
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import read_user_data
-from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.engine.bootstrap_tokens import bootstrap_token
-from chalicelib.engine.effects.context import EffectContext
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.table import from_message, to_message
-from chalicelib.engine.execute import Executor
-from chalicelib.engine.kinds import KINDS, Kinds
-from chalicelib.engine.load import Loader
-from chalicelib.engine.log_context import ids
-from chalicelib.engine.read import Reader
-from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity
+from chalicelib.errors import BackendError, Bug, InsufficientCapacity
 from chalicelib.planning.kernel.failures import MEANINGS
-from chalicelib.planning.kernel.plan import Effect, Outcome, Plan
+from chalicelib.planning.kernel.plan import Effect
 from chalicelib.planning.kernel.purchases import (
     Bought,
-    Create,
-    Describe,
-    DescribeSeveral,
     Left,
     NotBought,
     NotDone,
-    Seen,
-    Terminate,
 )
-from chalicelib.planning.machines.outcomes import decide_outcome
-from chalicelib.planning.machines.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
-from tests.world.engine import Engine
-from tests.world.ports import Books, accounts
-
-KEY = b"k" * 32
-OTHER = "00000000-0000-4000-8000-000000000001"
-
-
-class Bench:
-    """A pending instance of the scripted cloud, and everything an effect on it came to."""
-
-    def __init__(self) -> None:
-        self.place = Engine.in_memory(backends=accounts(FACTS))
-        self.script = Script(end=SECOND)
-        self.cloud = FakeCloud(self.place.now, script=self.script)
-        self.outcomes: list[Outcome] = []
-        self.logged_as: list[str] = []
-        self.executor = self.with_backend(self.cloud)
-        fleet = self.place.fleet("cloud", nodes="0..3")
-        offer = next(offer for offer in self.cloud.offers() if offer.instance.name == "sim.4cpu")
-        made = self.place.host(fleet, 0).with_(
-            status=InstanceStatus.pending,
-            offer=offer,
-            tags={"team": "blue", "dstack-install": "not theirs to say"},
-            started_at=None,
-            act_until=self.place.at + FACTS.create_timeout + FACTS.visibility_lag,
-            deadline=self.place.at + FACTS.provisioning_timeout,
-        )
-        self.place.store.commit([nouns.put(made)])
-        self.first = made
-
-    def with_backend(self, backend: Backend) -> Executor:
-        def noted(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
-            self.outcomes.append(outcome)
-            self.logged_as.append(f"instance/{ids()['instance_id']}")
-            return decide_outcome(snapshot, outcome)
-
-        return self.executing(Account.of(backend), kinds=KINDS.deciding("instance", conclude=noted))
-
-    def executing(self, *accounts: Account, kinds: Kinds = KINDS) -> Executor:
-        place, backends = self.place, Accounts(accounts)
-        here = EffectContext(place.store, place, backends, "install", KEY, "http://plane:3000")
-        return Executor(here, Loader(Reader(place.store), Books(), backends), wake=place.woken.extend, kinds=kinds)
-
-    @property
-    def instance(self) -> Instance:
-        return self.place.again(self.first)
-
-    @property
-    def effect(self) -> Create:
-        return Create(self.unit, FACTS.name, self.first.act_until or 0)
-
-    @property
-    def unit(self) -> str:
-        return f"instance/{self.first.id}"
-
-    @property
-    def describe(self) -> Describe:
-        return Describe(self.unit, FACTS.name, self.place.at + SECOND)
-
-    @property
-    def end(self) -> Terminate:
-        return Terminate(self.unit, FACTS.name, self.place.at + SECOND)
-
-    def request(self, instance: Instance | None = None) -> CreateRequest:
-        return Purchases(self.executor.here).request(instance or self.instance)
-
-    def change(self, **changes: object) -> None:
-        self.place.store.commit([nouns.put(self.instance.with_(**changes))])
+from tests.engine.effect_bench import KEY, Bench
 
 
 @pytest.fixture
@@ -326,113 +246,6 @@ def test_refused_at_a_repeat_is_not_called_ended_unseen(bench: Bench) -> None:
         bench.place.at += 10 * SECOND
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
-
-
-# --- looking --------------------------------------------------------------------------------------------------------
-
-
-def test_description_tells_where_the_machine_is(bench: Bench) -> None:
-    bench.executor.execute(bench.effect)
-    bench.place.at += 10 * SECOND
-    bench.executor.execute(bench.describe)
-    seen = bench.outcomes[-1]
-    assert isinstance(seen, Seen)
-    assert seen.state == "running"
-    assert bench.instance.internal_ip == seen.internal_ip != ""
-
-
-def test_machine_that_is_not_shown_yet_is_not_gone(bench: Bench) -> None:
-    bench.script.lag = 5 * SECOND
-    bench.executor.execute(bench.effect)
-    bench.executor.execute(bench.describe)
-    seen = bench.outcomes[-1]
-    assert isinstance(seen, Seen) and seen.state == "gone"
-    assert bench.instance.status is InstanceStatus.provisioning
-
-
-def test_machine_that_vanished_is_gone(bench: Bench) -> None:
-    bench.executor.execute(bench.effect)
-    bench.place.at += 60 * SECOND
-    bench.cloud.lose(bench.instance.handles[1].id)
-    bench.executor.execute(bench.describe)
-    ids = " or ".join(handle.id for handle in bench.instance.handles)
-    assert Seen(bench.unit, 0, "gone", message=f"there is no machine {ids}") in bench.outcomes
-    assert bench.instance.status is InstanceStatus.terminating
-
-
-def test_machine_whose_creation_seemed_to_fail_is_recorded_once_it_is_described(bench: Bench) -> None:
-    """Its agent reported before the purchase was repeated, so nothing else would have found it before its end."""
-    bench.script.faults.append(Fault("create", "Transient", when="after"))
-    bench.executor.execute(bench.effect)
-    recorded = bench.instance.handles
-    bench.change(status=InstanceStatus.idle, started_at=bench.place.at)
-    bench.place.at += 60 * SECOND
-    bench.executor.execute(bench.describe)
-    seen = bench.outcomes[-1]
-    assert isinstance(seen, Seen) and seen.state == "running"
-    assert len(bench.instance.handles) > len(recorded)
-
-
-def test_description_that_needs_a_list_which_fails_shows_nothing_as_gone(bench: Bench) -> None:
-    bench.script.faults.extend([Fault("create", "Transient", when="after"), Fault("list", "Transient")])
-    bench.executor.execute(bench.effect)
-    bench.change(status=InstanceStatus.idle, started_at=bench.place.at)
-    bench.place.at += 60 * SECOND
-    bench.executor.execute(bench.describe)
-    assert bench.instance.status is InstanceStatus.idle
-
-
-def test_machine_for_which_there_was_no_room_after_all_was_refused(bench: Bench) -> None:
-    bench.script.short = 1
-    bench.executor.execute(bench.effect)
-    bench.place.at += bench.script.boot
-    bench.executor.execute(bench.describe)
-    assert (bench.instance.status, bench.instance.reason) == (InstanceStatus.terminating, InstanceReason.no_offers)
-    assert bench.first.offer.instance.name in (bench.instance.message or "")
-
-
-def test_several_machines_are_looked_at_in_one_call_and_each_is_concluded(bench: Bench) -> None:
-    """One is gone, one runs, and one is nobody's any more."""
-    bench.executor.execute(bench.effect)
-    bench.place.at += 60 * SECOND
-    bench.cloud.lose(bench.instance.handles[1].id)
-    other = bench.instance.with_(id=OTHER, num=1, name="cloud-1", handles=(), version=0)
-    handles = tuple(bench.cloud.create(bench.request(other)))
-    bench.place.store.commit([nouns.put(other.with_(handles=handles))])
-    units = (bench.unit, "instance/nobody", f"instance/{OTHER}")
-    bench.outcomes.clear()
-    bench.executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
-    gone, there = (each for each in bench.outcomes if isinstance(each, Seen))
-    assert (gone.unit, gone.state, there.unit, there.state) == (bench.unit, "gone", f"instance/{OTHER}", "pending")
-    assert bench.logged_as[-len(bench.outcomes) :] == [each.unit for each in bench.outcomes]
-    assert bench.instance.status is InstanceStatus.terminating
-
-
-class Unlisted(FakeCloud):
-    """Its list isn't found, which proves nothing about any machine."""
-
-    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        raise Gone("GET instances: 404")
-
-
-@pytest.mark.parametrize("failing", [None, UnusableBackend(FACTS, "it lacks its SDK"), Unlisted(lambda: 0)])
-def test_a_look_at_several_that_fails_is_a_failed_look_at_each(bench: Bench, failing: Backend | None) -> None:
-    bench.executor.execute(bench.effect)
-    other = bench.instance.with_(id=OTHER, num=1, name="cloud-1", version=0)
-    bench.place.store.commit([nouns.put(other)])
-    bench.script.faults.append(Fault("describe", "Transient"))
-    executor = bench.executor if failing is None else bench.with_backend(failing)
-    units = (bench.unit, f"instance/{OTHER}")
-    executor.execute(DescribeSeveral(bench.unit, FACTS.name, bench.place.at + SECOND, "", units))
-    assert [(type(each), each.unit) for each in bench.outcomes[-2:]] == [(NotDone, unit) for unit in units]
-
-
-def test_failed_look_changes_nothing(bench: Bench) -> None:
-    bench.executor.execute(bench.effect)
-    bench.script.faults.append(Fault("describe", "Transient"))
-    bench.executor.execute(bench.describe)
-    assert isinstance(bench.outcomes[-1], NotDone)
-    assert bench.instance.status is InstanceStatus.provisioning
 
 
 # --- giving back ----------------------------------------------------------------------------------------------------
