@@ -101,6 +101,11 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	  node -e "import('@sparticuz/chromium').then((packed) => packed.default.executablePath())"  # with its libraries
 	@touch $@
 
+.venvs/console_build/.installed: chalicelib/console/package-lock.json
+	@mkdir -p .venvs/console_build && cp chalicelib/console/package*.json chalicelib/console/.npmrc .venvs/console_build
+	@cd .venvs/console_build && npm ci --silent --no-audit --no-fund
+	@touch $@
+
 .venvs/typescript/.installed: sdk/typescript/package-lock.json
 	@mkdir -p .venvs/typescript && cp sdk/typescript/package*.json sdk/typescript/.npmrc .venvs/typescript
 	@cd .venvs/typescript && npm ci --silent --no-audit --no-fund
@@ -109,7 +114,7 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/console_build/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
@@ -121,7 +126,7 @@ test-pythons: $(VENV)/.dev ## the tests of test-fast with each other version of 
 	@for python in .venvs/python3.*/bin/python; do echo "$$python:"; TMPDIR="$$($(BIN)/python -m tests.harness.scratch 1)" \
 	  HYPOTHESIS_PROFILE=fast $$python -m pytest tests -q -m "not slow" --quick -p tests.harness.cores --cores $(WORKERS) || exit 1; done
 
-check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import contracts, file sizes; the command line's types on macOS; what is sent to AWS
+check: $(VENV)/.dev .venvs/aws_lint/.installed .venvs/console_build/.installed ## format, lint, types, import contracts, file sizes; the command line's types on macOS; what is sent to AWS
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -130,6 +135,8 @@ check: $(VENV)/.dev .venvs/aws_lint/.installed ## format, lint, types, import co
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
 	@$(BIN)/python .ci/aws_lint.py
+	@.venvs/console_build/node_modules/.bin/openapi-typescript chalicelib/api/openapi.json --output .venvs/console_build/contract.d.ts --default-non-nullable false >/dev/null
+	@.venvs/console_build/node_modules/.bin/tsc --project chalicelib/console
 
 ledgers: $(VENV)/.dev ## the tests that compare the code with its lists: routes, fields, keys, statuses, roots; in seconds
 	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -p tests.harness.cores --cores auto

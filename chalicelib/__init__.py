@@ -32,6 +32,7 @@
     `agents`       what the programs on machines ask and report
 `contract`         types of the JSON that the API answers with, for type checkers, the OpenAPI document and tests.
 `api`              HTTP: `api/routes`, and in `api/wire` the JSON that clients rely on.
+`console`          the web console: what runs in browsers, and its files for `api`.
 `identity`         effects: signing on at OpenID Connect providers, and certificates from authorities that speak ACME.
 `serving`          effects: the server's own door to services: who may call, where to, how much, and passing it on.
 `runtime`          composition roots: the only place that names implementations or reads the environment.

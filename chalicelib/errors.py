@@ -106,6 +106,13 @@ class NotFound(DstackError):
     code = "resource_not_exists"
 
 
+class NoSuchFile(DstackError):
+    """A file that a browser asks for."""
+
+    code = "resource_not_exists"
+    status = 404
+
+
 class AlreadyExists(DstackError):
     code = "resource_exists"
 

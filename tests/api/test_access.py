@@ -136,7 +136,8 @@ def request(route: Route, town: Town, project: str, token: str | None) -> Reques
         "user_name": "loner" if joins else f"{project}user",
     }  # fmt: skip
     path = route.path.format(
-        **{**names, **ours, "backend_name": "aws", "path": "x", "stream_id": "x", "provider": "corp"}
+        **{**names, **ours, "backend_name": "aws", "path": "x", "stream_id": "x", "provider": "corp"},
+        **dict.fromkeys(("part", "next", "last"), "x"),
     )
     headers = {"authorization": f"Bearer {token}"} if token else {}
     if "/upload_" not in route.path:

@@ -170,6 +170,10 @@ _ROWS = (
     ("GET", "/openapi.json", Access.public, None, "documents.openapi"),
     ("GET", "/docs", Access.public, None, "documents.page"),
     ("GET", "/configuration.schema.json", Access.public, None, "documents.schema"),
+    ("GET", "/", Access.public, None, "console.page"),
+    ("GET", "/console/{part}", Access.public, None, "console.file"),
+    ("GET", "/console/{part}/{next}", Access.public, None, "console.file"),  # of the sources, which aren't bundled
+    ("GET", "/console/{part}/{next}/{last}", Access.public, None, "console.file"),
     ("GET", "/healthcheck", Access.public, None, "server.healthcheck"),
     ("GET", f"{_IN}/streams/{{run_name}}", Access.member, Verb.run, "streams.open_stream"),
     ("POST", "/agent/sync", Access.agent, None, "agent.sync"),

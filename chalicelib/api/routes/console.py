@@ -1,0 +1,38 @@
+"""The web console: one page, and the files that it loads. What it shows it gets from the API, as its user may."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from chalicelib import console
+from chalicelib.api import etags
+from chalicelib.api.route import Answer, Call
+from chalicelib.errors import NoSuchFile
+
+HTML, FILE = console.MEDIA[".html"], console.MEDIA[".js"]
+
+
+def page(call: Call) -> Annotated[Answer, HTML]:
+    """The console, to use in a browser."""
+    return _to(call, console.index())
+
+
+def file(call: Call) -> Annotated[Answer, FILE]:
+    """A file that the console's page loads."""
+    name = "/".join(call.params.values())
+    found = console.file(name)
+    if found is None:
+        raise NoSuchFile("The console has no such file.", hint="It may be another version's: load the page again.")
+    return _to(call, found)
+
+
+def _to(call: Call, file: console.File) -> Answer:
+    """The file, compressed if the browser can read that; or nothing where it has the file already."""
+    etag = etags.of(file.content)
+    headers = {**file.headers, "ETag": f"W/{etag}", "Vary": "Accept-Encoding"}  # weak: compressed or not
+    if etags.has(call.headers.get("if-none-match", ""), etag):
+        return Answer(b"", status=304, content_type=file.media, headers=headers)
+    if file.zipped is not None and "gzip" in call.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Answer(file.zipped, content_type=file.media, headers=headers)
+    return Answer(file.content, content_type=file.media, headers=headers)

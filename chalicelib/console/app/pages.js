@@ -1,0 +1,26 @@
+// The table of pages. Whoever builds one adds its row here: it is in the navigation, in the palette and has its key.
+import { link } from "./router.js";
+import Overview from "../pages/overview/index.js";
+import Runs from "../pages/runs/index.js";
+
+/** @typedef {import("../types").PageEntry} PageEntry */
+
+/** @type {PageEntry[]} */
+export const PAGES = [
+  { name: "overview", title: "Overview", icon: "overview", key: "o", of: "project", component: Overview },
+  { name: "runs", title: "Runs", icon: "runs", key: "r", of: "project", component: Runs },
+];
+
+export const HOME = "overview";
+
+/** Those that somebody sees in a project. @param {import("../data/session.js").Session} session @param {string | null} project */
+export const shown = (session, project) => PAGES.filter((page) => !page.hidden && (page.of === "server" || project !== null) && (page.shown?.(session) ?? true));
+
+/** @param {PageEntry} page @param {string | null} project */
+export const hrefOf = (page, project) => link(page.of === "server" ? null : project, page.name);
+
+/** The page of an address; `#/main/runs/train` is of the page `run`, if there is one. @param {string} name @param {string[]} parts */
+export function pageOf(name, parts) {
+  const one = name === "runs" && parts.length > 0 ? PAGES.find((page) => page.name === "run") : undefined;
+  return one ?? PAGES.find((page) => page.name === name);
+}

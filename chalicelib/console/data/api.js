@@ -1,0 +1,94 @@
+// Calls to the API. A call that is refused for its token waits until somebody has signed in again, and is made once more.
+import { Problem, problemOf } from "../lib/problem.js";
+import { queryText } from "../lib/route.js";
+import { refused, renewed, token } from "./token.js";
+
+const BASE = new URL("api/", document.baseURI.split("#")[0]);
+const V1 = "v1";
+
+/** @typedef {Record<string, string | number | boolean | null | undefined>} Query */
+/** @typedef {{query?: Query, body?: any, headers?: Record<string, string>, signal?: AbortSignal}} Options */
+
+/** GET below `/api/v1`. @param {string} path @param {Query} [query] @param {{signal?: AbortSignal}} [options] @returns {Promise<any>} */
+export const get = (path, query, { signal } = {}) => json("GET", V1 + path, { query, signal });
+
+/** Any other method below `/api/v1`. @param {string} method @param {string} path @param {any} [body] @param {Omit<Options, "body">} [options] @returns {Promise<any>} */
+export const send = (method, path, body, options = {}) => json(method, V1 + path, { ...options, body });
+
+/** A call of the older API, for what has no resource under `/api/v1`: `post("/users/public_keys/list", {…})`.
+ * @param {string} path below `/api` @param {any} [body] @returns {Promise<any>} */
+export const post = (path, body = {}) => json("POST", path.slice(1), { body });
+
+/** All items of a list, page by page. @param {string} path @param {Query} [query] @returns {Promise<any[]>} */
+export async function all(path, query = {}) {
+  const items = [];
+  let cursor = null;
+  do {
+    const page = /** @type {any} */ (await get(path, { limit: 100, ...query, cursor }));
+    items.push(...page.items);
+    cursor = page.next ?? null;
+  } while (cursor);
+  return items;
+}
+
+/** Reads a response as it comes, text by text. @param {string} path @param {(text: string) => void} onText @param {AbortSignal} signal */
+export async function stream(path, onText, signal) {
+  const response = await call("GET", V1 + path, { signal, headers: { Accept: "text/event-stream" } });
+  const decoder = new TextDecoder();
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    onText(decoder.decode(value, { stream: true }));
+  }
+}
+
+/** @param {string} method @param {string} path @param {Options} options @returns {Promise<any>} */
+async function json(method, path, options) {
+  const response = await call(method, path, options);
+  const text = await response.text();
+  return text ? JSON.parse(text) : null;
+}
+
+/** The response to a call that succeeded; raises Problem otherwise.
+ * @param {string} method @param {string} path below `/api/` @param {Options} [options] @returns {Promise<Response>} */
+export async function call(method, path, options = {}) {
+  for (;;) {
+    const used = token.get();
+    const response = await attempt(method, path, options, used);
+    if (response.ok || response.status === 304) return response;
+    if (response.status !== 401 || used === null) throw problemOf(response.status, await parsed(response));
+    if (token.get() === used) refused.set(true);
+    await renewed(used);
+  }
+}
+
+/** One call with a token that may be wrong: for signing in. @param {string} method @param {string} path @param {string | null} used @param {any} [body] */
+export async function once(method, path, used, body) {
+  const response = await attempt(method, path, { body }, used);
+  const found = await parsed(response);
+  if (!response.ok) throw problemOf(response.status, found);
+  return found;
+}
+
+/** @param {string} method @param {string} path @param {Options} options @param {string | null} used */
+async function attempt(method, path, { query = {}, body, headers = {}, signal }, used) {
+  const url = new URL(path, BASE);
+  url.search = queryText(/** @type {any} */ (query));
+  const sent = { ...headers, ...(used === null ? {} : { Authorization: `Bearer ${used}` }), ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
+  try {
+    return await fetch(url, { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: "no-store", credentials: "same-origin", redirect: "error" });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Problem({ status: 0, title: "No connection", detail: "The server can't be reached.", hint: "See whether it runs, and whether this machine is online." });
+  }
+}
+
+/** @param {Response} response */
+async function parsed(response) {
+  try {
+    return await response.json();
+  } catch {
+    return null; // a proxy's page: its status is all that it says
+  }
+}

@@ -1,0 +1,55 @@
+// A button that opens a list of actions or links.
+import { Icon } from "./icon.js";
+import { html, useEffect, useRef, useState } from "./preact.js";
+
+/** @typedef {{title: any, href?: string, icon?: string, onSelect?: () => void, danger?: boolean, current?: boolean}} MenuItem */
+
+/** @param {{title: any, label?: string, items: MenuItem[], kind?: string, icon?: string, start?: boolean, note?: any}} props
+ *  `start`: it opens from the button's left edge. */
+export function Menu({ title, label, items, kind = "", icon, start, note }) {
+  const [open, setOpen] = useState(false);
+  const ref = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    if (!open) return;
+    const outside = (/** @type {any} */ event) => !ref.current.contains(event.target) && setOpen(false);
+    document.addEventListener("pointerdown", outside);
+    document.addEventListener("focusin", outside);
+    ref.current.querySelector("[role=menuitem]")?.focus();
+    return () => {
+      document.removeEventListener("pointerdown", outside);
+      document.removeEventListener("focusin", outside);
+    };
+  }, [open]);
+  const close = () => {
+    setOpen(false);
+    ref.current.querySelector("button").focus();
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const all = [...ref.current.querySelectorAll("[role=menuitem]")];
+    const at = all.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+    if (event.key === "Escape" && open) close();
+    else if (open && to !== undefined) all.at(to % all.length)?.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const select = (/** @type {MenuItem} */ item) => {
+    close();
+    item.onSelect?.();
+  };
+  return html`<div class="menu" ref=${ref} onKeyDown=${onKeyDown}>
+    <button type="button" class="button ${kind}" aria-haspopup="menu" aria-expanded=${open} aria-label=${label} onClick=${() => setOpen(!open)}>
+      ${icon && html`<${Icon} name=${icon} />`}${title}<${Icon} name="down" /></button>
+    ${open && html`<div class=${start ? "menu-list start" : "menu-list"}>
+      ${note && html`<p class="menu-note">${note}</p>`}
+      <ul role="menu">${items.map((item, number) => html`<li role="none" key=${number}>${
+        item.href
+          ? html`<a role="menuitem" href=${item.href} aria-current=${item.current ? "true" : undefined} onClick=${() => setOpen(false)}><${Entry} ...${item} /></a>`
+          : html`<button role="menuitem" type="button" class=${item.danger ? "danger" : ""} onClick=${() => select(item)}><${Entry} ...${item} /></button>`
+      }</li>`)}</ul></div>`}
+  </div>`;
+}
+
+/** @param {MenuItem} props */
+const Entry = ({ icon, title, current }) => html`${icon && html`<${Icon} name=${icon} />`}<span>${title}</span>${current && html`<${Icon} name="check" />`}`;

@@ -1,0 +1,153 @@
+// A table of any length: rows in sight are drawn, the rest is two empty rows as high as what they stand for.
+import { classes } from "../lib/classes.js";
+import { sorted } from "../lib/sorting.js";
+import { windowOf } from "../lib/windows.js";
+import { Icon } from "./icon.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
+import { NARROW, useMedia } from "./use_media.js";
+
+/**
+ * @typedef {{key: string, title: any, align?: "right", width?: number, wide?: boolean, plain?: boolean,
+ *   value?: (row: any) => any, cell?: (row: any) => any}} Column
+ *   `width` in rem, a share of the rest without; `wide`: left out of narrow windows; without `value` it isn't sorted by.
+ * @typedef {{columns: Column[], rows: any[], keyOf: (row: any) => string, label: string, empty?: any,
+ *   sort?: {key: string, down: boolean}, onSort?: (sort: {key: string, down: boolean}) => void,
+ *   onOpen?: (row: any) => void, selection?: {ids: Set<string>, onChange: (ids: Set<string>) => void, nameOf?: (row: any) => string},
+ *   rowHeight?: number, tall?: boolean}} TableProps
+ *   `tall`: as high as the window allows, for the table that a page is about.
+ */
+
+const ROW = 36; // pixels
+const FLEXIBLE = 9; // rem that a column without a width has at least
+const CHECKS = 2.5; // rem of the column of boxes
+
+/** @param {TableProps} props */
+export function Table(props) {
+  const { columns, rows, keyOf, label, empty, sort, onSort, onOpen, selection, rowHeight = ROW, tall } = props;
+  const narrow = useMedia(NARROW);
+  const shown = useMemo(() => columns.filter((column) => !(narrow && column.wide)), [columns, narrow]);
+  const ordered = useMemo(() => {
+    const by = sort && columns.find((column) => column.key === sort.key);
+    return by?.value && sort ? sorted(rows, by.value, sort.down) : rows;
+  }, [rows, sort?.key, sort?.down, columns]);
+  const { ref, first, last } = useWindow(ordered.length, rowHeight);
+  const [cursor, setCursor] = useState(-1);
+  const onKeyDown = useRowKeys({ rows: ordered, cursor, setCursor, keyOf, onOpen, selection, ref, rowHeight });
+  if (rows.length === 0 && empty) return empty;
+
+  const width = shown.reduce((sum, column) => sum + (column.width ?? FLEXIBLE), selection ? CHECKS : 0);
+  const total = shown.length + (selection ? 1 : 0);
+  return html`<div class=${tall ? "table-box tall" : "table-box"} ref=${ref} tabindex="0" role="region" aria-label=${label} data-table onKeyDown=${onKeyDown}>
+    <table aria-rowcount=${ordered.length + 1} aria-label=${label} style=${{ minWidth: `${width}rem` }}>
+      <colgroup>${selection && html`<col style=${{ width: `${CHECKS}rem` }} />`}
+        ${shown.map((column) => html`<col key=${column.key} style=${column.width ? { width: `${column.width}rem` } : {}} />`)}</colgroup>
+      <thead><tr aria-rowindex="1">
+        ${selection && html`<th class="checks" scope="col"><${CheckAll} rows=${ordered} keyOf=${keyOf} selection=${selection} /></th>`}
+        ${shown.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
+      </tr></thead>
+      <tbody>
+        ${first > 0 && html`<tr key="above" aria-hidden="true" class="space"><td colspan=${total} style=${{ height: `${first * rowHeight}px` }}></td></tr>`}
+        ${ordered.slice(first, last).map((row, number) => {
+          const at = first + number, key = keyOf(row);
+          return html`<${Row} key=${key} row=${row} id=${key} columns=${shown} at=${at} height=${rowHeight} current=${at === cursor}
+            onOpen=${onOpen} selection=${selection} chosen=${selection?.ids.has(key)} onPoint=${setCursor} />`;
+        })}
+        ${last < ordered.length && html`<tr key="below" aria-hidden="true" class="space"><td colspan=${total} style=${{ height: `${(ordered.length - last) * rowHeight}px` }}></td></tr>`}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** The rows in sight of a box that scrolls.
+ * @param {number} count @param {number} rowHeight */
+function useWindow(count, rowHeight) {
+  const ref = useRef(/** @type {any} */ (null));
+  const [range, setRange] = useState({ first: 0, last: Math.min(count, 60) });
+  const measure = useCallback(() => {
+    const box = ref.current;
+    if (!box) return;
+    const next = windowOf(box.scrollTop, box.clientHeight || 800, rowHeight, count);
+    setRange((was) => (was.first === next.first && was.last === next.last ? was : next));
+  }, [count, rowHeight]);
+  useLayoutEffect(measure, [measure]);
+  useEffect(() => {
+    const box = ref.current;
+    if (!box) return;
+    const watched = new ResizeObserver(measure);
+    watched.observe(box);
+    box.addEventListener("scroll", measure, { passive: true });
+    return () => {
+      watched.disconnect();
+      box.removeEventListener("scroll", measure);
+    };
+  }, [measure, count === 0]);
+  return { ref, first: Math.min(range.first, count), last: Math.min(range.last, count) };
+}
+
+/** `j` and `k` move along the rows, Enter opens one, `x` selects it.
+ * @param {any} given */
+function useRowKeys({ rows, cursor, setCursor, keyOf, onOpen, selection, ref, rowHeight }) {
+  return (/** @type {KeyboardEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = /** @type {HTMLElement} */ (event.target);
+    const inField = target.matches("input:not([type=checkbox]), textarea, select");
+    if (inField) return;
+    const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
+    if (step) {
+      const next = Math.max(0, Math.min(rows.length - 1, cursor + step));
+      setCursor(next);
+      reveal(ref.current, next, rowHeight);
+    } else if (event.key === "Enter" && target === ref.current && rows[cursor] && onOpen) onOpen(rows[cursor]);
+    else if (event.key === "x" && rows[cursor] && selection) toggle(selection, keyOf(rows[cursor]));
+    else return;
+    event.preventDefault();
+  };
+}
+
+/** @param {HTMLElement} box @param {number} at @param {number} rowHeight */
+function reveal(box, at, rowHeight) {
+  const head = box.querySelector("thead")?.getBoundingClientRect().height ?? 0;
+  const top = at * rowHeight;
+  if (top < box.scrollTop) box.scrollTop = top;
+  else if (top + rowHeight + head > box.scrollTop + box.clientHeight) box.scrollTop = top + rowHeight + head - box.clientHeight;
+}
+
+/** @param {{ids: Set<string>, onChange: (ids: Set<string>) => void}} selection @param {string} id */
+function toggle(selection, id) {
+  const next = new Set(selection.ids);
+  if (!next.delete(id)) next.add(id);
+  selection.onChange(next);
+}
+
+/** @param {{column: Column, sort: any, onSort: any}} props */
+function Head({ column, sort, onSort }) {
+  const by = sort?.key === column.key;
+  const order = by ? (sort.down ? "descending" : "ascending") : undefined;
+  const inside = column.value && onSort
+    ? html`<button type="button" onClick=${() => onSort({ key: column.key, down: by ? !sort.down : column.align === "right" })}>
+        ${column.title}${by && html`<${Icon} name=${sort.down ? "down" : "up"} />`}</button>`
+    : column.title;
+  return html`<th scope="col" class=${column.align} aria-sort=${order}>${inside}</th>`;
+}
+
+/** @param {{rows: any[], keyOf: (row: any) => string, selection: any}} props */
+function CheckAll({ rows, keyOf, selection }) {
+  const all = rows.length > 0 && rows.every((row) => selection.ids.has(keyOf(row)));
+  const some = !all && selection.ids.size > 0;
+  return html`<input type="checkbox" aria-label="Select all" checked=${all} indeterminate=${some}
+    onChange=${() => selection.onChange(all ? new Set() : new Set(rows.map(keyOf)))} />`;
+}
+
+/** @param {any} props */
+function Row({ row, id, columns, at, height, current, onOpen, selection, chosen, onPoint }) {
+  const open = (/** @type {MouseEvent} */ event) => {
+    onPoint(at);
+    const target = /** @type {HTMLElement} */ (event.target);
+    const busy = target.closest("a, button, input, label, select") || String(getSelection());
+    if (!busy && onOpen) onOpen(row);
+  };
+  return html`<tr aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
+    ${selection && html`<td class="checks"><input type="checkbox" aria-label=${`Select ${selection.nameOf?.(row) ?? id}`} checked=${chosen} onChange=${() => toggle(selection, id)} /></td>`}
+    ${columns.map((/** @type {Column} */ column) => html`<td key=${column.key} class=${classes(column.align, column.plain && "whole")}>${column.cell ? column.cell(row) : column.value?.(row)}</td>`)}
+  </tr>`;
+}

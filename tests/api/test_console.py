@@ -1,0 +1,102 @@
+"""The console over HTTP: for everybody, cached by what is in the files, under rules that let nothing else run."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from chalicelib import console
+from chalicelib.api import dispatch
+from chalicelib.api.dispatch import Reply
+from tests.api.rig import Rig
+
+
+def get(rig: Rig, path: str, **headers: str) -> Reply:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return dispatch.answer(rig.world.plane, dispatch.Request("GET", path, {}, given))
+
+
+def rules(reply: Reply) -> dict[str, str]:
+    return dict(rule.split(" ", 1) for rule in reply.headers["Content-Security-Policy"].split("; "))
+
+
+def test_the_page_may_run_its_own_scripts_and_nothing_else(rig: Rig) -> None:
+    reply = get(rig, "/")
+    assert reply.status == 200 and reply.headers["Content-Type"] == "text/html; charset=utf-8"
+    (imports,) = re.findall(rb'<script type="importmap">(.*?)</script>', reply.body, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(imports).digest()).decode()
+    assert rules(reply) == {
+        "default-src": "'none'",
+        "script-src": f"'self' 'sha256-{digest}'",
+        "style-src": "'self'",
+        "connect-src": "'self'",
+        "img-src": "'self' data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+        "require-trusted-types-for": "'script'",
+        "trusted-types": "'none'",
+    }
+    assert reply.headers["X-Content-Type-Options"] == "nosniff" and reply.headers["Referrer-Policy"] == "no-referrer"
+    assert reply.headers["Cross-Origin-Opener-Policy"] == "same-origin" and "Set-Cookie" not in reply.headers
+
+
+def test_all_that_the_page_loads_is_there_below_wherever_it_is_mounted(rig: Rig) -> None:
+    page = get(rig, "/").body.decode()
+    loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r'": "([^"]*)"', page)
+    files = [path.removeprefix("./") for path in loaded if not path.startswith("data:")]
+    assert len(files) == 6 and all(path.startswith("console/") for path in files)
+    for path in files:
+        reply = get(rig, f"/{path}")
+        assert reply.status == 200, path
+        assert reply.headers["Content-Type"].partition(";")[0] in {"text/css", "text/javascript"}
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_whoever_has_a_file_gets_nothing(rig: Rig) -> None:
+    for path in ("/", "/console/app/main.js"):
+        first = get(rig, path)
+        again = get(rig, path, if_none_match=first.headers["ETag"])
+        assert first.headers["Cache-Control"] == "no-cache"
+        assert (again.status, again.body, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
+        assert get(rig, path, if_none_match='"older"').status == 200
+
+
+OTHERS = (
+    "__init__.py",
+    "package.json",
+    "index.html",
+    "app/../__init__.py",
+    "app/none.js",
+    "vendor/preact/LICENSE",
+    "app",
+)
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "..", "app/%2e%2e/__init__.py"])
+def test_other_files_are_not_served(rig: Rig, name: str) -> None:
+    reply = get(rig, f"/console/{name}")
+    assert reply.status == 404 and b"import" not in reply.body
+
+
+def test_a_bundle_is_kept_for_good_and_sent_compressed(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dist").mkdir()
+    for name, text in (("index.html", b"<!doctype html>"), ("main-A1B2C3D4.js", b"1;" * 999)):
+        (tmp_path / "dist" / name).write_bytes(text)
+        (tmp_path / "dist" / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
+    monkeypatch.setattr(console, "BUNDLED", tmp_path / "dist")
+    script, zipped = (get(rig, "/console/main-A1B2C3D4.js", accept_encoding=kind) for kind in ("identity", "br, gzip"))
+    assert script.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert zipped.headers["Content-Encoding"] == "gzip" and gzip.decompress(zipped.body) == script.body
+    assert zipped.headers["ETag"] == script.headers["ETag"] and script.headers["Vary"] == "Accept-Encoding"
+    page = get(rig, "/", accept_encoding="gzip")
+    assert page.headers["Cache-Control"] == "no-cache" and rules(page)["script-src"] == "'self'"
+    assert gzip.decompress(page.body) == b"<!doctype html>"
+    assert get(rig, "/console/app/main.js").status == 404
