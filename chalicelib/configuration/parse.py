@@ -65,9 +65,20 @@ def parse_bytes(raw: bytes, *, filename: str = "") -> Configuration:
     return parse(decode(raw, filename), filename=filename)
 
 
+def read_written(raw: bytes) -> Document:
+    """What a file says, once it is known to be a configuration. Raises Invalid with every problem."""
+    document = _document(decode(raw, ""), "")
+    _validated(document, _model_for(document, ""), "")
+    return document
+
+
 def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> Problem:
     """A problem found after a file was parsed, with its position there; unchanged if the file has no such key."""
-    document = _document(decode(raw, filename), filename)
+    return placed(problem, path, _document(decode(raw, filename), filename), filename=filename)
+
+
+def placed(problem: Problem, path: Path, document: Document, *, filename: str = "") -> Problem:
+    """The same, for a file that is read already."""
     where = tuple(int(part) if isinstance(part, str) and part.isdecimal() else part for part in path)
     if not document.has(where[0]):
         return problem

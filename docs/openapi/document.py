@@ -18,6 +18,7 @@ from chalicelib.api.dispatch import is_v1
 from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT
 from chalicelib.api.routes.v1 import SETTLING
+from chalicelib.api.v1.configurations import YAML, Written
 from chalicelib.api.v1.preferences import BILLED, HELD
 from chalicelib.api.v1.problems import MEDIA, kinds
 from chalicelib.domain.keyed_requests import LONGEST_KEY
@@ -219,7 +220,8 @@ def _body(found: Declared, types: Types, example: Schema) -> Schema:
     if found.body is None:
         return {}
     content = {"schema": types.of((found.name, "body")), **_example(example, "body")}
-    return {"required": bool(types.keys_of((found.name, "body"))[1]), "content": {JSON: content}}
+    kinds = {JSON: content, **({YAML: {"schema": content["schema"]}} if found.body is Written else {})}
+    return {"required": bool(types.keys_of((found.name, "body"))[1]), "content": kinds}
 
 
 def _answer(found: Declared, types: Types, example: Schema) -> Schema:

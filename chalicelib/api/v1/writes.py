@@ -9,10 +9,10 @@ from http import HTTPStatus
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
-from pydantic import ConfigDict, RootModel
+from pydantic import ConfigDict
 
 from chalicelib.api.encode import encode
-from chalicelib.api.requests import Object, RequestBody
+from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, Settling
 from chalicelib.api.v1 import conditions
 from chalicelib.domain.keyed_requests import DIGEST, SentKey, sent_key
@@ -31,10 +31,6 @@ class Nothing(RequestBody):
     """An empty body."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class Written(RootModel[Object]):
-    """What a user writes into a `*.dstack.yml`, as JSON."""
 
 
 class WriteQuery(RequestBody):

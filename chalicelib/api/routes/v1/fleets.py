@@ -12,7 +12,8 @@ from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_bot
 from chalicelib.api.v1 import FLEETS, answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
-from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, Written, created, creates, going, still, write
+from chalicelib.api.v1.configurations import Written, takes_configuration
+from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, created, creates, going, still, write
 from chalicelib.api.wire.v1.machines import fleet_json, fleet_path, fleet_spec_json, fleet_summary_json, health_json
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import Verb
@@ -60,7 +61,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Fleet]:
     return answers.resource(call, _shown(call, row), settling=_settling(call, row))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def create(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.V1Fleet, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
@@ -88,7 +89,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
     return answers.resource(call, _spec(call, row), tag=_tag(row))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def apply(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:

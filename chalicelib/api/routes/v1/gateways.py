@@ -10,7 +10,8 @@ from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_bot
 from chalicelib.api.v1 import answers, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
-from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, creates, going, still, write
+from chalicelib.api.v1.configurations import Written, takes_configuration
+from chalicelib.api.v1.writes import Nothing, WriteQuery, created, creates, going, still, write
 from chalicelib.api.wire.v1.gateways import gateway_json, gateway_path, gateway_spec_json, gateway_summary_json
 from chalicelib.domain import keys
 from chalicelib.domain.gateways import Gateway, GatewayStatus
@@ -39,7 +40,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Gateway]:
     return answers.resource(call, _shown(call, gateway), settling=_settling(call, gateway))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def create(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.V1Gateway, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
@@ -66,7 +67,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
     return answers.resource(call, gateway_spec_json(gateway), tag=_tag(gateway))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def apply(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:

@@ -13,7 +13,8 @@ from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_bot
 from chalicelib.api.v1 import answers, cursors, specs
 from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
-from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, changed, created, gone, still, write
+from chalicelib.api.v1.configurations import Written, takes_configuration
+from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, created, gone, still, write
 from chalicelib.api.wire.v1.runs import (
     log_lines_json,
     metrics_json,
@@ -130,7 +131,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Run]:
     return answers.resource(call, _shown(call, row), settling=_settling(call, row.run))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def submit(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.V1Run, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:
@@ -171,7 +172,7 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
     return answers.resource(call, _spec(call, row), tag=_tag(row.run))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def apply(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1RunPlan)]:

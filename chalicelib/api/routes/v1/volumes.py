@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from chalicelib.api.route import Answer, Call, DryRun, Settling, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
-from chalicelib.api.v1.writes import Nothing, WriteQuery, Written, created, going, still, write
+from chalicelib.api.v1.configurations import Written, takes_configuration
+from chalicelib.api.v1.writes import Nothing, WriteQuery, created, going, still, write
 from chalicelib.api.wire.v1.volumes import volume_json, volume_path
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project
@@ -53,7 +54,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Volume]:
     return answers.resource(call, _shown(call, volume), settling=_settling(call, volume))
 
 
-@takes_both(Written, WriteQuery)
+@takes_configuration
 def create(
     call: Call, body: Written, query: WriteQuery
 ) -> Annotated[Answer, contract.V1Volume, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
