@@ -236,6 +236,7 @@ from chalicelib.contract.v1.history import (
     V1Target as V1Target,
 )
 from chalicelib.contract.v1.machines import (
+    V1Claim as V1Claim,
     V1Fleet as V1Fleet,
     V1FleetPage as V1FleetPage,
     V1FleetSummary as V1FleetSummary,
@@ -275,8 +276,10 @@ from chalicelib.contract.v1.runs import (
     V1Metrics as V1Metrics,
     V1Placement as V1Placement,
     V1PlannedJob as V1PlannedJob,
+    V1Replicas as V1Replicas,
     V1Run as V1Run,
     V1RunPage as V1RunPage,
+    V1RunPlace as V1RunPlace,
     V1RunPlan as V1RunPlan,
     V1RunSummary as V1RunSummary,
     V1Usage as V1Usage,

@@ -159,22 +159,33 @@ class Reader:
 
     def run_rows(self, runs: Sequence[Run]) -> list[RunRow]:
         """`run_row` of each. Reading a run's partition takes a call to the table, so records whose keys are known are
-        read together: while the first submission of the only job is live, there is no other submission."""
-        likely = [run for run in runs if not run.finished and not run.scales]
+        read together: while the first submission of the only job is live, there is no other, and where there is no
+        second submission of it, there was none."""
+        kept = {run.id: row for run in runs if run.finished and (row := self._finished.peek((run.id, run.version)))}
+        likely = [run for run in runs if run.id not in kept and not run.scales]
         bodies = {key: body for run in likely if (body := self._bodies.peek(key := _body_of(run)))}
         unread = [key for run in likely if (key := _body_of(run)) not in bodies]
         firsts = [keys.job(run.id, 0, 0, 0) for run in likely]
-        found = {record.key: record for record in self.store.get_many([*unread, *firsts]) if record}
+        seconds = [keys.job(run.id, 0, 0, 1) for run in likely if run.finished]
+        wanted = [*unread, *firsts, *seconds]
+        found = {record.key: record for record in (self.store.get_many(wanted) if wanted else ()) if record}
         for key in unread:
             if key in found:
                 bodies[key] = self._cache_if_small(nouns.read(RunBody, found[key]))
-        rows = {}
+        rows = kept
         for run, first in zip(likely, firsts, strict=True):
             job = self.parse(Job, found[first]) if first in found else None
             texts = bodies[_body_of(run)].job_texts() if _body_of(run) in bodies else ()
-            if job is not None and not job.finished and len(texts) == 1:
-                rows[run.id] = RunRow(run, bodies[_body_of(run)].run_spec, texts, (job,))
+            only = keys.job(run.id, 0, 0, 1) not in found if run.finished else job is not None and not job.finished
+            if job is not None and only and len(texts) == 1:
+                rows[run.id] = self._kept(RunRow(run, bodies[_body_of(run)].run_spec, texts, (job,)))
         return [rows.get(run.id) or self.run_row(run) for run in runs]
+
+    def _kept(self, row: RunRow) -> RunRow:
+        """The row, cached if it never changes again."""
+        if row.run.finished and len(row.jobs) <= FEW_JOBS:
+            self._finished.put((row.run.id, row.run.version), row)
+        return row
 
     def _cache_if_small(self, body: RunBody) -> RunBody:
         if sum(map(len, (body.run_spec, *body.job_specs))) <= SMALL:
@@ -185,11 +196,7 @@ class Reader:
         """The run with the text of its specs and its jobs."""
         if not run.finished:
             return self._run_row(run)
-        key = run.id, run.version
-        row = self._finished.peek(key) or self._run_row(run)
-        if len(row.jobs) <= FEW_JOBS:
-            self._finished.put(key, row)
-        return row
+        return self._finished.peek((run.id, run.version)) or self._kept(self._run_row(run))
 
     def _run_row(self, run: Run) -> RunRow:
         """Read by one query: everything of a run is in one partition."""

@@ -38,6 +38,11 @@ def live(name: str, **fields: Any) -> tuple[Run, RunBody, Job]:
     return run, body(run), b.job(run)
 
 
+def ended(name: str) -> tuple[Run, RunBody, Job]:
+    run = b.run(name, **OVER)
+    return run, body(run), b.job(run, **END)
+
+
 PLAIN = b.run("plain")
 CASES: dict[str, Sequence[Run | RunBody | Job]] = {
     "its only job lives": (PLAIN, body(PLAIN), b.job(PLAIN, status=JobStatus.running)),
@@ -55,6 +60,8 @@ CASES: dict[str, Sequence[Run | RunBody | Job]] = {
     ),
     "its texts are large": (PLAIN, body(PLAIN, run_spec=f'"{"x" * SMALL}"'), b.job(PLAIN)),
     "it is over": (over := b.run("over", **OVER), body(over), b.job(over, **END)),
+    "it is over at the second attempt": (over, body(over), b.job(over, **END), b.job(over, 1, **END)),
+    "it is over, on several nodes": (over, body(over, nodes=(2,)), b.job(over, **END), b.job(over, node=1, **END)),
     "it is a service": (
         service := b.run("service", scales=(Scale(group="0", desired=2),)),
         body(service, groups=("0",)),
@@ -95,6 +102,16 @@ def test_a_list_of_live_runs_is_one_call_and_reads_no_spec_twice() -> None:
         ((method, keys_read),) = store.calls
         assert (method, len(keys_read)) == ("get_many", records)
         store.calls.clear()
+
+
+def test_a_list_of_finished_runs_is_one_call_and_the_next_none() -> None:
+    names = [f"run-{number}" for number in range(20)]
+    store = RecordedStore(stored(*(noun for name in names for noun in ended(name))))
+    runs, reader = read(store, *map(b.run, names)), Reader(store)
+    store.calls.clear()
+    assert [row.run for row in reader.run_rows(runs)] == runs and [method for method, _ in store.calls] == ["get_many"]
+    store.calls.clear()
+    assert [len(row.jobs) for row in reader.run_rows(runs)] == [1] * 20 and store.calls == []
 
 
 def test_a_job_that_has_ended_meanwhile_shows_in_the_next_list() -> None:

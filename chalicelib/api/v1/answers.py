@@ -17,7 +17,7 @@ from chalicelib.domain.instants import Micros
 
 T = TypeVar("T")
 
-PAGE, LONGEST_PAGE = 50, 100
+PAGE, LONGEST_PAGE = 50, 500
 
 
 def resource(

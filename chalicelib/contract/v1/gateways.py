@@ -19,6 +19,16 @@ class V1GatewayReplica(TypedDict):
     created_at: Date
 
 
+class V1Certificate(TypedDict):
+    """That of one host of the gateway's services."""
+
+    host: str
+    status: Literal["issued", "requested", "failed", "expired", "given"]
+    why: str | None
+    expires_at: Date | None
+    next_attempt_at: Date | None
+
+
 class V1GatewaySummary(TypedDict):
     """A gateway in a list."""
 
@@ -35,23 +45,13 @@ class V1GatewaySummary(TypedDict):
     """Null: it is on hosts of `fleet`."""
     region: str | None
     fleet: str | None
+    certificates: list[V1Certificate]
     created_at: Date
-
-
-class V1Certificate(TypedDict):
-    """That of one host of the gateway's services."""
-
-    host: str
-    status: Literal["issued", "requested", "failed", "expired", "given"]
-    why: str | None
-    expires_at: Date | None
-    next_attempt_at: Date | None
 
 
 class V1Gateway(V1GatewaySummary):
     spec: Configuration
     replicas: list[V1GatewayReplica]
-    certificates: list[V1Certificate]
 
 
 class V1GatewayPage(TypedDict):

@@ -29,6 +29,17 @@ class V1Resources(TypedDict):
     gpus: list[V1Gpus]
 
 
+class V1Claim(TypedDict):
+    """What a job has of a machine."""
+
+    run_id: Id
+    job_id: Id
+    replica: int
+    node: int
+    blocks: list[int]
+    """Which of its blocks, from 0."""
+
+
 class V1Instance(TypedDict):
     """A machine of a fleet."""
 
@@ -55,7 +66,12 @@ class V1Instance(TypedDict):
     blocks: int
     """How many jobs can share it."""
     busy_blocks: int
+    claims: list[V1Claim]
+    """The jobs that are on it."""
     created_at: Date
+    started_at: Date | None
+    """When its agent reported first."""
+    idle_since: Date | None
     finished_at: Date | None
 
 
@@ -95,6 +111,12 @@ class V1FleetSummary(TypedDict):
     revision: int
     """How often its spec was changed."""
     instance_count: int
+    gpus: int
+    """Of its machines together."""
+    busy_gpus: float
+    """Those that jobs have: a machine's GPUs are spread evenly over its blocks."""
+    price_per_hour_usd: float
+    """Of its machines together."""
     created_at: Date
 
 

@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 
 from chalicelib.contract.jobs import JobReason, JobStatus
 from chalicelib.contract.runs import RunReason, RunStatus
+from chalicelib.contract.v1.machines import V1Gpus
 from chalicelib.contract.values import Configuration, Date, Id
 
 
@@ -38,8 +39,37 @@ class V1Job(TypedDict):
     why: str | None
     exit_status: int | None
     submitted_at: Date
+    provisioned_at: Date | None
+    """When it got its place."""
+    pulling_at: Date | None
+    running_at: Date | None
+    ready_at: Date | None
+    """When a service's replica could first get requests."""
     finished_at: Date | None
     instance: V1Placement | None
+
+
+class V1RunPlace(TypedDict):
+    """A kind of machine that jobs of a run are on, or were on at the end."""
+
+    backend: str
+    region: str
+    type: str
+    spot: bool
+    jobs: int
+
+
+class V1Replicas(TypedDict):
+    """Replicas of a service."""
+
+    wanted: int
+    running: int
+    ready: int
+    """That can get requests."""
+    outdated: int
+    """Of an older revision, which a rollout replaces."""
+    why: str | None
+    """Why so many are wanted."""
 
 
 class V1RunSummary(TypedDict):
@@ -47,6 +77,7 @@ class V1RunSummary(TypedDict):
 
     id: Id
     name: str
+    type: Literal["task", "service", "dev-environment"]
     project: str
     user: str
     url: str
@@ -64,6 +95,17 @@ class V1RunSummary(TypedDict):
     submitted_at: Date
     finished_at: Date | None
     next_start_at: Date | None
+    asks_for: str | None
+    """The GPUs that each of its jobs asks for, as in a configuration."""
+    gpus: list[V1Gpus]
+    """Of its jobs together: those they have, or had at the end."""
+    places: list[V1RunPlace]
+    jobs_count: int
+    """How many it has now, or had at the end."""
+    replicas: V1Replicas | None
+    """Null: it isn't a service."""
+    price_per_hour_usd: float
+    """Of the jobs that have a place now."""
     cost_usd: float
     """Until now."""
     service_url: str | None

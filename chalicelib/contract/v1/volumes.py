@@ -38,6 +38,8 @@ class V1Volume(TypedDict):
     """The provider's."""
     created_at: Date
     deleted_at: Date | None
+    price_per_month_usd: float | None
+    """Null: it is unknown."""
     cost_usd: float
     """Until now."""
     attachments: list[V1Attachment]

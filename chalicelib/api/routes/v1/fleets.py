@@ -153,7 +153,7 @@ def _recorded_last(plane: Plane, query: ForceQuery) -> Plane:
 
 def get_health(call: Call) -> Annotated[Answer, contract.V1Health]:
     """A machine's health as its agent reported it in the last week, newest first."""
-    wanted = health.WantedChecks(call.params["fleet_name"], _num(call), limit=answers.LONGEST_PAGE)
+    wanted = health.WantedChecks(call.params["fleet_name"], _num(call), limit=100)
     return answers.resource(call, health_json(health.list_checks(call.plane, call.tenant, wanted)))
 
 

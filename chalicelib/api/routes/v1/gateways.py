@@ -29,7 +29,8 @@ def list_project(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1G
     rows, default = [*reversed(gateways.list_all(call.plane, call.tenant))], _default(call)
 
     def item(gateway: Gateway) -> contract.V1GatewaySummary:
-        return gateway_summary_json(gateway, call.tenant.name, default=gateway.id == default)
+        shown = certificates.shown(call.plane, gateway)
+        return gateway_summary_json(gateway, call.tenant.name, shown, default=gateway.id == default)
 
     return answers.cut(call, query, rows, lambda gateway: (gateway.created_at, gateway.id), item)
 

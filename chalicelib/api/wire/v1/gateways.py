@@ -20,7 +20,9 @@ def gateway_path(project_name: str, name: str) -> str:
     return f"/api/v1/projects/{project_name}/gateways/{name}"
 
 
-def gateway_summary_json(gateway: Gateway, project_name: str, *, default: bool) -> contract.V1GatewaySummary:
+def gateway_summary_json(
+    gateway: Gateway, project_name: str, certificates: Sequence[HostCertificate], *, default: bool
+) -> contract.V1GatewaySummary:
     hosts = [each.hostname for each in gateway.running or gateway.replicas if each.hostname]
     return {
         "id": gateway.id,
@@ -35,6 +37,7 @@ def gateway_summary_json(gateway: Gateway, project_name: str, *, default: bool) 
         "backend": gateway.backend or None,
         "region": gateway.region or None,
         "fleet": gateway.fleet or None,
+        "certificates": [_certificate_json(each) for each in certificates],
         "created_at": iso(gateway.created_at),
     }
 
@@ -43,10 +46,9 @@ def gateway_json(
     gateway: Gateway, project_name: str, certificates: Sequence[HostCertificate], *, default: bool
 ) -> contract.V1Gateway:
     return {
-        **gateway_summary_json(gateway, project_name, default=default),
+        **gateway_summary_json(gateway, project_name, certificates, default=default),
         "spec": gateway_spec_json(gateway),
         "replicas": [_replica_json(each) for each in gateway.replicas],
-        "certificates": [_certificate_json(each) for each in certificates],
     }
 
 

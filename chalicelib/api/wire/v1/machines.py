@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from chalicelib.api.wire.v1.specs import configuration_of
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.instants import iso
-from chalicelib.domain.offers import Offer, Resources
+from chalicelib.domain.offers import Gpu, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.read import FleetRow
 from chalicelib.usecases.machines.health import HealthCheck
@@ -33,7 +33,26 @@ def fleet_summary_json(row: FleetRow, project_name: str) -> contract.V1FleetSumm
         "why": fleet.message or None,
         "revision": fleet.spec_num,
         "instance_count": len(row.instances),
+        **_use_json(row.instances),
         "created_at": iso(fleet.created_at),
+    }
+
+
+class _Use(TypedDict):
+    gpus: int
+    busy_gpus: float
+    price_per_hour_usd: float
+
+
+def _use_json(instances: Sequence[Instance]) -> _Use:
+    """What a fleet's machines have and cost together. A machine's GPUs are spread evenly over its blocks."""
+    there = [each for each in instances if each.status is not InstanceStatus.terminated]
+    gpus = [(len(each.offer.instance.resources.gpus), each) for each in there]
+    busy = sum(number * each.busy_blocks / each.total_blocks for number, each in gpus)
+    return {
+        "gpus": sum(number for number, _ in gpus),
+        "busy_gpus": round(busy, 2),
+        "price_per_hour_usd": round(sum(each.offer.price for each in there), 6),
     }
 
 
@@ -75,8 +94,21 @@ def instance_json(instance: Instance, project_name: str) -> contract.V1Instance:
         "price_per_hour_usd": offer.price,
         "blocks": instance.total_blocks,
         "busy_blocks": instance.busy_blocks,
+        "claims": [_claim_json(claim) for claim in instance.claims],
+        "started_at": None if instance.started_at is None else iso(instance.started_at),
+        "idle_since": None if instance.idle_since is None else iso(instance.idle_since),
         "created_at": iso(instance.created_at),
         "finished_at": None if instance.finished_at is None else iso(instance.finished_at),
+    }
+
+
+def _claim_json(claim: Claim) -> contract.V1Claim:
+    return {
+        "run_id": claim.run_id,
+        "job_id": claim.job_id,
+        "replica": claim.replica_num,
+        "node": claim.job_num,
+        "blocks": list(claim.blocks),
     }
 
 
@@ -106,14 +138,18 @@ def offer_json(offer: Offer) -> contract.V1Offer:
     }
 
 
+def gpus_json(gpus: Sequence[Gpu]) -> list[contract.V1Gpus]:
+    kinds = Counter((gpu.name, gpu.memory_mib) for gpu in gpus)
+    return [{"name": name, "count": count, "memory_gb": _gb(size)} for (name, size), count in kinds.items()]
+
+
 def _resources_json(has: Resources) -> contract.V1Resources:
-    kinds = Counter((gpu.name, gpu.memory_mib) for gpu in has.gpus)
     return {
         "cpus": has.cpus,
         "cpu_arch": has.cpu_arch,
         "memory_gb": _gb(has.memory_mib),
         "disk_gb": _gb(has.disk.size_mib),
-        "gpus": [{"name": name, "count": count, "memory_gb": _gb(size)} for (name, size), count in kinds.items()],
+        "gpus": gpus_json(has.gpus),
     }
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from chalicelib.api.wire.runs import job_message, run_message
+from chalicelib.api.wire.v1.machines import gpus_json
 from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.instants import Micros, iso
-from chalicelib.domain.jobs import Assignment, Job
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.store.logs import Piece
@@ -28,17 +31,21 @@ def run_path(project_name: str, name: str) -> str:
 
 
 def run_summary_json(row: RunRow, project_name: str, now: Micros) -> contract.V1RunSummary:
-    run = row.run
+    run, latest = row.run, [history[-1] for history in row.histories()]
+    shown = latest if run.finished else [job for job in latest if not job.finished]
+    placed = [job.assignment for job in shown if job.assignment is not None]
+    configuration = orjson.loads(row.run_spec)["configuration"]
     service = run.url or f"/proxy/services/{project_name}/{run.name}/"
     return {
         "id": run.id,
         "name": run.name,
+        "type": configuration["type"],
         "project": project_name,
         "user": run.user_name,
         "url": run_path(project_name, run.name),
         "status": run.status.value,
         "reason": None if run.reason is None else run.reason.value,
-        "why": run_message(run, [history[-1] for history in row.histories()]) or None,
+        "why": run_message(run, latest) or None,
         "priority": run.priority,
         "fleet": run.fleet_name,
         "revision": run.deployment_num,
@@ -47,8 +54,55 @@ def run_summary_json(row: RunRow, project_name: str, now: Micros) -> contract.V1
         "submitted_at": iso(run.submitted_at),
         "finished_at": _date(run.finished_at),
         "next_start_at": _date(run.next_start),
+        "asks_for": asked_gpus((configuration.get("resources") or {}).get("gpu")),
+        "gpus": gpus_json([gpu for where in placed for gpu in where.offer.instance.resources.gpus]),
+        "places": _places_json(placed),
+        "jobs_count": len(shown),
+        "replicas": _replicas_json(run, shown) if run.scales else None,
+        "price_per_hour_usd": 0.0 if run.finished else round(sum(where.offer.price for where in placed), 6),
         "cost_usd": round(run_cost(run, row.jobs, now), 4),
         "service_url": service if run.scales else None,
+    }
+
+
+def asked_gpus(written: Any) -> str | None:
+    """The GPUs of a configuration in the short form, in whatever form they were written."""
+    if not isinstance(written, dict):
+        return None if written in (None, 0, "0") else str(written)
+    names = written.get("name") or ()
+    parts = [names if isinstance(names, str) else ",".join(map(str, names))]
+    parts += [_range(written.get(field)) for field in ("memory", "total_memory", "count")]
+    text = ":".join(part for part in parts if part)
+    return None if text in ("", "0", "0..", "0..0") else text
+
+
+def _range(written: Any) -> str:
+    if not isinstance(written, dict):
+        return "" if written is None else str(written)
+    low, high = (("" if written.get(end) is None else str(written[end])) for end in ("min", "max"))
+    return low if low == high else f"{low}..{high}"
+
+
+def _places_json(placed: Sequence[Assignment]) -> list[contract.V1RunPlace]:
+    kinds = Counter(
+        (each.backend, each.region, each.instance.name, each.instance.resources.spot)
+        for each in (where.offer for where in placed)
+    )
+    return [
+        {"backend": backend, "region": region, "type": name, "spot": spot, "jobs": jobs}
+        for (backend, region, name, spot), jobs in kinds.most_common()
+    ]
+
+
+def _replicas_json(run: Run, jobs: Sequence[Job]) -> contract.V1Replicas:
+    """A replica of several nodes counts once: its first node takes the requests."""
+    first = [job for job in jobs if job.job_num == 0]
+    return {
+        "wanted": sum(scale.desired for scale in run.scales),
+        "running": sum(job.status is JobStatus.running for job in first),
+        "ready": sum(job.ready_at is not None and job.draining_at is None for job in first),
+        "outdated": sum(job.deployment_num < run.deployment_num for job in first),
+        "why": "; ".join(dict.fromkeys(scale.why for scale in run.scales if scale.why)) or None,
     }
 
 
@@ -77,6 +131,10 @@ def _job_json(job: Job) -> contract.V1Job:
         "why": job_message(job),
         "exit_status": job.exit_status,
         "submitted_at": iso(job.submitted_at),
+        "provisioned_at": _date(job.provisioned_at),
+        "pulling_at": _date(job.pulling_at),
+        "running_at": _date(job.running_at),
+        "ready_at": _date(job.ready_at),
         "finished_at": _date(job.finished_at),
         "instance": None if job.assignment is None else _placement_json(job.assignment),
     }

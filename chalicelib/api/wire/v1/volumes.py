@@ -36,6 +36,7 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> contract.V1Vo
         "disk_id": None if handle is None or volume.active_at is None else handle.id,
         "created_at": iso(volume.created_at),
         "deleted_at": None if volume.deleted_at is None else iso(volume.deleted_at),
+        "price_per_month_usd": volume.price,
         "cost_usd": volume_cost(volume, now),
         "attachments": [
             {
