@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.kernel.process_tree import descendants
+from tests.harness.debian import ssh_server
 from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, ROOT, Server, until
 
@@ -42,6 +43,7 @@ sys.exit(main.invoke(sys.argv[1:], terminal.Terminal(ssh=Ssh(one.env))))
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    ssh_server()
     one = Server(tmp_path_factory.mktemp("attach") / "home", (), {"DSTACK_AGENT_RUNTIME": "process"})
     with contextlib.closing(one):
         one.start()

@@ -37,3 +37,9 @@ def install(*packages: str) -> None:
         except NotHere:
             run("apt-get", "update", env=quiet)
             run(*command, env=quiet)
+
+
+def ssh_server() -> None:
+    """An sshd, with which people log in to jobs that are plain processes."""
+    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
+        install("openssh-server")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.bench.measure import submit, task
-from tests.harness.debian import install
+from tests.harness.debian import ssh_server
 from tests.harness.server import Server
 from tests.runtime.live import logs_of, wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _sshd() -> None:
-    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        install("openssh-server")
+    ssh_server()
 
 
 # The first node looks around; the other is there until that is done.

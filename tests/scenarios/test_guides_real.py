@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import golden, loops
+from tests.harness.debian import ssh_server
 from tests.scenarios.guides import PAGES, SHELL, compare, real
 
 
@@ -14,5 +15,7 @@ from tests.scenarios.guides import PAGES, SHELL, compare, real
 def test_a_guide_shows_what_happens(path: Path, tmp_path: Path) -> None:
     if path.stem == "volumes" and not loops.here():
         pytest.skip("volumes are folders here, as the page says of such machines; what it shows are disks")
+    if "dstack attach" in path.read_text():
+        ssh_server()
     with real(path, tmp_path) as stage:
         compare(path, stage, renew=golden.WRITING and path.stem in SHELL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tests.agent.attempt import Attempt, addresses
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import HOLD
 from tests.agent.ssh_client import Ssh, key_pair
-from tests.harness.debian import NotHere, install
+from tests.harness.debian import NotHere, ssh_server
 from tests.harness.docker import DockerEngine, bring
 from tests.harness.images import BUSYBOX, Image, mpi_image
 from tests.harness.mpi import on_each_node
@@ -48,8 +47,7 @@ class OnTheEnginesHost(Workshop):
 @pytest.fixture(scope="module")
 def image(docker_engine: DockerEngine) -> Image:
     try:
-        if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-            install("openssh-server")
+        ssh_server()
         found = mpi_image()
     except NotHere as problem:
         pytest.skip(str(problem))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +16,13 @@ from tests.agent.attempt import Attempt, addresses
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import HOLD, sleeping
 from tests.agent.ssh_client import key_pair
-from tests.harness.debian import NotHere, install
+from tests.harness.debian import NotHere, ssh_server
 from tests.harness.mpi import mpirun, on_each_node
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _sshd() -> None:
-    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        install("openssh-server")
+    ssh_server()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from chalicelib.agent.sessions import authorized
 from tests.agent.ssh_client import key_pair
-from tests.harness.debian import install
+from tests.harness.debian import ssh_server
 from tests.harness.ports import free_port
 from tests.harness.server import PATIENCE, until
 
@@ -51,8 +50,7 @@ def answers(port: int) -> bool:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        install("openssh-server")
+    ssh_server()
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     me = pwd.getpwuid(os.getuid())
     key, public = key_pair(tmp_path / "keys", "user")

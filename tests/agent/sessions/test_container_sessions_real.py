@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from chalicelib.agent.runtimes.docker import DockerRuntime
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import SessionConformance
-from tests.harness.debian import install
+from tests.harness.debian import ssh_server
 from tests.harness.docker import DockerEngine
 from tests.harness.images import BUSYBOX
 
@@ -19,8 +18,7 @@ from tests.harness.images import BUSYBOX
 class TestContainerSessions(SessionConformance):
     @pytest.fixture
     def workshop(self, tmp_path: Path, docker_engine: DockerEngine) -> Iterator[Workshop]:
-        if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-            install("openssh-server")
+        ssh_server()
         runtime = DockerRuntime(str(tmp_path), docker_engine.socket)
         workshop = Workshop(tmp_path / "data", runtime, docker_engine.socket, {"image": BUSYBOX})
         yield workshop

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from chalicelib.agent.runtimes.process import ProcessRuntime
 from tests.agent.runtime_conformance import Workshop
 from tests.agent.session_conformance import SessionConformance
-from tests.harness.debian import install
+from tests.harness.debian import ssh_server
 
 ECHO = (
     "import socket; s = socket.create_server(('127.0.0.1', {port}))\n"
@@ -21,8 +20,7 @@ ECHO = (
 
 @pytest.fixture(scope="session", autouse=True)
 def _sshd() -> None:
-    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        install("openssh-server")
+    ssh_server()
 
 
 class TestProcessSessions(SessionConformance):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from cli.ssh.config import Attached, Hop, JobHops, SshFolder, include_in
 from cli.ssh.tunnel import OpenSsh
 from tests.agent.ssh_client import key_pair
 from tests.cli.fake_ssh import HOST_KEY
-from tests.harness.debian import install
+from tests.harness.debian import ssh_server
 
 TRAPS = """Host *
     User ann
@@ -239,8 +238,7 @@ SetEnv A=b
 @pytest.fixture(scope="module")
 def reached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """A home that is attached to an SSH server, started for each connection."""
-    if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        install("openssh-server")
+    ssh_server()
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     home = Home(tmp_path_factory.mktemp("reached"))
     key, _ = key_pair(home.folder / "keys", "user")
