@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
+from types import ModuleType
 
 from chalicelib.backends import registry
 from chalicelib.errors import Invalid
@@ -75,6 +76,7 @@ class ArtefactKind:
     """A kind of artefact that can be built."""
 
     packages: tuple[str, ...]
+    trims: tuple[Callable[[Path], None], ...] = ()  # remove from the packages what isn't used
     most_zipped: int = 50 * MEGABYTE  # Lambda's limit for a direct upload
 
 
@@ -84,7 +86,7 @@ def _kinds() -> Mapping[str, ArtefactKind]:
         sdks = {package for name in types for package in requirements.of_extra(registry.BACKENDS[name].extra)}
         certificates = {"acme"} if artefact == registry.CLOUDS else set[str]()
         packages = (*requirements.NEEDED, *sorted({*sdks, *certificates} - {*requirements.NEEDED}))
-        found[artefact] = ArtefactKind(packages)
+        found[artefact] = ArtefactKind(packages, tuple(registry.trims(types)))
     found["ssh"] = ArtefactKind((*requirements.NEEDED, "paramiko"))
     return found
 
@@ -199,7 +201,9 @@ def packages(
     several kinds need, by one call of pip for all."""
     lock = (ROOT / "requirements-dev.lock").read_text()
     parts = {name: requirements.pinned(lock, kind.packages, python) for name, kind in kinds.items()}
-    places = {name: folder / "packages" / _named(part, python, compiles) for name, part in parts.items()}
+    places = {
+        name: folder / "packages" / _named(part, python, kinds[name].trims, compiles) for name, part in parts.items()
+    }
     missing = [name for name in kinds if not places[name].exists()]
     if not missing:
         return places
@@ -212,6 +216,8 @@ def packages(
             into = Path(draft) / name
             link(every, requirements.names(parts[name]), into)
             strip(into)
+            for trim in kinds[name].trims:
+                trim(into)
             if compiles is not None:
                 _add(into, compiles.compiled(dict(_of_folder(into))))
             if not places[name].exists():  # two kinds may need the same
@@ -219,10 +225,22 @@ def packages(
     return places
 
 
-def _named(part: str, python: str, compiles: Compiler | None = None) -> str:
-    code = inspect.getsource(sys.modules[Compiler.__module__]) if compiles else ""
-    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *UNUSED, code])
+def _named(
+    part: str, python: str, trims: Iterable[Callable[[Path], None]] = (), compiles: Compiler | None = None
+) -> str:
+    modules = [sys.modules[each.__module__] for each in (*trims, *([Compiler] if compiles else []))]
+    code = [inspect.getsource(each) for each in modules]
+    wanted = "\n".join([part, python, *PLATFORMS, *sorted(SERVICES), *UNUSED, *code, *map(_constants, modules)])
     return hashlib.sha256(wanted.encode()).hexdigest()[:20]
+
+
+def _constants(module: ModuleType) -> str:
+    """Its own, and those that it imports, such as the list of what a provider's package calls."""
+    return repr(sorted((name, value) for name, value in vars(module).items() if name.isupper() and _is_text(value)))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
 
 
 def link(installed: Path, wanted: frozenset[str], into: Path) -> None:

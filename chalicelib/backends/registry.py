@@ -12,11 +12,12 @@ functions and these functions' policies from the rows. A provider with a large S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ class Row:
     extra: str = ""  # the package extra that brings its SDK,
     sdk: tuple[str, ...] = ()  # and the modules that the provider's package imports from it
     artefact: str = ""  # the artefact of the functions that call it; CLOUDS by default
-    permissions: str = ""  # in AWS, for accounts that use the credentials of that function
+    trim: str = ""  # in AWS, removes from the SDK what the provider's package doesn't use
+    permissions: str = ""  # likewise, for accounts that use the credentials of that function
     volume: str = ""  # the model of what users write for a volume there,
     options: str = ""  # for the choice among its offers,
     certificates: Mapping[str, str] = field(default_factory=dict)  # and for certificates that it keeps, by `type`
@@ -83,8 +85,9 @@ _ROWS: dict[str, Row] = {
         certificates={"gcp-cm": f"{_HERE}.gcp.specs:GCPCertificateManagerGatewayCertificate"},
         backend=f"{_HERE}.gcp.backend:GcpBackend",
         extra="gcp",
-        sdk=("google.auth",),
+        sdk=("google.cloud.compute_v1",),
         artefact="gcp",
+        trim=f"{_HERE}.gcp.trimming:trim",
     ),
     "hotaisle": Row(f"{_HERE}.hotaisle.config:HotAisleBackendConfig"),
     "jarvislabs": Row(_KEY),
@@ -205,6 +208,11 @@ def permissions_of(name: str, table: Mapping[str, Row] = BACKENDS) -> Sequence[A
     `sid`, `actions`, `resources` and `condition`."""
     row = table[name]
     return tuple(_loaded(row.permissions)) if row.permissions else ()
+
+
+def trims(types: Iterable[str], table: Mapping[str, Row] = BACKENDS) -> Sequence[Callable[[Path], None]]:
+    """What removes from a folder with the SDKs of these types whatever isn't used there."""
+    return [_loaded(table[name].trim) for name in types if table[name].trim]
 
 
 def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,22 @@ def test_two_deployments_from_one_clone_build_one_after_the_other(tmp_path: Path
         done.append("first")
     thread.join()
     assert done == ["first", "second"]
+
+
+def test_packages_that_were_trimmed_by_another_list_are_trimmed_anew(tmp_path: Path) -> None:
+    """The list may be another module's."""
+    (tmp_path / "trims_packages.py").write_text("def trim(installed):\n    ...\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        module = import_module("trims_packages")
+        found = []
+        for services in (("disks",), ("disks", "images"), ("disks",)):
+            vars(module)["SERVICES"] = services
+            found.append(artefacts._named("part", PYTHON, [module.trim]))
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("trims_packages", None)
+    assert found[0] == found[2] != found[1]
 
 
 def test_every_function_runs_from_an_artefact_that_is_built() -> None:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
-from chalicelib.backends.kit.rest import failure_by_status
-from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Throttled, Transient, Unfit
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, Throttled, Transient, Unfit
 
 Body = Mapping[str, Any]
 
@@ -31,13 +28,11 @@ _ELSEWHERE = frozenset({"notFound", "RESOURCE_NOT_FOUND", "UNSUPPORTED_OPERATION
 _THING = re.compile(r"/(?:(?:zones|regions)/[^/']+|global)/\w+/")
 
 
-def blind(method: str, gone: Gone) -> BackendError | None:
-    """What a 404 means that says nothing about what was asked for; None: it does. A list has no thing to miss. Who may
-    not see a project, or a zone of it, is answered that this isn't there."""
-    service, _, verb = method.partition(".")
-    if "ist" in verb or (service != "projects" and not _THING.search(gone.message)):
-        return _as(MissingPermission, gone, f"Google doesn't allow {gone.message}")
-    return None
+def is_blind(action: str, failure: ProviderFailure) -> bool:
+    """Does a 404 say nothing about what was asked for? A list has no thing to miss. Who may not see a project, or a
+    zone of it, is answered that this isn't there."""
+    service, _, verb = action.removeprefix("compute.").partition(".")
+    return "ist" in verb or (service != "projects" and not _THING.search(failure.text))
 
 
 def elsewhere(error: BackendError) -> bool:
@@ -48,19 +43,14 @@ def elsewhere(error: BackendError) -> bool:
     return isinstance(error, InsufficientCapacity) or lacks
 
 
-def failure_in(now: Now, status: int, data: Any) -> ProviderFailure | None:
-    """What a call's answer says, in its `errors`, or else in its details."""
-    failure = failure_by_status(status, data)
-    if failure is None:
-        return None
-    error = data.get("error") if isinstance(data, Mapping) else None
-    if isinstance(error, Mapping) and not error.get("errors"):
-        details = (each for each in error.get("details", ()) if isinstance(each, Mapping))
-        reason = next((str(each["reason"]) for each in details if each.get("reason")), failure.code)
-        failure = replace(failure, code=reason)
-    if TABLE.kind(ProviderFailure(failure.code)) is Throttled:  # the account's limits are of a minute of the clock
-        failure = replace(failure, retry_after=(MINUTE - now() % MINUTE) / SECOND + 1)
-    return failure
+def failure(status: int, listed: Sequence[Any], reason: str, text: str, now: Micros) -> ProviderFailure:
+    """What a call's answer says. `listed`: its `errors`; `reason`: the one in its details."""
+    first = next((each for each in listed if isinstance(each, Mapping)), {})
+    code = str(first.get("reason") or reason or "")
+    wait = 0.0
+    if TABLE.kind(ProviderFailure(code)) is Throttled:  # the account's limits are of a minute of the clock
+        wait = (MINUTE - now % MINUTE) / SECOND + 1
+    return ProviderFailure(code, str(first.get("message") or text), status, wait)
 
 
 def failed(operation: Body, action: str, secrets: Sequence[str] = ()) -> BackendError | None:
@@ -100,7 +90,7 @@ def _of_operation(error: Body) -> ProviderFailure:
     return ProviderFailure(str(error.get("code", "")), text)
 
 
-def _as(kind: Kind, error: BackendError, message: str = "") -> BackendError:
-    found = kind(message or error.message)
+def _as(kind: Kind, error: BackendError) -> BackendError:
+    found = kind(error.message)
     found.provider_code = error.provider_code
     return found

@@ -99,7 +99,7 @@ class GcpMachines:
             )
         except BackendError as error:
             raise self._refused(error, request, spot=spot) from None
-        wrong = failed(settled(self._clients, operation), INSERT, secrets)
+        wrong = failed(settled(self._clients, place.zone, operation), INSERT, secrets)
         if wrong is not None:
             raise self._refused(wrong, request, spot=spot)
         return operation

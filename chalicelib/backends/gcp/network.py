@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
-from chalicelib.backends.gcp.errors import Body
+from chalicelib.backends.gcp.errors import Body, failed
 from chalicelib.backends.gcp.interfaces import PROFILE, Fabric
-from chalicelib.backends.gcp.operations import carried_out
 from chalicelib.backends.gcp.places import last
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
@@ -131,8 +129,14 @@ class GcpNetworks:
                 "description": "dstack: machines of one installation, and gateways that everybody reaches",
                 **rule,
             }
-            with suppress(AlreadyThere):  # somebody else has just made it
-                carried_out(self._clients, "firewalls.insert", body=body)
+            try:
+                operation = self._clients.call("firewalls.insert", body=body)
+                operation = self._clients.call("globalOperations.wait", operation=operation["name"])
+            except AlreadyThere:  # somebody else has just made it
+                return name
+            error = failed(operation, "compute.firewalls.insert")
+            if error is not None and not isinstance(error, AlreadyThere):
+                raise error from None
         return name
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body, failed
-from chalicelib.backends.gcp.places import instant, last
+from chalicelib.backends.gcp.places import instant
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError, Transient
+from chalicelib.errors import BackendError
 
 PREEMPTED = "compute.instances.preempted"
 WAIT = 25.0  # seconds, in which Google mostly shows that there is no room
@@ -66,27 +65,12 @@ def history(clients: GcpClients, zone: str, collection: str, name: str) -> Histo
     return History(sorted(found, key=lambda each: instant(each.get("insertTime", "")), reverse=True))
 
 
-def carried_out(clients: GcpClients, method: str, **parameters: Any) -> None:
-    """Calls, and raises why its operation failed, too."""
-    operation = _waited_for(clients, clients.call(method, **parameters))
-    if error := failed(operation, f"compute.{method}"):
-        raise error
-
-
-def settled(clients: GcpClients, operation: Body) -> Body:
+def settled(clients: GcpClients, zone: str, operation: Body) -> Body:
     """The operation once it is done, or as it is after a while. The call that began it was accepted: whatever fails
     here changes nothing about that."""
-    if not isinstance(operation.get("name"), str):
-        raise Transient("Google's answer can't be read: it names no operation.")
-    try:
-        return _waited_for(clients, operation)
-    except BackendError:
-        return operation
-
-
-def _waited_for(clients: GcpClients, operation: Body) -> Body:
     if operation.get("status") == "DONE":
         return operation
-    where: dict[str, Any] = {scope: last(operation[scope]) for scope in ("zone", "region") if scope in operation}
-    method = f"{next(iter(where), 'global')}Operations.wait"
-    return clients.call(method, operation=operation["name"], timeout=WAIT, **where)
+    try:
+        return clients.call("zoneOperations.wait", zone=zone, operation=operation["name"], timeout=WAIT)
+    except BackendError:
+        return operation

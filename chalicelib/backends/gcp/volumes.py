@@ -112,7 +112,7 @@ class GcpVolumes:
         wanted = {"source": f"projects/{self._clients.project}/zones/{zone}/disks/{handle.id}", "mode": mode}
         attached: dict[str, Any] = {**wanted, "deviceName": handle.id, "autoDelete": False}
         operation = self._clients.call("instances.attachDisk", zone=zone, instance=vm.id, body=attached)
-        if error := failed(settled(self._clients, operation), "compute.instances.attachDisk"):
+        if error := failed(settled(self._clients, zone, operation), "compute.instances.attachDisk"):
             raise error
 
     def _host(self, machine: str, zone: str) -> Body | None:

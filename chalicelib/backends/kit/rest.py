@@ -117,7 +117,6 @@ class RestClient:
         self,
         method: str,
         *path: str,
-        action: str = "",
         query: Mapping[str, str | int] | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
@@ -127,10 +126,9 @@ class RestClient:
         buckets: Sequence[TokenBucket] = (),
         deadline: float = DEADLINE,
     ) -> Any:
-        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `action`: as the
-        provider's documents call it, in messages. `headers`: beside the usual ones. `meanings`: codes and statuses that
-        mean something else for this call. `secrets`: those in its body. `buckets`: the call's own; if the provider
-        throttles it, they are paused instead of the account's."""
+        """The decoded response; None if it is empty. `path`: the segments, each of which is quoted. `headers`: beside
+        the usual ones. `meanings`: codes and statuses that mean something else for this call. `secrets`: those in its
+        body. `buckets`: the call's own; if the provider throttles it, they are paused instead of the account's."""
         call = RestCall(
             method,
             self._origin,
@@ -139,7 +137,7 @@ class RestClient:
             {**HEADERS, **({} if body is None else {"Content-Type": "application/json"}), **(headers or {})},
             b"" if body is None else orjson.dumps(body),
         )
-        return self._answered(call, action, region, meanings, (*self._secrets, *secrets), buckets, deadline)
+        return self._answered(call, region, meanings, (*self._secrets, *secrets), buckets, deadline)
 
     def follow(self, url: str, *, region: str = "") -> Any:
         """The page behind a provider's link. A link to another host is refused, because the call is signed."""
@@ -148,7 +146,7 @@ class RestClient:
             raise Transient(f"A list goes on elsewhere than it began: at {cleaned(url, self._secrets)}.")
         query = tuple(parse_qsl(link.query, keep_blank_values=True))
         call = RestCall("GET", self._origin, link.path, query, HEADERS)
-        return self._answered(call, "", region, None, self._secrets, (), DEADLINE)
+        return self._answered(call, region, None, self._secrets, (), DEADLINE)
 
     def close(self) -> None:
         if isinstance(self._send, HttpSender):
@@ -157,14 +155,13 @@ class RestClient:
     def _answered(
         self,
         call: RestCall,
-        action: str,
         region: str,
         meanings: Mapping[str | int, Kind] | None,
         secrets: Sequence[str],
         buckets: Sequence[TokenBucket],
         deadline: float,
     ) -> Any:
-        action = action or f"{call.method} {call.path}"
+        action = f"{call.method} {call.path}"
         account = (self._bucket,) if self._bucket else ()
         take_from_all([*buckets, *account])
         signed = replace(call, headers={**call.headers, **self._sign(call)})

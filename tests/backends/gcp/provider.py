@@ -17,7 +17,7 @@ from tests.backends.fakes.books import Resource
 from tests.backends.fakes.provider import ScriptedProvider
 from tests.backends.fakes.script import Answer, Fault
 from tests.backends.fakes.script import Call as FakeCall
-from tests.backends.fakes.transport import sender
+from tests.backends.fakes.transport import InProcess, sender
 from tests.backends.gcp import shop
 from tests.backends.gcp.fake import PROJECT, TOKEN, Google
 from tests.backends.gcp.instances import CARDS, CPUS, EXHAUSTED, stock
@@ -33,8 +33,36 @@ def config(**other: Any) -> GCPBackendConfig:
     return GCPBackendConfig.model_validate(given)
 
 
+class _Line(InProcess):
+    """Leads to the fake of the test that is on."""
+
+    def leads_to(self, fake: Google) -> None:
+        self._fake = fake
+
+
+_LINES: dict[str, tuple[Any, _Line]] = {}  # the library's clients, which outlive tests
+
+
+class Led:
+    """The library's own clients, on a session that has the fake at its end."""
+
+    fake: Google
+    _new_client: Any
+
+    def _client(self, service: str) -> Any:
+        if service not in _LINES:
+            line, client = _Line(self.fake), self._new_client(service)
+            client.transport._session.mount("https://", line)
+            _LINES[service] = client, line
+        client, line = _LINES[service]
+        line.leads_to(self.fake)
+        return client
+
+
 def clients_of(fake: Google, project: str = PROJECT, base: type[GcpClients] = GcpClients) -> GcpClients:
-    return base(None, project, now=fake.now, login=_login, send=sender(fake))
+    kind: Any = type("LedClients", (Led, base), {"fake": fake})
+    made: GcpClients = kind(None, project, now=fake.now, login=_login, send=sender(fake))
+    return made
 
 
 def _login() -> Any:

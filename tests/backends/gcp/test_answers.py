@@ -32,15 +32,15 @@ def bought(site: Site, name: str = "one", **other: Any) -> list[Handle]:
 )
 def test_a_launch_whose_answer_cant_be_read_may_have_launched(site: Site, answer: Answer) -> None:
     site.fake.script.faults.append(Fault("instances.insert", answer, "after"))
-    with pytest.raises(Transient, match=r"can't be read|isn't JSON"):
+    with pytest.raises(Transient, match="can't be read"):
         bought(site)
     assert [each.id for each in bought(site)] == [*site.provider.existing()], "the same request finds it"
 
 
 def test_a_request_that_google_doesnt_have_is_ours(site: Site) -> None:
-    with pytest.raises(Unfit, match="colour"):
+    with pytest.raises(Unfit, match="can't be requested like this"):
         site.clients().call("instances.insert", zone="us-central1-a", body={"colour": "red"})
-    assert not site.provider.existing()
+    assert not site.fake.calls
 
 
 @pytest.mark.parametrize("region", ["", "us-central1"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.gcp import sdk
 from chalicelib.backends.gcp.backend import GcpBackend
 from chalicelib.domain.instants import SECOND
 from tests.backends.conformance.requests import request_for
@@ -61,37 +62,41 @@ def test_the_client_of_discovery_documents(address: str) -> None:
     }
 
 
+def client(service: str, address: str) -> Any:
+    """Google's own, as anybody would make it."""
+    from google.oauth2.credentials import Credentials
+
+    creds = Credentials(TOKEN)  # type: ignore[no-untyped-call]
+    return sdk.client_class(service)(credentials=creds, transport="rest", client_options={"api_endpoint": address})
+
+
 def test_googles_library(address: str) -> None:
     """With its own messages, lists in pages, and errors."""
     from google.api_core.exceptions import BadRequest, NotFound
-    from google.cloud import compute_v1 as google
-    from google.oauth2.credentials import Credentials
 
-    def client(kind: Any) -> Any:
-        creds = Credentials(TOKEN)  # type: ignore[no-untyped-call]
-        return kind(credentials=creds, transport="rest", client_options={"api_endpoint": address})
-
+    kind = {name: sdk.message_class(name) for name in ("Instance", "AttachedDisk", "NetworkInterface", "Operation")}
     image = "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580"
-    params = google.AttachedDiskInitializeParams(
+    params = sdk.message_class("AttachedDiskInitializeParams")(
         source_image=image, disk_size_gb=60, disk_type=f"zones/{ZONE}/diskTypes/pd-balanced"
     )
-    subnetwork = f"projects/{PROJECT}/regions/us-central1/subnetworks/training"
-    machine = google.Instance(
+    machine = kind["Instance"](
         name="a-machine",
         machine_type=f"zones/{ZONE}/machineTypes/n2-standard-2",
-        disks=[google.AttachedDisk(boot=True, auto_delete=True, initialize_params=params)],
-        network_interfaces=[google.NetworkInterface(subnetwork=subnetwork)],
+        disks=[kind["AttachedDisk"](boot=True, auto_delete=True, initialize_params=params)],
+        network_interfaces=[
+            kind["NetworkInterface"](subnetwork=f"projects/{PROJECT}/regions/us-central1/subnetworks/training")
+        ],
         reservation_affinity={"consume_reservation_type": "NO_RESERVATION"},
         labels={"team": "research"},
     )
-    machines, operations = client(google.InstancesClient), client(google.ZoneOperationsClient)
-    at, status = {"project": PROJECT, "zone": ZONE}, google.Operation.Status
+    machines, operations = client("instances", address), client("zone_operations", address)
+    at = {"project": PROJECT, "zone": ZONE}
     made = machines.insert_unary(instance_resource=machine, **at)
-    assert made.status in (status.RUNNING, status.DONE) and made.target_id
-    while made.status != status.DONE:
+    assert made.status in (kind["Operation"].Status.RUNNING, kind["Operation"].Status.DONE) and made.target_id
+    while made.status != kind["Operation"].Status.DONE:
         made = operations.wait(operation=made.name, **at)
     assert machines.get(instance="a-machine", **at).status == "RUNNING"
-    request = google.AggregatedListInstancesRequest(project=PROJECT, filter='labels.team = "research"')
+    request = sdk.message_class("AggregatedListInstancesRequest")(project=PROJECT, filter='labels.team = "research"')
     listed = {scope: [each.name for each in found.instances] for scope, found in machines.aggregated_list(request)}
     assert listed[f"zones/{ZONE}"] == ["a-machine"] and set(map(tuple, listed.values())) == {("a-machine",), ()}
     machine.labels = {"A B": "x"}
@@ -101,7 +106,7 @@ def test_googles_library(address: str) -> None:
     with pytest.raises(NotFound) as refused:
         machines.get(instance="no-such", **at)
     assert refused.value.errors[0]["reason"] == "notFound"
-    assert len(list(client(google.RegionsClient).list(project=PROJECT))) == 2
+    assert len(list(client("regions", address).list(project=PROJECT))) == 2
 
 
 def test_our_own_over_loopback(address: str) -> None:

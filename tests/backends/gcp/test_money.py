@@ -15,7 +15,7 @@ from chalicelib.errors import Gone, InUse, QuotaExceeded, Transient, Unfit
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
 from tests.backends.conformance.suite import end_all
 from tests.backends.fakes.script import Cut, Fault
-from tests.backends.gcp import shop, test_answers, test_gpudirect, test_interfaces, test_traps
+from tests.backends.gcp import shop, test_gpudirect, test_interfaces, test_traps
 from tests.backends.gcp.conftest import Site
 from tests.backends.mistakes import Mistake, made, mistakes
 
@@ -334,7 +334,7 @@ def test_there_are_mistakes_for_most_checks() -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 def test_the_mistake_is_noticed(mistake: Mistake) -> None:
-    known = {**vars(test_answers), **vars(test_gpudirect), **vars(test_interfaces), **vars(test_traps), **globals()}
+    known = {**vars(test_gpudirect), **vars(test_interfaces), **vars(test_traps), **globals()}
     check = known[f"test_{mistake.check}"]
     with made(mistake) as module:
         site = Site(module("backend").GcpBackend, module("client").GcpClients)

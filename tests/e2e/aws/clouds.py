@@ -21,7 +21,7 @@ from tests.harness.server import HttpError, until
 from tests.scenarios.stages import Real
 
 PROJECT = "sold"
-SDKS = {"google/auth/": {"gcp"}, "grpc/": {"nebius"}}  # the artefacts that have each
+SDKS = {"google/cloud/compute_v1/": {"gcp"}, "grpc/": {"gcp", "nebius"}}  # the artefacts that have each
 CALLERS = ("api", "sweep_orphans", "refresh_catalog", "reconcile")  # of the providers' functions
 ANOTHER = "00000000-0000-4000-8000-000000000000"  # an install that shares the accounts
 
