@@ -5,14 +5,20 @@ and changes the import statements that name them. Nothing else in a file changes
 that names one of these modules in text would break; it is refused, because `__package__` or `__name__` can say the same
 in both places.
 
+What only a server reads, and only as a whole, is compressed: the agent's program and the OpenAPI document. With the
+bytecode that pip adds they would be 2 MB of a client, which never looks at them.
+
 An editable install uses the folders as they are.
 """
 
 from __future__ import annotations
 
 import ast
+import gzip
+import io
 import re
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +36,17 @@ LEFT_OUT = frozenset(  # what only the functions in AWS, the docs and the simula
         *("chalicelib/store/memory.py", "chalicelib/store/request_units.py"),
     )
 )
+AGENT = "chalicelib/agent"
+PACKED = f"{AGENT}/program/packed.tar.gz"  # `program/build.py` reads it
+IMPORTED = frozenset(  # of the agent's files, those that a server imports as well
+    (
+        *("__init__.py", "kernel/__init__.py", "kernel/lazy.py", "kernel/limits.py", "kernel/process_tree.py"),
+        *("kernel/records.py", "kernel/task_runtime.py", "kernel/tasks.py", "program/__init__.py", "program/build.py"),
+        *("program/gpu_tools.py", "program/inventory.py", "program/tpu_chips.py", "runtimes/__init__.py"),
+        *("runtimes/docker_client.py", "runtimes/users.py", "streams/__init__.py", "streams/websocket.py"),
+    )
+)
+COMPRESSED = frozenset(("chalicelib/api/openapi.json",))  # `api/routes/documents.py` reads it
 _MOVED = "|".join(folder for folder, place in PLACES.items() if folder != place)
 _MENTIONED = re.compile(rf"\b(?:{_MOVED})\b".encode())
 _FROM = re.compile(rf"from[ ]+({_MOVED})\b".encode())
@@ -63,15 +80,40 @@ class Hook(BuildHookInterface[Any]):
 
 def files(root: Path) -> Iterator[tuple[str, bytes]]:
     """Everything that the package has, by its path in the wheel."""
-    for folder, place in PLACES.items():
+    packed: dict[str, bytes] = {}
+    for folder in PLACES:
         for path in sorted((root / folder).rglob("*")):
-            inside = path.relative_to(root)
-            if path.is_dir() or "__pycache__" in path.parts or inside.as_posix() in LEFT_OUT:
+            inside = path.relative_to(root).as_posix()
+            if path.is_dir() or "__pycache__" in path.parts or inside in LEFT_OUT:
                 continue
             content = path.read_bytes()
             if path.suffix == ".py":
-                content = moved(content, str(inside))
-            yield "/".join((*place.split("."), *inside.parts[1:])), content
+                content = moved(content, inside)
+            of_agent = inside.removeprefix(f"{AGENT}/")
+            if of_agent != inside and of_agent not in IMPORTED:
+                packed[of_agent] = content
+            elif inside in COMPRESSED:
+                yield placed(f"{inside}.gz"), gzip.compress(content, mtime=0)
+            else:
+                yield placed(inside), content
+    yield placed(PACKED), archived(packed)
+
+
+def placed(path: str) -> str:
+    """Where a file of the repository is in the wheel."""
+    top, _, rest = path.partition("/")
+    return f"{PLACES[top].replace('.', '/')}/{rest}"
+
+
+def archived(contents: dict[str, bytes]) -> bytes:
+    """The same bytes for the same files, wherever they are built."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in sorted(contents.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(out.getvalue(), mtime=0)
 
 
 def moved(source: bytes, path: str) -> bytes:

@@ -83,5 +83,7 @@ def test_what_would_break_is_refused(source: str, why: str | None) -> None:
         moved(source.encode(), "a.py")
 
 
-def test_what_is_left_out_exists() -> None:
-    assert [path for path in BUILD["LEFT_OUT"] if not (ROOT / path).is_file()] == []
+def test_what_is_left_out_or_compressed_exists() -> None:
+    of_agent = {f"{BUILD['AGENT']}/{path}" for path in BUILD["IMPORTED"]}
+    named = BUILD["LEFT_OUT"] | BUILD["COMPRESSED"] | of_agent
+    assert [path for path in named if not (ROOT / path).is_file()] == []

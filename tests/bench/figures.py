@@ -71,7 +71,7 @@ ROWS = (
     Row("warm.logs_cpu_ms", "warm Lambda: a log, CPU", "ms", 10),
     Row("cli.help_cpu_ms", "dstack --help, CPU", "ms", 200),
     Row("cli.ps_cpu_ms", "dstack ps, CPU", "ms", 350),
-    Row("install.client_mb", "a client's files", "MB", 45, timed=False),
+    Row("install.client_mb", "a client's files, with the SDK", "MB", 45, timed=False),
     Row("install.client_s", "a client's installation by pip", "s", 15),
     Row("sdk.import_cpu_ms", "SDK, its import over httpx, CPU", "ms", 60),
     Row("sdk.of_raw_percent", "its 1,000 submits, of raw HTTP", "%", 80, more=True, timed=False),

@@ -1,4 +1,5 @@
-"""A client as pip installs it, with what the package index serves: the size of its files, and how long that takes."""
+"""A client as pip installs it, with the SDK for programs and what the package index serves: the size of its files, and
+how long that takes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def main() -> None:
             f"{folder}/bin/python",
         ]
         begun = time.monotonic()
-        subprocess.run([*pip, "install", "--no-cache-dir", str(built)], check=True)
+        subprocess.run([*pip, "install", "--no-cache-dir", f"{built}[sdk]"], check=True)
         seconds = time.monotonic() - begun
         size = sum(path.stat().st_size for path in Path(folder, "lib").rglob("*") if path.is_file())
     report("install", client_mb=[size / 1e6], client_s=[seconds])

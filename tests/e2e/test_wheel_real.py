@@ -7,12 +7,15 @@ what needs another fails here. Nothing is fetched.
 from __future__ import annotations
 
 import ast
+import gzip
+import io
 import json
 import re
 import runpy
 import shlex
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution, packages_distributions
@@ -27,8 +30,8 @@ from tests.harness.installed import brought, build_wheel, direct, install, metad
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
 PACKAGE = "dstack_serverless"
-CLIENT = {"orjson", "pydantic", "pyyaml", "rich", "typer", "tzdata"}
-SERVER = {*NEEDED, "uvloop"}
+CLIENT = {"orjson", "pydantic", "pyyaml", "rich", "typer"}  # and on Windows tzdata
+SERVER = {*NEEDED, "tzdata", "uvloop"}
 SDK = {"httpx"}
 SDKS = {
     "aws": {"boto3"},
@@ -46,8 +49,9 @@ OF_SERVER = {  # imports in functions that only the server calls
     *((f"{PACKAGE}.cli.commands.server", f"{PACKAGE}.plane.runtime.{name}") for name in ("serve", "settings")),
     *((f"{PACKAGE}.plane.backends.kubernetes.addresses", name) for name in ("urllib3", "urllib3.connection")),
 }
-MOST = 45_000_000  # bytes of a client, with the bytecode that pip adds
-BYTECODE = 1.35  # of the length of the sources, in such an installation
+MOST = 45_000_000  # bytes of a client, with what programs need and the bytecode that pip adds
+BUILD = runpy.run_path(str(ROOT / ".ci" / "wheel.py"))
+BYTECODE = 1.3  # of the length of the sources, in such an installation
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +108,37 @@ def test_it_holds_one_package_and_nothing_else(wheel: Path) -> None:
         (entry_points,) = [archive.read(name).decode() for name in names if name.endswith("/entry_points.txt")]
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {PACKAGE}
-    left_out = runpy.run_path(str(ROOT / ".ci" / "wheel.py"))["LEFT_OUT"]
     folders = {"chalicelib": f"{PACKAGE}/plane", "cli": f"{PACKAGE}/cli", PACKAGE: PACKAGE}
     tracked = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, text=True).splitlines()
-    expected = {re.sub(r"^\w+", lambda top: folders[top[0]], path) for path in tracked if path not in left_out}
-    assert {name for name in names if ".dist-info/" not in name} == expected
+    expected = {re.sub(r"^\w+", lambda top: folders[top[0]], compressed(path)) for path in tracked}
+    assert {name for name in names if ".dist-info/" not in name} == expected - {""}
     assert entry_points.split() == [
         *("[console_scripts]", "dstack", "=", f"{PACKAGE}.__main__:main"),
         *("dstack-serverless", "=", f"{PACKAGE}.__main__:main"),
     ]
+
+
+def compressed(path: str) -> str:
+    """The repository's name of the file that has this one in the wheel; empty if none has."""
+    if path in BUILD["LEFT_OUT"]:
+        return ""
+    of_agent = path.removeprefix(f"{BUILD['AGENT']}/")
+    if of_agent != path and of_agent not in BUILD["IMPORTED"]:
+        return str(BUILD["PACKED"])
+    return f"{path}.gz" if path in BUILD["COMPRESSED"] else path
+
+
+def test_what_is_compressed_is_as_in_the_repository(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        document = gzip.decompress(archive.read(f"{PACKAGE}/plane/api/openapi.json.gz"))
+        packed = archive.read(f"{PACKAGE}/plane/agent/program/packed.tar.gz")
+    assert document == (ROOT / "chalicelib" / "api" / "openapi.json").read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as agent:
+        found = {entry.name: agent.extractfile(entry) for entry in agent}
+        assert len(found) > 80
+        for name, content in found.items():
+            assert content is not None
+            assert content.read() == (ROOT / BUILD["AGENT"] / name).read_bytes(), name
 
 
 def test_whatever_it_imports_is_in_it_or_in_what_it_requires(wheel: Path, sources: dict[str, str]) -> None:
@@ -192,7 +218,7 @@ def test_a_client_is_small(wheel: Path) -> None:
     """Of the files as they are; pip adds bytecode, uv doesn't unless it is asked to."""
     with zipfile.ZipFile(wheel) as archive:
         sizes = [(one.filename, one.file_size) for one in archive.infolist()]
-    for name in brought(wheel):
+    for name in brought(wheel, "sdk"):
         found = distribution(name)
         paths = [Path(str(found.locate_file(file))) for file in found.files or () if "__pycache__" not in file.parts]
         sizes += [(path.name, path.stat().st_size) for path in paths if path.is_file()]
@@ -297,6 +323,18 @@ def test_a_client_alone_works_with_a_server_elsewhere(client: Path, tmp_path: Pa
             assert done.returncode == 0 and "Traceback" not in done.stderr, f"{line}:\n{done.stdout}{done.stderr}"
     finally:
         server.close()
+
+
+def test_a_client_says_what_a_machine_without_time_zones_needs(client: Path, tmp_path: Path) -> None:
+    code = f"from {PACKAGE}.plane.domain.specs.cron import problem, zone_problem as of\n"
+    code += "print(problem('0 2 * * *'), of('UTC'))\nprint(*of('Europe/Berlin'), sep='; ')"
+    command, none = [client / "python", "-P", "-c", code], {"PYTHONTZPATH": ""}
+    said = subprocess.run(command, cwd=tmp_path, env=none, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [
+        "None None",
+        "this machine has no list of time zones, so `Europe/Berlin` can't be looked up; "
+        "install the package `tzdata`, with pip or as one of the system's",
+    ]
 
 
 def test_it_prints_the_schema_that_the_reference_tells_of(client: Path, tmp_path: Path) -> None:

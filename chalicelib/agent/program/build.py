@@ -17,13 +17,14 @@ import os
 import sys
 import threading
 import types
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, Tuple
 
 NAME = "dstack_agent"
 # Imports leave no garbage; looking for some after every 700 new objects would be a fifth of an agent's start.
 ENTRY = f"import gc, sys\ngc.set_threshold(10000)\nfrom {NAME}.program.main import main\nsys.exit(main(sys.argv[1:]))\n"
 SHEBANG = b"#!/usr/bin/env python3\n"
 SHIPPED = (".py", ".lua", ".conf")
+PACKED = "packed.tar.gz"  # beside this module, in an installed package: what of the agent nothing else imports
 _WRITING = threading.Lock()  # several tasks may be launched at once
 UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the header of a .pyc that isn't compared with its source
 
@@ -40,23 +41,44 @@ def sources() -> Dict[str, bytes]:
                 found[name] = program.read(name)
         return found
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = os.path.join(folder, name)
-            inside = os.path.join(NAME, os.path.relpath(path, root))
-            if name.endswith(SHIPPED) and inside != NAME + "/__main__.py":
-                with open(path, "rb") as source:
-                    found[inside] = source.read()
-            if name.endswith(".py") and inside in found:
-                found[inside + "c"] = UNCHECKED + importlib.util.source_hash(found[inside]) + compiled(path, inside)
+    for name, data in _own_files(root):
+        inside = os.path.join(NAME, name)
+        if name == "__main__.py":
+            continue
+        found[inside] = data
+        if name.endswith(".py"):
+            code = compiled(os.path.join(root, name), data, inside)
+            found[inside + "c"] = UNCHECKED + importlib.util.source_hash(data) + code
     return found
 
 
-def compiled(path: str, inside: str) -> bytes:
-    """A module's code, from Python's cache if possible. `inside` is its path in the program, for tracebacks."""
-    code = importlib.machinery.SourceFileLoader("module", path).get_code("module")
-    assert code is not None, "it has a source"
-    code = relocated(code, inside)
+def _own_files(root: str) -> Iterator[Tuple[str, bytes]]:
+    """By their path below the agent's folder."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith(SHIPPED):
+                with open(path, "rb") as source:
+                    yield os.path.relpath(path, root), source.read()
+    packed = os.path.join(root, "program", PACKED)
+    if os.path.exists(packed):
+        import tarfile  # as above
+
+        with tarfile.open(packed) as archive:
+            for entry in archive:
+                content = archive.extractfile(entry)
+                assert content is not None, "it has files alone"
+                yield entry.name, content.read()
+
+
+def compiled(path: str, source: bytes, inside: str) -> bytes:
+    """A module's code, from Python's cache if it has a file. `inside` is its path in the program, for tracebacks."""
+    if os.path.exists(path):
+        cached = importlib.machinery.SourceFileLoader("module", path).get_code("module")
+        assert cached is not None, "it has a source"
+        code = relocated(cached, inside)
+    else:
+        code = relocated(compile(source, inside, "exec", dont_inherit=True), inside)
     if sys.version_info < (3, 14):
         return marshal.dumps(code, 2)  # later formats depend on what else refers to these constants
     # Slices are constants since then, which only this format knows. Nothing else refers to what was just read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from dataclasses import dataclass, field
@@ -52,7 +53,9 @@ def schema(call: Call) -> Annotated[Answer, SCHEMA]:
 
 @cache
 def _openapi() -> _Document:
-    return _Document((_FOLDER / "openapi.json").read_bytes(), OPENAPI)
+    packed = _FOLDER / "openapi.json.gz"  # in an installed package
+    content = gzip.decompress(packed.read_bytes()) if packed.exists() else (_FOLDER / "openapi.json").read_bytes()
+    return _Document(content, OPENAPI)
 
 
 @cache

@@ -51,16 +51,31 @@ def problem(expression: str) -> tuple[str, str] | None:
 
 def zone_problem(name: str) -> tuple[str, str] | None:
     """What is wrong with the name of a time zone, and a hint."""
+    if _has(name):
+        return None
+    if not _has("Etc/UTC"):  # which every list has: this must be a client, for a server brings a list of its own
+        return (
+            f"this machine has no list of time zones, so `{name[:60]}` can't be looked up",
+            "install the package `tzdata`, with pip or as one of the system's",
+        )
+    return f"there is no time zone `{name[:60]}`", "zones have names such as `Europe/Berlin` or `UTC`"
+
+
+def _has(name: str) -> bool:
     try:
-        ZoneInfo(name)
+        _zone(name)
     except (KeyError, ValueError, OSError):  # no such zone, no name of one at all, or a folder of zones
-        return f"there is no time zone `{name[:60]}`", "zones have names such as `Europe/Berlin` or `UTC`"
-    return None
+        return False
+    return True
+
+
+def _zone(name: str) -> tzinfo:
+    return UTC if name == "UTC" else ZoneInfo(name)
 
 
 def next_after(expression: str, at: datetime, zone: str = "UTC") -> datetime | None:
     """The first moment after `at` that matches a valid expression in this zone; None if there is none."""
-    parsed, local = _parsed(expression), ZoneInfo(zone)
+    parsed, local = _parsed(expression), _zone(zone)
     here = at.astimezone(local).date()
     for day in _days(parsed, here - timedelta(days=1)):  # what was skipped late in a day comes the day after
         found = [moment for moment in _moments(parsed, day, local) if moment > at]

@@ -127,8 +127,10 @@ def test_a_traceback_names_files_as_the_program_has_them() -> None:
         inner = (files(constant) for constant in code.co_consts if isinstance(constant, CodeType))
         return {code.co_filename}.union(*inner)
 
-    code = marshal.loads(build.compiled(str(FOLDER / "program/main.py"), "dstack_agent/program/main.py"))
-    assert files(code) == {"dstack_agent/program/main.py"}
+    path, inside = FOLDER / "program/main.py", "dstack_agent/program/main.py"
+    cached = build.compiled(str(path), path.read_bytes(), inside)
+    packed = build.compiled(str(FOLDER / "only in an installed package's file.py"), path.read_bytes(), inside)
+    assert files(marshal.loads(cached)) == {inside} and cached == packed
 
 
 BUILD = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent.program import build; "
