@@ -269,6 +269,7 @@ class CreateAccessTokenBody(TypedDict):
     verbs: list[Verb]
     projects: NotRequired[list[str]]
     expires_in: NotRequired[int | None]
+    dollars_a_day: NotRequired[float | None]
 
 
 class ListAccessTokensBody(TypedDict):

@@ -66,6 +66,10 @@ class AccessToken(TypedDict):
     verbs: list[str]
     projects: list[str]
     """Empty: all of the user's."""
+    dollars_a_day: float | None
+    """What its runs may cost a day (UTC); null: no limit."""
+    spent_today: float | None
+    """What they have cost today, in dollars; null: no limit."""
 
 
 class CreatedAccessToken(AccessToken):

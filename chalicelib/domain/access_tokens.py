@@ -26,6 +26,7 @@ import orjson
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros, iso
 from chalicelib.domain.noun import Noun, Value
+from chalicelib.domain.spending import DailyLimit
 
 PREFIX = "dstack_"
 FORM = re.compile(r"dstack_[A-Za-z0-9_-]{8,1300}\.[A-Za-z0-9_-]{16,86}\.[A-Za-z0-9_-]{43}")  # for secret scanners, too
@@ -68,6 +69,7 @@ class AccessToken(Noun):
     sealed: str = ""  # then its text, for the machines of the run
     signed_on_at: Micros | None = None  # when the sign-on began with which it was made, and with which it ends
     made_with: str = ""  # the hash of the access token with which it was made, and with which it ends
+    limit: DailyLimit | None = None  # what its runs may cost a day
 
     def place(self) -> keys.Place:
         if self.run_id:

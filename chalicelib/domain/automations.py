@@ -16,6 +16,7 @@ from typing import ClassVar
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
+from chalicelib.domain.spending import DailyLimit
 
 RECORD_TTL = 30 * DAY  # no bus and no webhook repeats an event after a month
 MOST_A_DAY = 100  # actions of a rule
@@ -33,6 +34,7 @@ class Automation(Noun):
     sealed: str  # the spec as JSON: it may hold keys and passwords
     user_id: str  # its author, in whose name it is applied
     user_name: str
+    limit: DailyLimit | None = None  # of the access token with which it was stored
     stored_at: Micros
 
     def place(self) -> keys.Place:

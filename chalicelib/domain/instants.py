@@ -21,6 +21,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=16_384)  # a client that follows a list gets the same dates again and again
+def day_of(now: Micros) -> Micros:
+    """The beginning of the day in UTC."""
+    return now - now % DAY
+
+
 def iso(at: Micros) -> str:
     """`2026-11-21T05:11:20.465869+00:00`: always with a zone, because clients compare it with zoned dates."""
     return (_EPOCH + timedelta(microseconds=at)).isoformat()

@@ -30,6 +30,7 @@
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
+| Spending  | spending/<limit> | status                  |                                    |                        |
 | Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
@@ -309,6 +310,10 @@ def member(project_id: str, user_id: str) -> Key:
 
 def quota(project_id: str) -> Key:
     return Key(f"project/{project_id}", "quota/limits")
+
+
+def spending(limit_id: str) -> Key:
+    return Key(f"spending/{limit_id}", STATUS)
 
 
 def export(project_id: str, name: str) -> Key:

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from chalicelib.domain import keys
-from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.instants import Micros, day_of
 from chalicelib.domain.noun import Noun, Value
 
 EACH_USER = ""  # the key of the limits for users who have none of their own
@@ -77,8 +77,3 @@ class Quota(Noun):
 
     def place(self) -> keys.Place:
         return keys.Place(keys.quota(self.id))
-
-
-def day_of(now: Micros) -> Micros:
-    """The beginning of the day in UTC."""
-    return now - now % DAY

@@ -14,6 +14,7 @@ from chalicelib.domain.job_specs import own_of, replica_of
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.services import Scale
+from chalicelib.domain.spending import DailyLimit
 
 
 class RunStatus(StrEnum):
@@ -63,6 +64,7 @@ class Run(Noun):
     finished_at: Micros | None = None
     deployment_num: int = 0
     changed_by: str = ""  # the user who applied its last change, if any
+    limit: DailyLimit | None = None  # of the access token with which it was submitted or last changed
     ended_by: tuple[str, str] | None = None  # the id and name of who stopped or aborted it
     resume_at: Micros | None = None  # pending: when it resumes: its next scheduled start, or its first waiting replica
     triggered_at: Micros | None = None  # the scheduled start of its current jobs

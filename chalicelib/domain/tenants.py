@@ -15,6 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
+from chalicelib.domain.spending import DailyLimit
 
 PROJECT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,50}")
 USER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,60}")
@@ -74,6 +75,7 @@ class User(Noun):
     identities: tuple[str, ...] = ()  # hashes of the accounts with which this user signs on
     public_keys: tuple[PublicKey, ...] = ()  # their own, oldest first
     by_token: str = Field(default="", exclude=True)  # as a caller: the name of their access token, for the history
+    limit: DailyLimit | None = Field(default=None, exclude=True)  # as a caller: their access token's
 
     def place(self) -> keys.Place:
         return keys.Place(keys.user(self.id))

@@ -151,7 +151,7 @@ KINDS = Kinds(
         Kind(
             "queue",
             unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}), index=True),
-            plans=(placing_invariants.quotas,),
+            plans=(placing_invariants.quotas, placing_invariants.token_limits),
         ),
         Kind(
             "run",

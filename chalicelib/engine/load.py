@@ -27,6 +27,7 @@ from chalicelib.domain.services import ROUTER, SERVER, Traffic, door_of
 from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.ports import Backends, Catalog
+from chalicelib.engine.quotas import token_usage
 from chalicelib.engine.read import Reader, has_room
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
@@ -325,6 +326,7 @@ class Loader:
             ahead=tuple(before),
             answers=self._answers(project_id, queued),
             usage=usage,
+            tokens=token_usage(self.read, (item.run.limit for item in queued if item.run.limit is not None), now),
             volumes=self.read.volumes_named(
                 project_id, {name for item in (*queued, *before) for each in item.volumes for name in each}
             ),

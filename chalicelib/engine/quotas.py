@@ -1,8 +1,9 @@
-"""Counts how much of its quota a project uses.
+"""Counts how much of its quota a project uses, and what the jobs under the limit of an access token cost.
 
 Records are read in this order: the quota, the machines, their jobs, and ended jobs. Every placement writes the quota,
 so a commit under the version that was read first proves that the count missed no placement. Everything is read by key
-or from a partition of the table, without an index and its lag.
+or from a partition of the table, without an index and its lag. The same holds for a limit: its record is read first,
+then the jobs that it lists.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from chalicelib.domain.instants import MINUTE, Micros, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run
+from chalicelib.domain.spending import DailyLimit, Spending, key_at
 from chalicelib.engine.read import Reader
 from chalicelib.planning.kernel.snapshot import FleetView
-from chalicelib.planning.placing.quotas import EndedJob, QuotaUsage, counted, held, settled
+from chalicelib.planning.placing.quotas import EndedJob, QuotaUsage, TokenUsage, counted, held, settled, spent
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
 
@@ -45,6 +47,18 @@ def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micro
         quota = settled(quota, before, now, to)
         ended = [each for each in ended if each not in before]
     return counted(quota, places, ended, now)
+
+
+def token_usage(read: Reader, limits: Iterable[DailyLimit], now: Micros) -> dict[str, TokenUsage]:
+    """The current usage of each of these limits, by id."""
+    ids = list(dict.fromkeys(limit.id for limit in limits))
+    known = {each.id: each for each in read.find_many(Spending, [keys.spending(id) for id in ids]) if each is not None}
+    found = {}
+    for id in ids:
+        spending = known.get(id) or Spending(id=id)
+        jobs = read.find_many(Job, [key_at(address) for address in spending.jobs])
+        found[id] = spent(spending, (job for job in jobs if job is not None), now)
+    return found
 
 
 def _users(read: Reader, jobs: Iterable[Job]) -> dict[str, str]:

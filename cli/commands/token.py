@@ -41,6 +41,7 @@ def token(ctx: typer.Context, project: ProjectOption = None) -> None:
     "create",
     "dstack token create ci --verb run --for main",
     "dstack token create nightly --verb run --verb fleets --expires 7d",
+    "dstack token create agent --verb run --dollars-a-day 5",
 )
 def create(
     ctx: typer.Context,
@@ -67,6 +68,15 @@ def create(
         str | None,
         typer.Option("--expires", metavar="DURATION", help="How long it is valid; default 30d, at most 365d."),
     ] = None,
+    dollars: Annotated[
+        float | None,
+        typer.Option(
+            "--dollars-a-day",
+            metavar="DOLLARS",
+            min=0.01,
+            help="What its runs may cost a day; then those without a place wait for the next day (00:00 UTC).",
+        ),
+    ] = None,
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
@@ -82,6 +92,8 @@ def create(
         "projects": projects or [],
         "expires_in": None if expires is None else seconds_of(expires, "--expires"),
     }
+    if dollars is not None:
+        body["dollars_a_day"] = dollars
     answer = calls.users_access_tokens_create(session.client, body)
     if json_wanted:
         created = cast("contract.AccessToken", {key: value for key, value in answer.items() if key != "token"})
@@ -91,7 +103,8 @@ def create(
     session.terminal.print(answer["token"])
     what, where = ", ".join(answer["verbs"]), ", ".join(answer["projects"]) or "all your projects"
     until = local_time(answer["expires_at"])
-    session.terminal.warn(f"{name} may {what} in {where}, until {until}. It is shown only this once.")
+    limit = "" if dollars is None else f", for ${dollars:.2f} a day"
+    session.terminal.warn(f"{name} may {what} in {where}{limit}, until {until}. It is shown only this once.")
 
 
 @command(app, "list", "dstack token list", "dstack token list --user ann --json")

@@ -29,12 +29,21 @@ def keys_table(keys: Sequence[contract.PublicKey], now: float) -> Table:
 
 
 def tokens_table(tokens: Sequence[contract.AccessToken], now: float) -> Table:
-    table = Table(("NAME", "VERBS", "PROJECTS", "CREATED", "EXPIRES"), below=("PROJECTS",))
+    limited = any(token["dollars_a_day"] is not None for token in tokens)
+    columns = ("NAME", "VERBS", "PROJECTS", "CREATED", "EXPIRES", *(("SPENT TODAY",) if limited else ()))
+    table = Table(columns, below=("PROJECTS",))
     for token in tokens:
         projects = ", ".join(token["projects"]) or "all"
         created, ends = age(token["created_at"], now), local_time(token["expires_at"])
-        table.add(Cell(token["name"], "bold"), ", ".join(token["verbs"]), projects, created, ends)
+        money = (_spent(token),) if limited else ()
+        table.add(Cell(token["name"], "bold"), ", ".join(token["verbs"]), projects, created, ends, *money)
     return table
+
+
+def _spent(token: contract.AccessToken) -> str:
+    if token["dollars_a_day"] is None:
+        return ""
+    return f"${token['spent_today'] or 0:.2f} of ${token['dollars_a_day']:.2f}"
 
 
 def members_table(members: Sequence[contract.Member]) -> Table:

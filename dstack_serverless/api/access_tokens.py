@@ -19,10 +19,11 @@ def create(
     verbs: list[contract.Verb],
     projects: list[str] = UNSET,
     expires_in: int | None = UNSET,
+    dollars_a_day: float | None = UNSET,
 ) -> Request[contract.CreatedAccessToken]:
     """Creates a token for a program, with which it may do less than the caller. `read` is part of every token. Its
     text is shown only in this answer. It ends with the caller's sign-on, if that is how they call; `expires_in`:
-    seconds.
+    seconds. `dollars_a_day`: once its runs have cost this much since 00:00 UTC, those that have no place yet wait.
 
     For any active user.
     """
@@ -34,6 +35,7 @@ def create(
             verbs=verbs,
             projects=projects,
             expires_in=expires_in,
+            dollars_a_day=dollars_a_day,
         ),
     )
 

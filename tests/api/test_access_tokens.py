@@ -108,7 +108,9 @@ def test_admins_see_and_revoke_those_of_others_and_nobody_else_does(rig: Rig) ->
         ({"verbs": ["server"]}, "`server` is for global admins"),
         ({"verbs": ["fly"]}, "verbs"),
         ({"verbs": []}, "verbs"),
-        ({"dollars_a_day": 5}, "dollars_a_day"),
+        ({"dollars_a_day": 5}, "dollars_a_day: dollars a day are what its runs may cost"),
+        ({"verbs": ["run"], "dollars_a_day": 0}, "dollars_a_day"),
+        ({"verbs": ["run"], "dollars_a_week": 5}, "dollars_a_week"),
     ],
 )
 def test_what_no_token_can_be_is_refused_with_what_it_can_be(rig: Rig, wanted: dict[str, Any], why: str) -> None:

@@ -51,6 +51,15 @@ def test_a_page_gets_a_token_that_is_listed_expires_and_can_be_revoked(rig: Rig)
     assert "expired at" in forbidden(rig, ME, token=later)
 
 
+def test_a_page_shares_the_dollars_of_the_token_that_opened_it(rig: Rig) -> None:
+    text = made(rig, "run", dollars_a_day=5)
+    page = entered(rig, coded(rig, text))
+    found = [keys.access_token(hash_token(each)) for each in (text, page["token"])]
+    own, opened = (nouns.find(rig.world.store, AccessToken, key) for key in found)
+    assert own is not None and opened is not None and own.limit is not None and own.limit == opened.limit
+    assert page["access_token"]["dollars_a_day"] == 5.0
+
+
 def test_a_code_works_once(rig: Rig) -> None:
     code = coded(rig)
     entered(rig, code)

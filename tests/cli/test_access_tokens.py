@@ -43,6 +43,16 @@ def test_the_text_alone_is_printed_and_what_it_may_do_beside_it(admin: Dstack) -
     assert "all may read, fleets in all your projects, until " in " ".join(everywhere.err.split())
 
 
+def test_a_limit_in_dollars_is_shown_with_what_is_spent(admin: Dstack) -> None:
+    free = done(admin, "token create free")
+    assert free and "SPENT" not in done(admin, "token list")
+    made = admin("token", "create", "ci", "--verb", "run", "--dollars-a-day", "5")
+    assert "ci may read, run in all your projects, for $5.00 a day, until " in " ".join(made.err.split())
+    shown = done(admin, "token list")
+    assert "SPENT TODAY" in shown and "$0.00 of $5.00" in shown
+    assert "add the verb `run`, or leave it out" in refused(admin, "token create look --dollars-a-day 5")
+
+
 def test_a_command_works_with_a_token_as_far_as_its_verbs_go(admin: Dstack, plane: RealPlane) -> None:
     submit(plane.rig, task("train"))
     reads = done(admin, "token create look").strip()

@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event, EventType, Target, Trade
-from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, SECOND, day_of
 from chalicelib.domain.jobs import Job, JobStatus
-from chalicelib.domain.quotas import Limits, Quota, day_of
+from chalicelib.domain.quotas import Limits, Quota
 from chalicelib.domain.runs import RunStatus
 from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.quotas import LATE, quota_of, usage_of

@@ -16,6 +16,7 @@ from chalicelib.domain.automations import MOST_A_DAY, RuleCount
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.automation import AutomationOrder
 from chalicelib.domain.tenants import Member, ProjectRole
 from chalicelib.errors import Contended, Invalid
@@ -26,6 +27,7 @@ from chalicelib.usecases.runs.automations import LARGEST
 from chalicelib.usecases.runs.rule_actions import carry_out
 from functions import automate
 from tests.api.rig import Rig, fleet, submit, task
+from tests.api.test_access_tokens import made
 from tests.api.test_fleets import create
 from tests.api.test_races import contended
 from tests.functions.test_handlers import Stack
@@ -95,6 +97,14 @@ def test_an_event_that_comes_twice_applies_the_configuration_once(stack: Stack, 
     assert ask(stack) == ask(stack, event="when there is nothing to change") == ""
     assert [each["id"] for each in runs(rig)] == [run["id"]], "not even once its run has ended"
     assert event_messages(rig) == ["hello is applied by rule again"] * 2
+
+
+def test_what_was_stored_with_a_limited_token_counts_toward_it(stack: Stack, rig: Rig) -> None:
+    stored(rig, token=made(rig, "run", "project", dollars_a_day=5))
+    assert ask(stack) == ""
+    target = nouns.find_target(rig.world.store, keys.run_name(rig.project.id, "hello"))
+    run = None if target is None else nouns.find(rig.world.store, Run, keys.run(target[0]))
+    assert run is not None and run.limit is not None and run.limit.dollars == 5.0
 
 
 def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) -> None:

@@ -33,6 +33,10 @@ LEFT_OUT = (
     "v1_projects_remove_member",
     "streams_open_stream",  # answers with another protocol
 )
+TOKENS = {
+    "a token that reads": {"verbs": ["read"], "projects": ["main"]},
+    "a token with a limit": {"verbs": ["run", "fleets", "project", "server"], "dollars_a_day": 0.5},
+}
 SETTINGS = """\
 [parameters]
 "path.project_name" = "main"
@@ -57,7 +61,8 @@ class Caller(NamedTuple):
 
 
 def callers(server: Server) -> list[Caller]:
-    """One of each kind, and a run, a fleet and a secret to ask for."""
+    """One of each kind, and a run, a fleet and a secret to ask for. Of access tokens: one that may hardly anything, and
+    one that may whatever a token may, but for little money."""
     found = [Caller("nobody", ""), Caller("a forger", "0" * 32), Caller("a global admin", TOKEN)]
     for role in ("user", "manager", "admin", ""):
         made = server.call("/api/users/create", {"username": f"one-{role}", "global_role": "user"})
@@ -65,6 +70,9 @@ def callers(server: Server) -> list[Caller]:
         if role:
             member = {"username": f"one-{role}", "project_role": role}
             server.call("/api/projects/main/add_members", {"members": [member]})
+    for name, wanted in TOKENS.items():
+        made = server.call("/api/users/access_tokens/create", {"name": f"of-{len(found)}", **wanted})
+        found.append(Caller(name, made["token"]))
     server.call("/api/project/main/fleets/apply", {"plan": {"spec": fleet("seen")}, "force": False})
     server.call("/api/project/main/runs/apply", {"plan": {"run_spec": task("seen")}, "force": False})
     server.call("/api/project/main/secrets/create_or_update", {"name": "seen", "value": "v"})

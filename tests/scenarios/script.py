@@ -11,7 +11,7 @@ remark. The rest is what a person would do beside the terminal:
     $ wait replicas NAME N          until the service has N replicas, all of its version and ready
     $ wait log NAME TEXT            until the run has said that
     $ wait event TEXT               until the history says that
-    $ export NAME=VALUE             for the commands that follow
+    $ export NAME=VALUE             for the commands that follow; `$(dstack …)` is what that prints
     $ cloud JSON                    how the simulated cloud behaves from here on (`Script` of the fake cloud)
 """
 
@@ -131,7 +131,9 @@ def run_step(step: Step, stage: Stage) -> str:
         stage.behave(rest)
     elif verb == "export":
         name, _, value = rest.partition("=")
-        stage.exported[name] = value.replace("~", str(stage.home))
+        inner = re.fullmatch(r"\$\(dstack (.*)\)", value)
+        said = stage.streams(shlex.split(inner[1]))[0].strip() if inner else value
+        stage.exported[name] = said.replace("~", str(stage.home))
     elif verb == "wait":
         stage.until(step.text, lambda: _so(stage, rest))
     else:

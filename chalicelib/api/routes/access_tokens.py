@@ -28,6 +28,7 @@ class CreateAccessTokenBody(RequestBody):
     verbs: list[Verb] = Field(min_length=1, max_length=len(Verb))
     projects: list[Name] = Field(default=[], max_length=100)
     expires_in: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    dollars_a_day: Annotated[float, Field(ge=0.01, le=1e9, allow_inf_nan=False)] | None = None
 
 
 class ListAccessTokensBody(RequestBody):
@@ -42,10 +43,11 @@ class RevokeAccessTokenBody(RequestBody):
 @takes(CreateAccessTokenBody)
 def create(call: Call, body: CreateAccessTokenBody) -> contract.CreatedAccessToken:
     """Creates a token for a program, with which it may do less than the caller. `read` is part of every token. Its text
-    is shown only in this answer. It ends with the caller's sign-on, if that is how they call; `expires_in`: seconds."""
+    is shown only in this answer. It ends with the caller's sign-on, if that is how they call; `expires_in`: seconds.
+    `dollars_a_day`: once its runs have cost this much since 00:00 UTC, those that have no place yet wait."""
     usual = body.expires_in is None
     seconds = USUAL // SECOND if body.expires_in is None else body.expires_in
-    wanted = access_tokens.TokenRequest(body.name, body.verbs, body.projects, seconds)
+    wanted = access_tokens.TokenRequest(body.name, body.verbs, body.projects, seconds, body.dollars_a_day)
     used = hash_token(bearer(call.headers))
     entry, text = access_tokens.create(call.plane, call.actor, wanted, used, usual=usual)
     return {**access_token_json(entry), "token": text}
@@ -54,7 +56,9 @@ def create(call: Call, body: CreateAccessTokenBody) -> contract.CreatedAccessTok
 @takes(ListAccessTokensBody)
 def list_tokens(call: Call, body: ListAccessTokensBody) -> list[contract.AccessToken]:
     """The caller's valid tokens, newest first; for a global admin, another user's."""
-    return [access_token_json(entry) for entry in access_tokens.list_tokens(call.plane, call.actor, body.username)]
+    found = access_tokens.list_tokens(call.plane, call.actor, body.username)
+    spent = access_tokens.spent_today(call.plane, found)
+    return [access_token_json(entry, spent) for entry in found]
 
 
 @takes(RevokeAccessTokenBody)

@@ -98,10 +98,11 @@ def device_token(call: Call, body: DeviceBody) -> contract.UserWithCreds | None:
 @takes(ExchangeBody)
 def exchange(call: Call, body: ExchangeBody) -> contract.ProgramSignOn:
     """Exchanges the ID token of a program, once, for an access token that ends soon: of a CI job, for example."""
-    from chalicelib.usecases.people import workloads
+    from chalicelib.usecases.people import access_tokens, workloads
 
     user, entry, text = workloads.exchange(call.plane, body.id_token)
-    return {"username": user.name, "access_token": access_token_json(entry), "token": text}
+    spent = access_tokens.spent_today(call.plane, [entry])
+    return {"username": user.name, "access_token": access_token_json(entry, spent), "token": text}
 
 
 def _entered(call: Call, user: User, token: str) -> contract.UserWithCreds:

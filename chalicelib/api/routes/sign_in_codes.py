@@ -12,7 +12,7 @@ from chalicelib.api.route import Call, takes
 from chalicelib.api.wire.access_tokens import access_token_json
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import hash_token
-from chalicelib.usecases.people import sign_in_codes
+from chalicelib.usecases.people import access_tokens, sign_in_codes
 
 if TYPE_CHECKING:
     from chalicelib import contract
@@ -32,4 +32,5 @@ def create(call: Call) -> contract.SignInCode:
 def exchange(call: Call, body: ExchangeCodeBody) -> contract.ProgramSignOn:
     """Exchanges a code for an access token, which is among its user's and ends within hours."""
     user, entry, text = sign_in_codes.exchange(call.plane, body.code)
-    return {"username": user.name, "access_token": access_token_json(entry), "token": text}
+    spent = access_tokens.spent_today(call.plane, [entry])
+    return {"username": user.name, "access_token": access_token_json(entry, spent), "token": text}

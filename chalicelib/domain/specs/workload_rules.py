@@ -89,12 +89,18 @@ class Workload(Spec):
     lifetime: Annotated[Duration, AfterValidator(_lifetime)] = Field(
         default=15 * 60, description="How long they may do it, at most an hour."
     )
+    dollars_a_day: Annotated[float, Field(ge=0.01, le=1e9, allow_inf_nan=False)] | None = Field(
+        default=None, description="What the runs of all of them together may cost a day (UTC)."
+    )
 
     @model_validator(mode="after")
     def _somebodys(self) -> Workload:
         host = urlsplit(self.issuer).hostname or ""
         if Verb.server in self.verbs:
             raise faults([("invalid-value", "`server` is about no project", "leave it out", "verbs")])
+        if self.dollars_a_day is not None and Verb.run not in self.verbs:
+            message = "dollars a day are what their runs may cost, and they may submit none"
+            raise faults([("invalid-value", message, "add the verb `run`, or leave it out", "dollars_a_day")])
         if host in OWNERS and not self._owned(host):
             pattern = _OWNED[host][1]
             message = f"{host} signs for everybody, and nothing here says whose job it is, so anybody could sign on"

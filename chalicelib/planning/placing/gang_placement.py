@@ -191,7 +191,7 @@ class GangPlacer:
         if isinstance(shares, Waiting):
             return Unplaced(needs.unit[0], shares)
         self._preempted.update(rival.id for rival in preempted)
-        self._allowance.takes(run, need)
+        self._allowance.takes(run, need, (item.job for item in needs.unit))
         return tuple(self._claims(needs, found, shares, gang, preempted))
 
     def _claims(
@@ -219,7 +219,7 @@ class GangPlacer:
             arrival_deadline = max((each.deadline or 0 for each in held), default=0)
             places = (*(gang.places if gang else ()), *(each.id for each in held))
             gang = _reserved(draft, gang, lead, nodes, places, arrival_deadline)
-            self._allowance.sign(draft)
+            self._allowance.sign(draft, needs.unit[0].run)
             whole = whole or next(iter(held), None)
             if bundle is not None and whole is not None and start + size >= len(found):
                 draft.save(whole)

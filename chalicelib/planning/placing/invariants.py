@@ -1,5 +1,6 @@
 """Invariants of plans that change places: no block is held twice, a claim and its job change together, a gang is sealed
-with all its places, and a project stays within its quota, which is committed with every placement.
+with all its places, and a project stays within its quota, as an access token does within its limit. Both are committed
+with every placement.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.spending import Spending, address_of
 from chalicelib.planning.kernel.lint import Known
 from chalicelib.planning.kernel.plan import Plan, Step
 from chalicelib.planning.kernel.snapshot import Snapshot
@@ -112,3 +114,21 @@ def quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         yield f"project {usage.quota.project_name} would have {jobs} jobs of at most {most.jobs}"
     if gave and most.gpus is not None and gpus > max(most.gpus, usage.all.gpus):
         yield f"project {usage.quota.project_name} would have {gpus} GPUs of at most {most.gpus}"
+
+
+def token_limits(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Every place of a job whose run has a token's limit is committed together with the record that lists it, and none
+    is given once the day's dollars are spent."""
+    if not isinstance(snapshot, QueueSnapshot) or not snapshot.tokens:
+        return
+    limited = {item.job.id: (item.job, item.run.limit) for item in snapshot.queue if item.run.limit is not None}
+    before = {claim.job_id for view in snapshot.views() for i in view.instances for claim in i.claims}
+    for step in plan.steps:
+        listed = {noun.id: noun.jobs for noun in step.saves if isinstance(noun, Spending)}
+        new = {claim.job_id for noun in step.saves if isinstance(noun, Instance) for claim in noun.claims} - before
+        before |= new
+        for job, limit in (limited[job_id] for job_id in sorted(new & limited.keys())):
+            if limit is None or address_of(job) not in listed.get(limit.id, ()):
+                yield f"job {job.name} gets a place without being listed under its token's limit"
+            elif snapshot.tokens[limit.id].money >= limit.dollars:
+                yield f"job {job.name} gets a place, but the dollars of the token {limit.token} are spent"

@@ -34,8 +34,8 @@ class Question:
         """What to ask before the unit buys, and the quota that it would have to wait for, whatever the silent markets
         said: then none is asked, or seldom."""
         capacity, markets, unit = self._capacity, self._markets, self._unit
-        if self._allowance.limited and markets.silent(capacity, unit):
-            run = unit[0].run
+        run = unit[0].run
+        if self._allowance.limits(run) and markets.silent(capacity, unit):
             if wait := self._allowance.refuses(run, least(unit)):
                 return None, wait
             if wait := self._allowance.refuses(run, markets.expected(capacity, unit)):

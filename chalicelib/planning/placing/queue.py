@@ -48,7 +48,7 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     book = snapshot.offers.with_answers(markets.offers()) if snapshot.answers else snapshot.offers
     capacity = Capacity(snapshot.fleets, book, snapshot.facts, snapshot.volumes, snapshot.answers)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
-    allowance = Allowance(snapshot.usage)
+    allowance = Allowance(snapshot.usage, snapshot.tokens)
     gathering = GangPlacer(capacity, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance, markets)
     steps: list[Step] = []
     notes: list[Note] = []
@@ -105,8 +105,8 @@ def _place_unit(
     if lacking := allowance.refuses(lead.run, need):
         capacity.roll_back(mark)
         return Unplaced(lead, Waiting("", lacking))
-    allowance.takes(lead.run, need)
-    allowance.sign(draft)
+    allowance.takes(lead.run, need, (item.job for item in unit))
+    allowance.sign(draft, lead.run)
     return (draft.step(),)
 
 

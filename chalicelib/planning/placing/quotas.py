@@ -1,7 +1,9 @@
-"""Quotas of projects: what is used, what is left, and which units have to wait.
+"""Quotas of projects and limits of access tokens: what is used, what is left, and which units have to wait.
 
 A unit is counted as a whole, with the GPUs of the places that were found for it, and gets all of them or waits. Running
 jobs are never ended because of a quota, not even once the day's money is spent: it limits only new placements.
+
+A run that was submitted with an access token has that token's limit, too, in whichever project it is.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from typing import NamedTuple
 
 from chalicelib.billing.usage import job_cost
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import Micros, day_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.quotas import Limits, Quota, day_of
+from chalicelib.domain.quotas import Limits, Quota
 from chalicelib.domain.runs import Run
+from chalicelib.domain.spending import MOST_JOBS, DailyLimit, Spending, address_of
 from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.planning.placing.buying import Purchase
 
@@ -47,6 +50,15 @@ class QuotaUsage:
         if limits.money is not None and used.money >= limits.money:
             return 0
         return None if limits.jobs is None else max(0, limits.jobs - used.jobs)
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    """What the jobs under a token's limit cost today. `spending`: its record as it was read, but without the jobs that
+    have ended."""
+
+    spending: Spending
+    money: float
 
 
 def total(amounts: Iterable[Amounts]) -> Amounts:
@@ -105,6 +117,19 @@ def settled(quota: Quota, ended: Iterable[EndedJob], now: Micros, to: Micros) ->
     return quota.with_(spent=spent, counted_to=to)
 
 
+def spent(spending: Spending, jobs: Iterable[Job], now: Micros) -> TokenUsage:
+    """The usage of a token's limit. `jobs`: those that the record lists, as far as they still exist."""
+    ended, live = spending.on(now), dict[str, float]()
+    for job in jobs:
+        cost = job_cost(job, now, day_of(now))
+        if job.finished:
+            ended += cost
+        else:
+            live[address_of(job)] = cost
+    settled = spending.with_(spent=round(ended, 6), jobs=tuple(live), counted_to=now)
+    return TokenUsage(settled, ended + sum(live.values()))
+
+
 def gpus_of(offer: Offer, blocks: int, of: int) -> int:
     """How many GPUs a share of a machine has."""
     return len(offer.instance.resources.gpus) * blocks // of
@@ -114,32 +139,40 @@ def gpus_of(offer: Offer, blocks: int, of: int) -> int:
 
 
 class Allowance:
-    """The part of the quota that a queue pass may still hand out."""
+    """The part of the quota, and of the limits of tokens, that a queue pass may still hand out."""
 
-    def __init__(self, usage: QuotaUsage | None) -> None:
+    def __init__(self, usage: QuotaUsage | None, tokens: Mapping[str, TokenUsage]) -> None:
+        """`tokens`: by the id of the limit."""
         self._quota = None if usage is None else usage.quota
         self._users = {} if usage is None else dict(usage.users)
+        self._tokens = dict(tokens)
 
-    @property
-    def limited(self) -> bool:
-        return self._quota is not None
+    def limits(self, run: Run) -> bool:
+        return self._quota is not None or run.limit is not None
 
     def refuses(self, run: Run, need: Amounts) -> str:
         """What the run has to wait for; empty if there is enough left for it."""
+        if run.limit is not None and (wait := token_refusal(run.limit, self._tokens[run.limit.id], need)):
+            return wait
         if self._quota is None:
             return ""
         return refusal(QuotaUsage(self._quota, self._users), run.user_id, run.user_name, need)
 
-    def takes(self, run: Run, need: Amounts) -> None:
-        """Count these amounts as used by the run's user."""
-        if self._quota is None:
-            return
-        self._users[run.user_id] = self._users.get(run.user_id, Amounts()).plus(need)
+    def takes(self, run: Run, need: Amounts, jobs: Iterable[Job]) -> None:
+        """Count these amounts as used by the run's user, and the jobs as those of its token."""
+        if self._quota is not None:
+            self._users[run.user_id] = self._users.get(run.user_id, Amounts()).plus(need)
+        if run.limit is not None:
+            usage = self._tokens[run.limit.id]
+            listed = dict.fromkeys((*usage.spending.jobs, *map(address_of, jobs)))
+            self._tokens[run.limit.id] = TokenUsage(usage.spending.with_(jobs=tuple(listed)), usage.money)
 
-    def sign(self, draft: Draft) -> None:
+    def sign(self, draft: Draft, run: Run) -> None:
         """Have the draft's commit fail if other placements have been committed since the count."""
         if self._quota is not None:
             draft.save(self._quota)
+        if run.limit is not None:
+            draft.save(self._tokens[run.limit.id].spending)
 
 
 def needed(places: Sequence[Instance | Purchase], jobs: int) -> Amounts:
@@ -159,6 +192,15 @@ def refusal(usage: QuotaUsage, user_id: str, user: str, need: Amounts) -> str:
         return project_refusal
     used = usage.users.get(user_id, Amounts())
     return _over(usage.quota.of(user_id), used, need, f"{user} in {project}")
+
+
+def token_refusal(limit: DailyLimit, usage: TokenUsage, need: Amounts) -> str:
+    token = f"the access token {limit.token}"
+    if usage.money >= limit.dollars:
+        return f"for quota: {token} has spent its ${limit.dollars:.2f} of today; more from 00:00 UTC"
+    if len(usage.spending.jobs) + need.jobs > MOST_JOBS:
+        return f"for quota: {token} may have at most {MOST_JOBS} jobs at once"
+    return ""
 
 
 def _over(limits: Limits, used: Amounts, need: Amounts, owner: str) -> str:
@@ -191,6 +233,13 @@ def usage_lines(usage: QuotaUsage, user_id: str, user: str) -> list[str]:
     lines = [_line(usage.quota.limits, usage.all, f"project {usage.quota.project_name}")]
     lines.append(_line(usage.quota.of(user_id), usage.users.get(user_id, Amounts()), f"{user} in this project"))
     return [line for line in lines if line]
+
+
+def token_lines(limit: DailyLimit, usage: TokenUsage) -> list[str]:
+    """The usage of a token's limit as text for a plan, and whether the run will have to wait."""
+    lines = [f"the access token {limit.token} has spent ${usage.money:.2f} of its ${limit.dollars:.2f} today"]
+    wait = token_refusal(limit, usage, Amounts(jobs=1))
+    return [*lines, f"the run will wait {wait}"] if wait else lines
 
 
 def _line(limits: Limits, used: Amounts, owner: str) -> str:

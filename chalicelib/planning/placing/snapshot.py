@@ -14,7 +14,7 @@ from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.matching.market_answers import Answers
 from chalicelib.planning.matching.offer_book import OfferBook
 from chalicelib.planning.matching.queued_job import QueuedJob
-from chalicelib.planning.placing.quotas import QuotaUsage
+from chalicelib.planning.placing.quotas import QuotaUsage, TokenUsage
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class QueueSnapshot:
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
     answers: Answers = field(default_factory=dict)  # of markets, to what its jobs have asked
     usage: QuotaUsage | None = None  # None: the project has no quota
+    tokens: Mapping[str, TokenUsage] = field(default_factory=dict)  # of the limits that its runs have, by id
 
     @property
     def unit(self) -> str:
@@ -44,6 +45,8 @@ class QueueSnapshot:
         yield from self.volumes.values()
         if self.usage is not None:
             yield self.usage.quota
+        for usage in self.tokens.values():
+            yield usage.spending
         for view in self.fleets:
             yield from view.nouns()
 

@@ -28,6 +28,7 @@ from chalicelib.domain.access_tokens import (
 )
 from chalicelib.domain.events import EVERYWHERE, EventType
 from chalicelib.domain.instants import SECOND, Micros, iso
+from chalicelib.domain.spending import DailyLimit
 from chalicelib.domain.tenants import GlobalRole, User, hash_token
 from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import AlreadyExists, Invalid, NotFound, Problem, Refused
@@ -37,7 +38,7 @@ from chalicelib.usecases.audit_events import audit_event, user_target
 from chalicelib.usecases.people import rights_revision
 from chalicelib.usecases.people.users import own_or_admin
 from chalicelib.usecases.people.visible_projects import projects_seen
-from chalicelib.usecases.ports import AccountPorts, CredentialPorts
+from chalicelib.usecases.ports import AccountPorts, CredentialPorts, RecordPorts
 
 
 class TokenPorts(AccountPorts, CredentialPorts, Protocol):
@@ -50,6 +51,8 @@ class TokenRequest:
     verbs: Sequence[Verb]
     projects: Sequence[str] = ()  # names; empty: all of the user's
     seconds: int = USUAL // SECOND  # how long it is valid
+    dollars: float | None = None  # what its runs may cost a day
+    counts_as: str = ""  # what shares these dollars with other tokens; empty: nothing does
 
 
 def create(
@@ -79,8 +82,9 @@ def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessTok
     verbs = with_read(wanted.verbs)
     claims = TokenClaims(user.id, expires_at, frozenset(verbs), frozenset(project.name for project in projects))
     text = text_of(keyed(plane.install_key, SIGNING), claims, plane.random_token())
+    token_id = plane.random_id()
     entry = AccessToken(
-        id=plane.random_id(),
+        id=token_id,
         user_id=user.id,
         name=wanted.name,
         token_hash=hash_token(text),
@@ -88,8 +92,15 @@ def make(plane: TokenPorts, user: User, wanted: TokenRequest) -> tuple[AccessTok
         expires_at=expires_at,
         verbs=verbs,
         projects=projects,
+        limit=_limit(wanted, token_id),
     )
     return entry, text
+
+
+def _limit(wanted: TokenRequest, token_id: str) -> DailyLimit | None:
+    if wanted.dollars is None:
+        return None
+    return DailyLimit(id=wanted.counts_as or token_id, token=wanted.name.partition("/")[0], dollars=wanted.dollars)
 
 
 def named(entry: AccessToken, version: int = 0) -> Put:
@@ -104,6 +115,16 @@ def list_tokens(plane: AccountPorts, actor: User, username: str | None = None) -
     """The valid tokens of the caller or, for a global admin, of another user; newest first."""
     user = actor if username is None else own_or_admin(plane, actor, username)
     return sorted(valid_tokens(plane, user), key=lambda entry: (entry.created_at, entry.id), reverse=True)
+
+
+def spent_today(plane: RecordPorts, entries: Sequence[AccessToken]) -> dict[str, float]:
+    """The dollars that the runs of each of these tokens have cost today, by the id of its limit."""
+    limits = [entry.limit for entry in entries if entry.limit is not None]
+    if not limits:
+        return {}
+    from chalicelib.engine.quotas import token_usage  # it loads jobs and machines, which other calls don't need
+
+    return {id: usage.money for id, usage in token_usage(plane.read, limits, plane.clock.now()).items()}
 
 
 def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = None) -> None:
@@ -134,6 +155,9 @@ def _check(user: User, wanted: TokenRequest, ends_at: Micros | None, most: Micro
         found.append(Problem(text, path="expires_in", hint="choose less, or ask an admin for a token of your own"))
     if len(set(wanted.projects)) > MOST_PROJECTS:
         found.append(Problem(f"a token is for at most {MOST_PROJECTS} projects, or for all of yours", path="projects"))
+    if wanted.dollars is not None and Verb.run not in wanted.verbs:
+        text = "dollars a day are what its runs may cost, and it may submit none"
+        found.append(Problem(text, path="dollars_a_day", hint="add the verb `run`, or leave it out"))
     if Verb.server in wanted.verbs and user.role is not GlobalRole.admin:
         found.append(Problem("`server` is for global admins, and you aren't one", path="verbs"))
     elif Verb.server in wanted.verbs and wanted.projects:
@@ -175,6 +199,7 @@ def _free(plane: AccountPorts, user: User, name: str) -> int:
 
 def token_event(plane: AccountPorts, type: EventType, entry: AccessToken, user: User, actor: User) -> Change:
     projects = ", ".join(project.name for project in entry.projects) or "all projects"
-    detail = f"{entry.name} ({', '.join(entry.verbs)}; {projects}; until {iso(entry.expires_at)})"
+    dollars = f"; ${entry.limit.dollars:g} a day" if entry.limit else ""
+    detail = f"{entry.name} ({', '.join(entry.verbs)}; {projects}{dollars}; until {iso(entry.expires_at)})"
     at, target = plane.clock.now(), user_target(user)
     return nouns.put(audit_event(type, at, target, project_id=EVERYWHERE, seed=entry.id, actor=actor, detail=detail))

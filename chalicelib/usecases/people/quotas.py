@@ -17,11 +17,11 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.quotas import EACH_USER, MOST_USERS, NONE, Limits, Quota
 from chalicelib.domain.tenants import GlobalRole, Project, User
-from chalicelib.engine.quotas import quota_of, usage_of
+from chalicelib.engine.quotas import quota_of, token_usage, usage_of
 from chalicelib.errors import Conflict, Contended, Forbidden, Invalid
 from chalicelib.planning.kernel.snapshot import FleetView, NounsSnapshot
 from chalicelib.planning.kernel.transitions import Draft
-from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, usage_lines
+from chalicelib.planning.placing.quotas import Amounts, QuotaUsage, refusal, token_lines, usage_lines
 from chalicelib.store import nouns
 from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
@@ -69,8 +69,10 @@ def lines(
     fleets: Sequence[FleetView],
     planned: Iterable[tuple[Sequence[Offer], int]],
 ) -> Iterator[str]:
-    """The lines of a plan about the quota. `planned`: the offers of each group of nodes, beginning with the one that
-    would be taken, and the number of its nodes."""
+    """The lines of a plan about the quota, and about the caller's token if that has a limit. `planned`: the offers of
+    each group of nodes, beginning with the one that would be taken, and the number of its nodes."""
+    if user.limit is not None:
+        yield from token_lines(user.limit, token_usage(plane.read, [user.limit], plane.clock.now())[user.limit.id])
     quota = quota_of(plane.read, project.id)
     if quota is None:
         return

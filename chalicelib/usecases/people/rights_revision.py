@@ -90,7 +90,7 @@ def acting(user: User, entry: AccessToken) -> User:
     """The user as a caller with this token. A job calls as a member of its project, even a global admin's: whoever
     may look into the job has its token."""
     role = GlobalRole.user if entry.run_id else user.role
-    return user.with_(by_token=entry.name, role=role)
+    return user.with_(by_token=entry.name, limit=entry.limit, role=role)
 
 
 def acting_role(role: ProjectRole | None, entry: AccessToken | None) -> ProjectRole | None:

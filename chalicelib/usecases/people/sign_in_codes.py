@@ -109,6 +109,7 @@ def _token(plane: TokenPorts, user: User, code: SignInCode, parent: AccessToken 
         projects=code.projects,
         signed_on_at=code.signed_on_at,
         made_with="" if parent is None else parent.token_hash,
+        limit=None if parent is None else parent.limit,
     )
     return entry, text
 

@@ -42,7 +42,9 @@ def exchange(plane: WorkloadPorts, id_token: str) -> tuple[User, AccessToken, st
     once = keys.workload_token(hash_token(id_token.rpartition(".")[0]))  # a signature may have other forms
     if plane.store.get(once) is not None:
         raise Refused("This ID token was used already.", hint="Ask the issuer for a new one for each sign-on.")
-    wanted = TokenRequest(f"{rule.name}/{plane.random_id()}", rule.verbs, rule.projects, rule.lifetime)
+    name = f"{rule.name}/{plane.random_id()}"
+    shared = f"workload/{rule.name}"
+    wanted = TokenRequest(name, rule.verbs, rule.projects, rule.lifetime, rule.dollars_a_day, counts_as=shared)
     entry, text = make(plane, user, wanted)
     pointer = nouns.pointer(once, entry.id).record
     ends = int(claims["exp"]) + LEEWAY + 1

@@ -73,6 +73,7 @@ def add(
         sealed=plane.seal.seal(text.decode(), context=_context(project.id, name)),
         user_id=user.id,
         user_name=user.name,
+        limit=user.limit,
         stored_at=now,
     )
     type = EventType.created if known is None else EventType.changed

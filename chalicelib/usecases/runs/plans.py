@@ -340,8 +340,7 @@ def _draft(plane: RunPlanPorts, user: User, project: Project, raw: dict[str, Any
     if not plane.serves and door.gateway is None:
         found += field_support.doorless(effective)
     permitted = plane.permissions.run_privileged(user, role)
-    if not permitted:
-        found += field_support.privileged(effective)
+    found += [] if permitted else field_support.privileged(effective)
     specs.refuse(effective, found)
     isolated = not plane.permissions.run_unisolated(user, role)
     derived = planned_jobs.job_specs(effective, images=plane.images, isolated=isolated)
@@ -478,14 +477,15 @@ def _run(plane: RunPlanPorts, user: User, project: Project, draft: _Draft, run_i
     starts = None if planned is None else schedule.next_start(planned, now)
     asleep = bool(draft.scales) and not draft.starting
     waits = schedule.waiting_text(starts) if starts is not None else ""
-    if asleep and isinstance(config := draft.spec.configuration, ServiceConfiguration):
-        waits = waits or replica_groups.without(config)
+    if asleep and not waits and isinstance(config := draft.spec.configuration, ServiceConfiguration):
+        waits = replica_groups.without(config)
     return Run(
         id=run_id,
         project_id=project.id,
         user_id=user.id,
         user_name=user.name,
         name=draft.name,
+        limit=user.limit,
         priority=draft.spec.configuration.priority or 0,
         submitted_at=now,
         last_processed_at=now,
@@ -545,6 +545,7 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
         deployment_num=row.run.deployment_num + 1,
         priority=priority,
         changed_by=user.name,
+        limit=user.limit,
         last_processed_at=now,
         scales=replica_groups.next_scales(draft.spec.configuration, row.run.scales),
         gateway_id=route.gateway_id,

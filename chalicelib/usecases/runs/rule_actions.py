@@ -108,7 +108,7 @@ def _acting(plane: Plane, project: Project, stored: Automation) -> _Acting:
     if member is None and user.role is not GlobalRole.admin:
         raise Forbidden(f"{user.name}, who stored the configuration {stored.name}, isn't a member of {project.name}.")
     role = None if member is None else member.role
-    return _Acting(plane, user, project, role, stored.name, automations.opened(plane, stored))
+    return _Acting(plane, user.with_(limit=stored.limit), project, role, stored.name, automations.opened(plane, stored))
 
 
 @dataclass(frozen=True)

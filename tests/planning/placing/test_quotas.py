@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import DAY, HOUR, MINUTE, Micros
+from chalicelib.domain.instants import DAY, HOUR, MINUTE, Micros, day_of
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job
-from chalicelib.domain.quotas import EACH_USER, Limits, Quota, day_of
+from chalicelib.domain.quotas import EACH_USER, Limits, Quota
 from chalicelib.planning.jobs.jobs import job_specs
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.kernel.snapshot import FleetView

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from chalicelib.domain.access_tokens import MOST_TOKENS, Verb
 from chalicelib.domain.instants import SECOND
@@ -100,6 +101,15 @@ def test_a_refusal_makes_no_token(rig: Rig, rule: dict[str, Any], token: str, wh
     with pytest.raises(DstackError, match=why):
         exchange(plane, token)
     assert list_tokens(plane, named_user(plane.store, "ci")) == []
+
+
+def test_programs_of_one_rule_share_its_dollars(rig: Rig) -> None:
+    plane = plane_of(rig, dollars_a_day=5)
+    first, second = (exchange(plane, f"job:{number}.a.b")[1] for number in range(2))
+    assert first.limit is not None and first.limit == second.limit
+    assert (first.limit.token, first.limit.dollars) == ("train", 5.0)
+    with pytest.raises(ValidationError, match="they may submit none"):
+        plane_of(rig, dollars_a_day=5, verbs=["read"])
 
 
 def test_a_deactivated_user_gets_none(rig: Rig) -> None:
