@@ -1,5 +1,6 @@
 // The stages of a job from its submission to its end, with how long each took and what ended it: made of the events of
 // its run and of its machine. Events of one moment come in any order, so each stage looks for its own.
+import { duration } from "./time.js";
 
 /** @typedef {import("../types").Event} Event */
 /** @typedef {{id: string, submitted_at: string, finished_at: string | null, status: string, why: string | null,
@@ -115,4 +116,11 @@ function markKind(event) {
   if (event.type === "unreachable" || event.type === "failed" || event.type === "missing") return "bad";
   if (event.type === "scaled" || event.type === "changed") return "calm";
   return event.type === "health" || event.type === "resubmitted" ? "warn" : null;
+}
+
+/** A length of time with what matters of it: of less than ten seconds a tenth. @param {number} ms */
+export function lasted(ms) {
+  if (ms < 950) return `${Math.round(ms / 10) / 100} s`;
+  if (ms < 10_000) return `${Math.round(ms / 100) / 10} s`;
+  return duration(ms);
 }
