@@ -2,6 +2,8 @@
 import { link } from "./router.js";
 import Overview from "../pages/overview/index.js";
 import Runs from "../pages/runs/index.js";
+import Run from "../pages/run/index.js";
+import Events from "../pages/events/index.js";
 
 /** @typedef {import("../types").PageEntry} PageEntry */
 
@@ -9,6 +11,8 @@ import Runs from "../pages/runs/index.js";
 export const PAGES = [
   { name: "overview", title: "Overview", icon: "overview", key: "o", of: "project", component: Overview },
   { name: "runs", title: "Runs", icon: "runs", key: "r", of: "project", component: Runs },
+  { name: "run", title: "Run", icon: "runs", of: "project", hidden: true, component: Run },
+  { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
 ];
 
 export const HOME = "overview";

@@ -107,7 +107,7 @@ export function marksOf(events) {
 }
 
 /** @param {Event} event @returns {"good" | "bad" | "warn" | "calm" | null} */
-function markKind(event) {
+export function markKind(event) {
   if (event.type === "status") {
     if (event.after === "failed" || event.after === "aborted") return "bad";
     if (event.after === "running") return "good";

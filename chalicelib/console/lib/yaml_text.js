@@ -1,6 +1,6 @@
 // JSON as YAML that people read: what is the default is left out, amounts are written as in a configuration.
 
-/** @typedef {null | boolean | number | string | Value[] | {[key: string]: Value}} Value */
+/** @typedef {any} Value of JSON */
 
 const LONGEST = 100; // characters of a list on one line
 

@@ -1,10 +1,10 @@
 // The lines of a log that are in sight, of however many there are. Lines are drawn in place of the rows that they take.
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../../kit/preact.js";
-import { spans, unshown } from "../../../lib/ansi.js";
-import { Rows, marked } from "../../../lib/log_lines.js";
+import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../kit/preact.js";
+import { spans, unshown } from "../../lib/ansi.js";
+import { Rows, marked } from "../../lib/log_lines.js";
 
-/** @typedef {import("../../../lib/log_lines.js").LogLines} LogLines */
-/** @typedef {import("../../../lib/log_lines.js").Query} Query */
+/** @typedef {import("../../lib/log_lines.js").LogLines} LogLines */
+/** @typedef {import("../../lib/log_lines.js").Query} Query */
 
 const ROW = 20; // pixels, as in the style sheet
 const AROUND = 12; // rows above and below

@@ -1,8 +1,8 @@
 // The log of one job as it is read: first what there is, from the beginning so that lines have their numbers, and then
 // what comes. Of a long log its end is there at once, while the rest is on its way.
-import { LogLines } from "../../../lib/log_lines.js";
+import { LogLines } from "../../lib/log_lines.js";
 
-/** @typedef {{items: import("../../../types").LogLine[], next: string | null, resume: string | null}} Page */
+/** @typedef {{items: import("../../types").LogLine[], next: string | null, resume: string | null}} Page */
 /** @typedef {(query: Record<string, any>) => Promise<Page>} Read */
 
 const PAGE = 1000; // pieces, the most that a page has

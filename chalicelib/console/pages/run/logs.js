@@ -1,27 +1,27 @@
 // The log of a run: of any job and attempt, searched, followed, with a link to each line.
-import { listen } from "../../../app/keys.js";
-import { link, setQuery } from "../../../app/router.js";
-import { get } from "../../../data/api.js";
-import { usePolling } from "../../../data/live.js";
-import { Button } from "../../../kit/button.js";
-import { Empty, Loading } from "../../../kit/empty.js";
-import { SearchField, SelectField } from "../../../kit/fields.js";
-import { Failed, Notice } from "../../../kit/notice.js";
-import { html, useEffect, useMemo, useState } from "../../../kit/preact.js";
-import { toastFailure } from "../../../kit/toast.js";
-import { Query, linesOf, linkOf, nextMatch } from "../../../lib/log_lines.js";
-import { attemptsOf } from "../../../lib/timeline.js";
-import { ago } from "../../../lib/time.js";
-import { runPath } from "../use_run.js";
-import { LogFeed, wholeLog } from "./feed.js";
-import { LogView } from "./view.js";
+import { listen } from "../../app/keys.js";
+import { link, setQuery } from "../../app/router.js";
+import { get } from "../../data/api.js";
+import { usePolling } from "../../data/live.js";
+import { Button } from "../../kit/button.js";
+import { Empty, Loading } from "../../kit/empty.js";
+import { SearchField, SelectField } from "../../kit/fields.js";
+import { Failed, Notice } from "../../kit/notice.js";
+import { html, useEffect, useMemo, useState } from "../../kit/preact.js";
+import { toastFailure } from "../../kit/toast.js";
+import { Query, linesOf, linkOf, nextMatch } from "../../lib/log_lines.js";
+import { attemptsOf } from "../../lib/timeline.js";
+import { ago } from "../../lib/time.js";
+import { runPath } from "./use_run.js";
+import { LogFeed, wholeLog } from "./log_feed.js";
+import { LogView } from "./log_view.js";
 
-/** @typedef {import("../../../types").Run} Run */
+/** @typedef {import("../../types").Run} Run */
 
 const SOON = 1, LATER = 5, NEVER = 3600; // seconds
 const KEPT = "dstack-log-view";
 
-/** @param {{run: Run, events: import("../../../types").Event[], query: Record<string, string>}} props */
+/** @param {{run: Run, events: import("../../types").Event[], query: Record<string, string>}} props */
 export function Logs({ run, events, query }) {
   const attempts = attemptsOf(run.jobs, events);
   const job = query.job ?? run.jobs[0]?.id ?? attempts[0]?.id;
@@ -98,7 +98,7 @@ function useFeed(run, job, tail) {
 }
 
 /** @typedef {ReturnType<typeof useSearch>} Search */
-/** What is found, kept up as lines come. @param {import("../../../lib/log_lines.js").LogLines} lines @param {number} version @param {string} text */
+/** What is found, kept up as lines come. @param {import("../../lib/log_lines.js").LogLines} lines @param {number} version @param {string} text */
 function useSearch(lines, version, text) {
   const query = useMemo(() => (text ? new Query(text) : null), [text]);
   const [current, setCurrent] = useState(/** @type {number | null} */ (null));
