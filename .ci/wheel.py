@@ -17,10 +17,11 @@ import ast
 import gzip
 import io
 import re
+import runpy
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ IMPORTED = frozenset(  # of the agent's files, those that a server imports as we
     )
 )
 COMPRESSED = frozenset(("chalicelib/api/openapi.json",))  # `api/routes/documents.py` reads it
+CONSOLE = "chalicelib/console"  # it says itself what is shipped of it
 _MOVED = "|".join(folder for folder, place in PLACES.items() if folder != place)
 _MENTIONED = re.compile(rf"\b(?:{_MOVED})\b".encode())
 _FROM = re.compile(rf"from[ ]+({_MOVED})\b".encode())
@@ -59,32 +61,44 @@ class Unmovable(ValueError):
 
 
 class Hook(BuildHookInterface[Any]):
-    """What hatchling calls for each wheel."""
+    """What hatchling calls for each wheel, and for each source distribution."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
             return
-        self.folder = Path(tempfile.mkdtemp())
-        for name, content in files(Path(self.root)):
+        self.folder, root, say = Path(tempfile.mkdtemp()), Path(self.root), self.app.display_warning
+        if self.target_name == "sdist":  # a wheel that is built from it needs no bundler
+            shipped = {name: text for name, text in console(root, say).items() if name.startswith("dist/")}
+            self._write((f"{CONSOLE}/{name}", content) for name, content in shipped.items())
+            included = {f"{CONSOLE}/dist"} if shipped else set[str]()
+        else:
+            self._write(files(root, say))
+            included = {PACKAGE}
+        build_data["force_include"].update({str(self.folder / name): name for name in included})
+
+    def _write(self, files: Iterable[tuple[str, bytes]]) -> None:
+        for name, content in files:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        build_data["force_include"][str(self.folder / PACKAGE)] = PACKAGE
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if version != "editable":
             shutil.rmtree(self.folder)
 
 
-def files(root: Path) -> Iterator[tuple[str, bytes]]:
+def files(root: Path, say: Callable[[str], None] = print) -> Iterator[tuple[str, bytes]]:
     """Everything that the package has, by its path in the wheel."""
+    for name, content in console(root, say).items():
+        yield placed(f"{CONSOLE}/{name}"), content
     packed: dict[str, bytes] = {}
     for folder in PLACES:
         for path in sorted((root / folder).rglob("*")):
             inside = path.relative_to(root).as_posix()
-            if path.is_dir() or "__pycache__" in path.parts or inside in LEFT_OUT:
+            left_out = inside in LEFT_OUT or inside.startswith(f"{CONSOLE}/")
+            if path.is_dir() or "__pycache__" in path.parts or left_out:
                 continue
             content = path.read_bytes()
             if path.suffix == ".py":
@@ -114,6 +128,12 @@ def archived(contents: dict[str, bytes]) -> bytes:
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return gzip.compress(out.getvalue(), mtime=0)
+
+
+def console(root: Path, say: Callable[[str], None]) -> dict[str, bytes]:
+    """What is shipped of the console, by its path in its package."""
+    found: dict[str, bytes] = runpy.run_path(str(root / CONSOLE / "bundle.py"))["shipped"](root / CONSOLE, root, say)
+    return found
 
 
 def moved(source: bytes, path: str) -> bytes:

@@ -292,8 +292,10 @@ def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def of_repository(parts: Iterable[str] = ("chalicelib", "functions")) -> Iterator[tuple[str, bytes]]:
+    """The code of the functions that don't answer browsers: without the console."""
     for part in parts:
-        yield from ((f"{part}/{name}", content) for name, content in _of_folder(ROOT / part))
+        files = ((f"{part}/{name}", content) for name, content in _of_folder(ROOT / part))
+        yield from (file for file in files if not file[0].startswith("chalicelib/console/"))
 
 
 def _of_folder(folder: Path, *, bytecode: bool = False) -> Iterator[tuple[str, bytes]]:

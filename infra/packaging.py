@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.agent.program.build import build as agent
+from chalicelib.console.bundle import shipped
 from chalicelib.domain.owner import ANY
 from chalicelib.errors import Bug
 from infra import artefacts, installed, spending, stateful, stateless
@@ -80,11 +81,21 @@ def packer(stage: str, variables: Mapping[str, str]) -> Iterator[Packer]:
         shutil.copy(ROOT / "app.py", folder)
         for name in ("chalicelib", "functions", "vendor"):
             shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=_NOT_CODE)
+        bundle_console(folder / "chalicelib" / "console")
         (folder / "requirements.txt").touch()
         for path, text in files(stage, variables).items():
             (folder / ".chalice" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / ".chalice" / path).write_text(text)
         yield Packer(folder, stage)
+
+
+def bundle_console(console: Path) -> None:
+    """Replaces its sources in the copy by what is shipped of them."""
+    files = shipped(console, ROOT, print)
+    shutil.rmtree(console)
+    for name, content in files.items():
+        (console / name).parent.mkdir(parents=True, exist_ok=True)
+        (console / name).write_bytes(content)
 
 
 Builder = Callable[[Path], Mapping[str, Artefact]]

@@ -24,7 +24,14 @@ from docs.openapi.document import DOCUMENT
 
 FOLDER = Path(__file__).parents[2] / "dstack_serverless" / "api"
 LEFT_OUT = (  # pages, and what isn't one answer
-    *("console_file", "console_page", "documents_page", "documents_openapi", "streams_open_stream"),
+    *(
+        "console_file",
+        "console_page",
+        "console_signed_on",
+        "documents_page",
+        "documents_openapi",
+        "streams_open_stream",
+    ),
 )
 READS = re.compile(
     r"(get|list|poll|check|config_info|prometheus|healthcheck|job)(_|$)"

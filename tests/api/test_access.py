@@ -151,7 +151,7 @@ def what(town: Town, route: Route, project: str, caller: Caller) -> str:
     reply = town.send(request(route, town, project, caller.token))
     if reply.status in (401, 403):
         return "."
-    if 200 <= reply.status < 300 or NOTHING.encode() in reply.body:
+    if 200 <= reply.status < 400 or NOTHING.encode() in reply.body:
         return "+"
     assert reply.status in (400, 404, 409, 410, 422), reply
     return "u" if b"doesn't support" in reply.body else "w"

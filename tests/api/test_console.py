@@ -100,3 +100,11 @@ def test_a_bundle_is_kept_for_good_and_sent_compressed(
     assert page.headers["Cache-Control"] == "no-cache" and rules(page)["script-src"] == "'self'"
     assert gzip.decompress(page.body) == b"<!doctype html>"
     assert get(rig, "/console/app/main.js").status == 404
+
+
+def test_a_browser_that_comes_back_from_a_provider_is_sent_to_the_page(rig: Rig) -> None:
+    query = {"code": "a b&c", "state": "s", "session_state": "of the provider"}
+    request = dispatch.Request("GET", "/auth/corp/callback", query, {})
+    reply = dispatch.answer(rig.world.plane, request)
+    assert reply.status == 303 and reply.headers["Cache-Control"] == "no-store"
+    assert reply.headers["Location"] == "../../#sign-on=corp&code=a+b%26c&state=s"

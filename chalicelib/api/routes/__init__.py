@@ -171,6 +171,7 @@ _ROWS = (
     ("GET", "/docs", Access.public, None, "documents.page"),
     ("GET", "/configuration.schema.json", Access.public, None, "documents.schema"),
     ("GET", "/", Access.public, None, "console.page"),
+    ("GET", "/auth/{provider}/callback", Access.public, None, "console.signed_on"),
     ("GET", "/console/{part}", Access.public, None, "console.file"),
     ("GET", "/console/{part}/{next}", Access.public, None, "console.file"),  # of the sources, which aren't bundled
     ("GET", "/console/{part}/{next}/{last}", Access.public, None, "console.file"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
+from urllib.parse import urlencode
 
 from chalicelib import console
 from chalicelib.api import etags
@@ -36,3 +38,12 @@ def _to(call: Call, file: console.File) -> Answer:
         headers["Content-Encoding"] = "gzip"
         return Answer(file.zipped, content_type=file.media, headers=headers)
     return Answer(file.content, content_type=file.media, headers=headers)
+
+
+def signed_on(call: Call) -> Annotated[Answer, HTTPStatus.SEE_OTHER]:
+    """Where an account provider sends a browser back: on to the page, which finishes the sign-on. What only the page
+    should see is behind the `#`, which no server and no log gets."""
+    given = {name: call.query[name] for name in ("code", "state", "error") if name in call.query}
+    place = f"../../#{urlencode({'sign-on': call.params['provider'], **given})}"
+    headers = {"Location": place, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return Answer(b"", status=HTTPStatus.SEE_OTHER, headers=headers)
