@@ -40,6 +40,8 @@ test("what isn't for readers is left out", () => {
   assert.equal(shown("cut off \x1b[3"), "cut off ");
   assert.equal(shown("cut off \x1b"), "cut off ");
   assert.equal(shown("tab\tstays"), "tab\tstays");
+  assert.equal(shown("a\u202eb\u2066c\u202c"), "abc");
+  assert.equal(shown("x\rab\u202ec\x07d"), "abcd");
   assert.equal(shown("<img src=x onerror=alert(1)>"), "<img src=x onerror=alert(1)>");
 });
 

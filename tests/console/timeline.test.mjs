@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { attemptsOf, marksOf, timelineOf } from "../../chalicelib/console/lib/timeline.js";
+import { attemptsOf, lasted, marksOf, stagesOf, timelineOf } from "../../chalicelib/console/lib/timeline.js";
 
 const START = 1_790_000_000_000;
 const iso = (second) => new Date(START + second * 1000).toISOString();
@@ -78,6 +78,21 @@ test("a job that waits says for what, and one without a place why it failed", ()
 test("a job that ended well has no failed stage", () => {
   const events = newest(event(0, "created", [JOB]), moved(1, [JOB], "submitted", "provisioning"), moved(2, [JOB], "provisioning", "running"), moved(5, [JOB], "running", "terminating", { reason: "done_by_runner" }));
   assert.deepEqual(stages(job({ status: "done", finished_at: iso(6) }), events).map((stage) => stage[4]), ["done", "done", "done", "done"]);
+});
+
+test("between attempts, and before a scheduled start, a run waits", () => {
+  const run = { status: "pending", submitted_at: iso(0), next_start_at: null, why: "nowhere to run" };
+  const events = newest(event(0, "created", [JOB]), event(60, "resubmitted", [JOB]), moved(61, [JOB], "terminating", "failed"));
+  const [stage, ...more] = stagesOf(run, job({ status: "failed", finished_at: iso(61) }), events);
+  assert.deepEqual([stage.title, stage.from, stage.why, more.length], ["Waiting", START, "2 attempts so far; the next one comes by itself", 0]);
+  const ran = [...newest(moved(30, [JOB], "provisioning", "running")), ...events];
+  assert.equal(stagesOf(run, job({ status: "failed", finished_at: iso(61) }), ran)[0].from, START + 61_000);
+  assert.equal(stagesOf({ ...run, next_start_at: iso(99) }, job(), [])[0].title, "Scheduled");
+  assert.deepEqual(stagesOf({ ...run, status: "submitted" }, job({ status: "submitted", instance: null }), [])[0].why, "nowhere to run");
+});
+
+test("short times have tenths", () => {
+  assert.deepEqual([12, 951, 4_260, 71_000].map(lasted), ["0.01 s", "1 s", "4.3 s", "1 min 11 s"]);
 });
 
 test("attempts are those of the run and those that events know", () => {

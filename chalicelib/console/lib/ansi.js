@@ -16,7 +16,9 @@ export const SHOWN = 10_000;
 const ESC = "\u001b";
 // "Control sequence", "operating system command" and the like up to their ends, other short ones; then what has no ending.
 const SEQUENCE = /\u001b(?:\[([0-?]*)[ -/]*([@-~])|[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\|$)|\[[0-?]*[ -/]*$|[ -/]*[0-~]|$)/g;
-const CONTROLS = /[\u0000-\u0008\u000a-\u001f\u007f-\u009f]/g;
+// Also marks of direction, which could show a text in another order than it was written.
+const CONTROLS = /[\u0000-\u0008\u000a-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+const UNSEEN = new RegExp(CONTROLS.source);
 /** @type {Readonly<Cell>} */
 const BLANK = Object.freeze({ char: " ", classes: "" });
 const EDITS = /[\r\b]|\u001b\[[0-2]?K/;
@@ -24,7 +26,7 @@ const EDITS = /[\r\b]|\u001b\[[0-2]?K/;
 /** The text of a line as a reader sees it, without any escape sequence.
  * @param {string} raw */
 export function plain(raw) {
-  if (!/[\u0000-\u0008\u000a-\u001f\u007f-\u009f]/.test(raw)) return raw;
+  if (!UNSEEN.test(raw)) return raw;
   return spans(raw, PLAIN, raw.length).map((span) => span.text).join("");
 }
 
@@ -81,7 +83,7 @@ function edited(line, style) {
     for (const char of text) {
       if (char === "\r") column = 0;
       else if (char === "\b") column = Math.max(0, column - 1);
-      else if (char >= " " || char === "\t") {
+      else if (!UNSEEN.test(char)) {
         while (cells.length < column) cells.push(BLANK);
         cells[column++] = { char, classes };
       }

@@ -37,6 +37,19 @@ export function timelineOf(job, events) {
   });
 }
 
+/** The stages of a run whose first job this is. Between attempts, and before a scheduled start, it waits.
+ * @param {{status: string, submitted_at: string, next_start_at: string | null, why: string | null}} run @param {JobLike} job
+ * @param {Event[]} events @returns {Stage[]} */
+export function stagesOf(run, job, events) {
+  if (run.status !== "pending") return timelineOf({ ...job, why: job.why ?? run.why }, events);
+  const ran = events.some((event) => event.targets[0]?.type === "job" && event.after === "running");
+  const from = Date.parse((ran ? job.finished_at : null) ?? run.submitted_at);
+  const attempts = events.filter((event) => event.type === "resubmitted").length + 1;
+  const scheduled = run.next_start_at !== null;
+  const why = scheduled ? "until its next start" : `${attempts} ${attempts === 1 ? "attempt" : "attempts"} so far; the next one comes by itself`;
+  return [{ id: "queued", title: scheduled ? "Scheduled" : "Waiting", from, to: null, why, state: "now" }];
+}
+
 /** @typedef {{at: number, words: string}} Moment */
 /** @typedef {{failed: boolean} & Partial<Record<"created" | "ordered" | "placed" | "creating" | "booted" | "pulling" | "running" | "terminating" | "ended", Moment>>} Moments */
 

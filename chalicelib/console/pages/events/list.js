@@ -21,9 +21,16 @@ export function Events({ events, project, empty, current }) {
       <span class="event-icon"><${Icon} name=${LOOKS[kind] ?? "dot"} /></span>
       <span class="event-what">${event.user && html`<a href=${link(project, "events", { user: event.user })} title=${event.token ? `with the token ${event.token}` : undefined}><b>${event.user}</b></a>`}
         ${event.targets.slice(0, 3).map((target) => html`<${Target} key=${target.id} target=${target} project=${event.project ?? project} />`)}
-        <span class="event-text"><${Ticked} text=${event.text} /></span></span>
+        <span class="event-text"><${What} event=${event} /></span></span>
     </li>`;
   })}</ol>`;
+}
+
+/** @param {{event: Event}} props */
+function What({ event: { type, before, after, text } }) {
+  const moved = `${before} → ${after}`;
+  if (type !== "status" || !text.startsWith(moved)) return html`<${Ticked} text=${text} />`;
+  return html`${before}<span class="unseen"> to </span><${Icon} name="right" />${after}<${Ticked} text=${text.slice(moved.length)} />`;
 }
 
 /** @param {{target: Event["targets"][number], project: string | null}} props */

@@ -6,6 +6,7 @@ import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
 import { Ago, Lasted } from "../../kit/time.js";
 import { Section } from "../../kit/page.js";
+import { where } from "./words.js";
 import { attemptsOf } from "../../lib/timeline.js";
 
 /** @typedef {import("../../types").Job} Job */
@@ -18,7 +19,7 @@ const columns = (run) => [
   { key: "why", title: "Why", cell: (/** @type {Job} */ job) => html`<span title=${job.why}>${job.why ?? ""}</span>` },
   { key: "attempt", title: "Attempt", width: 5, align: "right", wide: true, cell: (/** @type {Job} */ job) => job.attempt + 1 },
   { key: "machine", title: "Machine", width: 8, cell: (/** @type {Job} */ job) => job.instance && html`<a href=${link(run.project, "fleets", job.instance.fleet)}>${job.instance.name}</a>` },
-  { key: "where", title: "Where", width: 13, wide: true, cell: (/** @type {Job} */ job) => job.instance && `${job.instance.backend} ${job.instance.region}, ${job.instance.type}` },
+  { key: "where", title: "Where", width: 13, wide: true, cell: (/** @type {Job} */ job) => job.instance && where(job.instance) },
   { key: "price", title: "Price", width: 6, align: "right", wide: true, cell: (/** @type {Job} */ job) => html`<${Money} usd=${job.instance?.price_per_hour_usd} hourly />` },
   { key: "lasted", title: "Lasted", width: 6, align: "right", cell: (/** @type {Job} */ job) => html`<${Lasted} from=${job.submitted_at} to=${job.finished_at} />` },
   { key: "exit", title: "Exit", width: 4, align: "right", cell: (/** @type {Job} */ job) => job.exit_status ?? "" },

@@ -24,15 +24,16 @@ const STARTED = ["running", "terminating", "terminated", "failed", "done", "abor
 /** @param {{run: Run, events: import("../../types").Event[]}} props */
 export function Summary({ run, events }) {
   const job = leadJob(run.jobs);
-  return html`${job && html`<${Timeline} job=${{ ...job, why: job.why ?? run.why }} events=${events} />`}
+  return html`${job && html`<${Timeline} run=${run} job=${job} events=${events} />`}
     <${Why} run=${run} />
     <div class="run-columns">
-      ${job && STARTED.includes(job.status) ? html`<${Tail} run=${run} job=${job} />` : html`<${NoLog} />`}
+      ${job?.instance && STARTED.includes(job.status) ? html`<${Tail} run=${run} job=${job} />` : html`<${NoLog} ended=${hasEnded(run)} />`}
       <div class="run-side"><${Usage} run=${run} /><${About} run=${run} /></div>
     </div>`;
 }
 
-const NoLog = () => html`<${Section} title="Log"><p class="soft">Its output is shown here once it runs.</p><//>`;
+/** @param {{ended: boolean}} props */
+const NoLog = ({ ended }) => html`<${Section} title="Log"><p class="soft">${ended ? "It never ran, so it wrote nothing." : "Its output is shown here once it runs."}</p><//>`;
 
 /** @param {{run: Run, job: import("../../types").Job}} props */
 function Tail({ run, job }) {
