@@ -10,7 +10,17 @@ const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--li
 const HEIGHT = 180;
 /** @type {Promise<any> | null} */
 let library = null;
-const load = () => (library ??= import("uplot").then((module) => module.default));
+const load = () => (library ??= known().then(() => import("uplot")).then((module) => module.default));
+
+// The library formats numbers in the browser's language as it is loaded, which fails of one that isn't a language: a
+// browser that was started with the locale "C" says "en-US@posix".
+async function known() {
+  try {
+    Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-US" });
+  }
+}
 
 /**
  * @param {{series: Line[], label: string, range?: [number, number] | null, onRange?: (range: [number, number] | null) => void,
