@@ -223,6 +223,12 @@ from chalicelib.contract.users import (
     UserWithCreds as UserWithCreds,
     Verb as Verb,
 )
+from chalicelib.contract.v1.costs import (
+    V1Costs as V1Costs,
+    V1CostSeries as V1CostSeries,
+    V1CostsOfMonth as V1CostsOfMonth,
+    V1CostStep as V1CostStep,
+)
 from chalicelib.contract.v1.gateways import (
     V1Certificate as V1Certificate,
     V1Gateway as V1Gateway,

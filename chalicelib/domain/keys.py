@@ -31,6 +31,7 @@
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
 | Spending  | spending/<limit> | status                  |                                    |                        |
+| CostDay   | project/<id>     | costs/<date>            |                                    |                        |
 | Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
@@ -78,6 +79,7 @@ CLOSED = "closed"
 ARCHIVES = "archives"
 UNUSED_ARCHIVES = "unused-archives"  # that no run was submitted with
 
+COST_DAYS = "costs/"  # begins the days whose costs are counted, in the project's partition
 SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
 ACCESS_TOKENS = "access-token/"  # begins the names of a user's, in the user's partition
@@ -314,6 +316,10 @@ def quota(project_id: str) -> Key:
 
 def spending(limit_id: str) -> Key:
     return Key(f"spending/{limit_id}", STATUS)
+
+
+def cost_day(project_id: str, day: Micros) -> Key:
+    return Key(f"project/{project_id}", f"{COST_DAYS}{sortable(day)}")
 
 
 def export(project_id: str, name: str) -> Key:

@@ -50,6 +50,7 @@ _OF_PROJECT = (
     "authority/",
     "automation/",
     "backend/",
+    "costs/",
     "default-gateway",
     "export/",
     "import/",

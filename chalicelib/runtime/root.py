@@ -215,10 +215,12 @@ class Root:
         return sum(report(self.ports.store, self.ports.clock, message) for message in self.ports.dead_letters())
 
     def erase(self) -> Erased:
-        """Do one step of erasing unused data, and of upgrading older records."""
+        """Do one step of erasing unused data, of upgrading older records, and of keeping the books."""
+        from chalicelib.engine.bookkeeping import keep_books
         from chalicelib.engine.record_upgrades import RecordUpgrader
 
         RecordUpgrader(self.ports.store, self.ports.seal, self.ports.clock).run()
+        keep_books(self.plane.read, self.ports.blobs, self.ports.clock)
         return self.eraser.run()
 
     def silent_units(self) -> list[str]:

@@ -91,6 +91,10 @@ ROWS = (
     ),  # needs a global admin, which the use case checks
     ("PUT", f"{_IN}/quota/each-user", Access.project_admin, Verb.project, "v1.quotas.put_each"),
     ("PUT", f"{_IN}/quota/users/{{user_name}}", Access.project_admin, Verb.project, "v1.quotas.put_user"),
+    ("GET", f"{_ALL}/costs", Access.admin, Verb.server, "v1.costs.list_all"),
+    ("GET", f"{_ALL}/costs.csv", Access.admin, Verb.server, "v1.costs.list_all_csv"),
+    ("GET", f"{_IN}/costs", Access.manager, Verb.read, "v1.costs.list_project"),
+    ("GET", f"{_IN}/costs.csv", Access.manager, Verb.read, "v1.costs.list_project_csv"),
     ("GET", f"{_IN}/backends", Access.project_admin, Verb.project, "v1.backends.list_project"),
     ("GET", f"{_IN}/backends/{{backend_type}}", Access.project_admin, Verb.project, "v1.backends.get"),
     ("PUT", f"{_IN}/backends/{{backend_type}}", Access.project_admin, Verb.project, "v1.backends.put"),
