@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from chalicelib.domain.costs import MOST_ROWS, OTHERS, CostDay, CostRow
-from chalicelib.domain.instants import DAY, HOUR, Micros
-from chalicelib.domain.quotas import day_of
+from chalicelib.domain.instants import DAY, HOUR, Micros, day_of
 
 By = Literal["user", "project", "fleet", "gpu"]
 IDLE = ""  # the user of what nobody had

@@ -17,9 +17,8 @@ from chalicelib.domain.events import Event, Trade
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import DAY, MINUTE, Micros, sortable
+from chalicelib.domain.instants import DAY, MINUTE, Micros, day_of, sortable
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.quotas import day_of
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.ports import Clock

@@ -10,8 +10,8 @@ from chalicelib.billing import ledger
 from chalicelib.billing.ledger import Amount, By, Series
 from chalicelib.domain import keys
 from chalicelib.domain.costs import KEPT
-from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros
-from chalicelib.domain.quotas import Quota, day_of
+from chalicelib.domain.instants import DAY, HOUR, SECOND, Micros, day_of
+from chalicelib.domain.quotas import Quota
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.cost_days import rows
 from chalicelib.errors import Problem, WrongQuery
