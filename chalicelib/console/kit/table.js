@@ -4,12 +4,13 @@ import { sorted } from "../lib/sorting.js";
 import { windowOf } from "../lib/windows.js";
 import { Icon } from "./icon.js";
 import { html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact.js";
-import { NARROW, useMedia } from "./use_media.js";
+import { NARROWEST, useWindowWidth } from "./use_media.js";
 
 /**
- * @typedef {{key: string, title: any, align?: "right", width?: number, wide?: boolean, plain?: boolean,
+ * @typedef {{key: string, title: any, align?: "right", width?: number, least?: number, wide?: boolean | number, plain?: boolean,
  *   value?: (row: any) => any, cell?: (row: any) => any}} Column
- *   `width` in rem, a share of the rest without; `wide`: left out of narrow windows; without `value` it isn't sorted by.
+ *   `width` in rem; without, a share of the rest, at `least` so much. `wide`: left out of narrow windows, or of those of
+ *   fewer rem. Without `value` it isn't sorted by.
  * @typedef {{columns: Column[], rows: any[], keyOf: (row: any) => string, label: string, empty?: any,
  *   sort?: {key: string, down: boolean}, onSort?: (sort: {key: string, down: boolean}) => void,
  *   onOpen?: (row: any) => void, selection?: {ids: Set<string>, onChange: (ids: Set<string>) => void, nameOf?: (row: any) => string},
@@ -24,8 +25,8 @@ const CHECKS = 2.5; // rem of the column of boxes
 /** @param {TableProps} props */
 export function Table(props) {
   const { columns, rows, keyOf, label, empty, sort, onSort, onOpen, selection, rowHeight = ROW, tall } = props;
-  const narrow = useMedia(NARROW);
-  const shown = useMemo(() => columns.filter((column) => !(narrow && column.wide)), [columns, narrow]);
+  const room = useWindowWidth();
+  const shown = useMemo(() => columns.filter((column) => !column.wide || room >= (column.wide === true ? NARROWEST : column.wide)), [columns, room]);
   const ordered = useMemo(() => {
     const by = sort && columns.find((column) => column.key === sort.key);
     return by?.value && sort ? sorted(rows, by.value, sort.down) : rows;
@@ -35,7 +36,7 @@ export function Table(props) {
   const onKeyDown = useRowKeys({ rows: ordered, cursor, setCursor, keyOf, onOpen, selection, ref, rowHeight });
   if (rows.length === 0 && empty) return empty;
 
-  const width = shown.reduce((sum, column) => sum + (column.width ?? FLEXIBLE), selection ? CHECKS : 0);
+  const width = shown.reduce((sum, column) => sum + (column.width ?? column.least ?? FLEXIBLE), selection ? CHECKS : 0);
   const total = shown.length + (selection ? 1 : 0);
   return html`<div class=${tall ? "table-box tall" : "table-box"} ref=${ref} tabindex="0" role="region" aria-label=${label} data-table onKeyDown=${onKeyDown}>
     <table aria-rowcount=${ordered.length + 1} aria-label=${label} style=${{ minWidth: `${width}rem` }}>

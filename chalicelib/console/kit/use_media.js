@@ -15,3 +15,16 @@ export function useMedia(query) {
 }
 
 export const NARROW = "(max-width: 45rem)";
+export const NARROWEST = 45; // rem of a window that isn't narrow
+
+/** The width of the window, in whole rem. */
+export function useWindowWidth() {
+  const now = () => Math.floor(innerWidth / Number.parseFloat(getComputedStyle(document.documentElement).fontSize));
+  const [width, setWidth] = useState(now);
+  useEffect(() => {
+    const changed = () => setWidth(now());
+    addEventListener("resize", changed);
+    return () => removeEventListener("resize", changed);
+  }, []);
+  return width;
+}
