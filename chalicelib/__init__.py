@@ -30,6 +30,7 @@
     `runs`         plans, submission, code, logs, metrics, streams, and rules that act on events
     `operator`     backends, the server's file, its first start, costs, numbers for Prometheus
     `agents`       what the programs on machines ask and report
+    `live`         what has changed since a caller last asked
 `contract`         types of the JSON that the API answers with, for type checkers, the OpenAPI document and tests.
 `api`              HTTP: `api/routes`, and in `api/wire` the JSON that clients rely on.
 `console`          the web console: what runs in browsers, and its files for `api`.
@@ -55,6 +56,5 @@ Imports go one way, between packages and between rooms (import-linter enforces i
          +-> backends.*, hosts.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
-Every package may raise from `errors`, clean texts of others with `printable`, and recognise this machine's addresses
-with `loopback`.
+Every package may raise from `errors`, clean others' texts with `printable`, and know own addresses with `loopback`.
 """

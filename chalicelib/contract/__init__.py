@@ -223,6 +223,10 @@ from chalicelib.contract.users import (
     UserWithCreds as UserWithCreds,
     Verb as Verb,
 )
+from chalicelib.contract.v1.changes import (
+    V1Changes as V1Changes,
+    V1Removed as V1Removed,
+)
 from chalicelib.contract.v1.costs import (
     V1Costs as V1Costs,
     V1CostSeries as V1CostSeries,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.market_answers import MarketAnswer
     from chalicelib.domain.offer_requests import OfferRequest
     from chalicelib.domain.state_changes import StateChange
+    from chalicelib.domain.touched import Touched
     from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.kernel.plan import Effect
     from chalicelib.planning.matching.offer_book import OfferBook
@@ -98,6 +99,20 @@ class Feed(Protocol):
 
     def feed_after(self, place: int, limit: int) -> Sequence[tuple[int, Record]]:
         """The records after this position, each with its own position."""
+
+
+class ChangeLog(Protocol):
+    """What has been written lately, for callers that follow the things of their projects."""
+
+    @property
+    def exact(self) -> bool:
+        """Does it have every write? Otherwise it has those that are events, which is nearly all."""
+
+    def mark(self) -> str:
+        """The present: what is written from now on is found `since` it."""
+
+    def since(self, mark: str, projects: Collection[str]) -> Touched | None:
+        """What was written in these projects (ids) since, or earlier; None if that isn't known any more."""
 
 
 class NotifyAgents(Protocol):

@@ -345,12 +345,17 @@ class Reader:
 
     def fleet_row(self, fleet: Fleet, *, sure: bool = False) -> FleetRow:
         """The fleet with its instances as its index shows them; `sure`: in their current state, for changing them."""
-        spec = self.fleet_body(fleet.id, fleet.spec_num).spec
+        return FleetRow(fleet, self.fleet_body(fleet.id, fleet.spec_num).spec, self._shown(fleet, sure=sure))
+
+    def fleet_machines(self, fleet: Fleet) -> FleetRow:
+        """The fleet with its instances, without its spec."""
+        return FleetRow(fleet, "", self._shown(fleet))
+
+    def _shown(self, fleet: Fleet, *, sure: bool = False) -> tuple[Instance, ...]:
         failed = self.find_many(Instance, [keys.instance(each) for each in fleet.failed])
         live = _live(self._listed(fleet, lambda _: True).values()) if sure else self.instances(fleet.id)
         shown = {each.id for each in live}
-        failed_instances = [each for each in failed if each is not None and each.id not in shown]
-        return FleetRow(fleet, spec, (*live, *failed_instances))
+        return (*live, *(each for each in failed if each is not None and each.id not in shown))
 
     def instances(self, fleet_id: str) -> tuple[Instance, ...]:
         """A fleet's instances that aren't terminated, as its index shows them, ordered by number."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlencode
 
 import orjson
 
@@ -25,8 +25,10 @@ from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
 from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.api.route import Access, of_agents
+from chalicelib.api.v1 import CHANGES
 from chalicelib.api.v1.preferences import HELD, reading, settled, wait_of
 from chalicelib.errors import Overloaded, Refused
+from chalicelib.runtime import event_stream
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.streams import StreamBroker
@@ -152,7 +154,7 @@ class AsgiBridge:
     ) -> None:
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
-        self._streams, self._door = streams, door
+        self._streams, self._door, self._followers = streams, door, event_stream.EventStreams()
         self._health = HealthEndpoint(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -206,6 +208,9 @@ class AsgiBridge:
                 work = self._work(head, exchange.query)
                 reply = await work(lane, caller, call, body)
                 del body
+            if reply.status == HTTPStatus.OK and self._follows(head, exchange, caller):
+                await self._followed(head, exchange, caller, reply)
+                return
             if head.route.access is not Access.public and reply.status not in (401, 403):
                 exchange.wire.recognised()
             async with lane.memory.held_now(caller, len(reply.body) if len(reply.body) > SMALL else 0):
@@ -220,6 +225,28 @@ class AsgiBridge:
         except Busy:
             reply = dispatch.refused(_BUSY, head.route.path)
             await exchange.answer(Reply(503, {"Retry-After": "2", **reply.headers}, reply.body))
+
+    def _follows(self, head: RequestHead, exchange: AsgiExchange, caller: str) -> bool:
+        """Is the request for a feed that stays open, and may there be another?"""
+        wanted = head.route.path == event_stream.PATH and event_stream.KIND in head.request.headers.get("accept", "")
+        return wanted and exchange.size == 0 and self._followers.takes(caller)
+
+    async def _followed(self, head: RequestHead, exchange: AsgiExchange, caller: str, first: Reply) -> None:
+        async def ask(cursor: str) -> Reply:
+            following = urlencode({**_fields(exchange.query), "cursor": cursor}).encode()
+            return await self._users.turns.run(caller, partial(self._call, fresh, following, b""))
+
+        headers = {name: value for name, value in head.request.headers.items() if name != "if-none-match"}
+        fresh = head._replace(request=replace(head.request, headers=headers))
+        exchange.wire.recognised()
+        rung = self._polls.listen(CHANGES)
+        rung.set()  # something may have been written since the first answer was made
+        try:
+            await exchange.unless_left(
+                self._followers.serve(caller, first, ask, exchange.wire, rung, lambda: self._polls.closed)
+            )
+        finally:
+            self._polls.leave(CHANGES, rung)
 
     async def _streamed(self, head: RequestHead, exchange: AsgiExchange, streams: StreamBroker) -> None:
         """Serve a client's request for a stream, or an agent's: the response is the stream, unless it is refused."""
@@ -263,10 +290,8 @@ class AsgiBridge:
 
     def _call(self, head: RequestHead, query: bytes, body: bytes) -> Reply:
         params = {name: unquote(value) for name, value in head.params.items()}
-        fields = {
-            name: values[-1] for name, values in parse_qs(query.decode("latin-1"), keep_blank_values=True).items()
-        }
-        return self._serve(head._replace(params=params, request=replace(head.request, query=fields, body=body)))
+        request = replace(head.request, query=_fields(query), body=body)
+        return self._serve(head._replace(params=params, request=request))
 
     def _work(self, head: RequestHead, query: bytes) -> Callable[[Lane, str, Ask, bytes], Coroutine[Any, Any, Reply]]:
         if head.route.path == SYNC_PATH:
@@ -455,6 +480,11 @@ def _size_of(headers: Mapping[str, str]) -> int | None:
         return None
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def _fields(query: bytes) -> dict[str, str]:
+    found = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    return {name: values[-1] for name, values in found.items()}
 
 
 def _patience_of(query: bytes) -> float:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from chalicelib.api.v1 import FLEETS
+from chalicelib.api.v1 import CHANGES, FLEETS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.keys import STATUS
@@ -40,6 +40,8 @@ from chalicelib.runtime.shutdown_message import shutdown_lines
 from chalicelib.runtime.streams import MOST, StreamBroker
 from chalicelib.runtime.ticker import Ticker
 from chalicelib.serving.door import DoorSettings
+from chalicelib.store.commit_journal import CommitJournal
+from chalicelib.store.disk import used
 from chalicelib.usecases.pace import EMBEDDED
 from chalicelib.usecases.services.traffic import opened
 
@@ -87,7 +89,6 @@ class EmbeddedRoot(Root):
         from chalicelib.store.announcing_store import AnnouncingStore
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.deferred_writes import DeferredWrites
-        from chalicelib.store.disk import used
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
@@ -141,6 +142,7 @@ class EmbeddedRoot(Root):
                 rights=self._rights_changed,
                 counters=self.counters,
                 renew=self.renewals.add,
+                journal=self.journal,
                 templates=partial(templates_in, folder / "templates"),
                 authority=settings.authority.build(),
                 **sign_on_ports(config, clock),
@@ -227,6 +229,10 @@ class EmbeddedRoot(Root):
         self.watches.accounts_changed()
 
     @cached_property
+    def journal(self) -> CommitJournal:
+        return CommitJournal(random_id())
+
+    @cached_property
     def watches(self) -> MachineWatches:
         return MachineWatches(self.ports.backends.accounts, self._machines_changed, self.install_id)
 
@@ -240,6 +246,8 @@ class EmbeddedRoot(Root):
         refresh_door(self.door, changes)
         self.gateway_news.committed(changes)
         places = {change.key.pk for change in changes if change.key.sk == STATUS}
+        if self.journal.wrote(changes):
+            places.add(CHANGES)
         self.polls.changed([*places, FLEETS] if any(place.startswith(_OF_FLEETS) for place in places) else places)
 
     def _rights_changed(self) -> None:

@@ -14,6 +14,7 @@ from chalicelib.engine.ports import (
     AccountWork,
     Backends,
     Catalog,
+    ChangeLog,
     Clock,
     ConfigurationCheck,
     NotifyAgents,
@@ -182,6 +183,7 @@ class PlanePorts:
     rights: Rights = no_connections  # ends streams and long polls  nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder's files by name  none
     counters: Counters | None = None  # of the engine here        none: CloudWatch has them
+    journal: ChangeLog | None = None  # of this process's commits  the events in the store
     renew: Callable[[Put], None] | None = None  # renews a promise in the next batch  written at once
     # What the operator chose:
     limits: SizeLimits = field(default_factory=SizeLimits)

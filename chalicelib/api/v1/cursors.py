@@ -26,10 +26,10 @@ def encode(listing: str, *position: str | int) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
-def decode(cursor: str, listing: str) -> list[str | int]:
+def decode(cursor: str, listing: str, longest: int = LONGEST) -> list[str | int]:
     """The position. Raises WrongQuery for a text that isn't a cursor of this list."""
     try:
-        if len(cursor) > LONGEST:
+        if len(cursor) > longest:
             raise ValueError("it is too long")
         raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         form, mark, *rest = orjson.loads(raw)
@@ -37,9 +37,9 @@ def decode(cursor: str, listing: str) -> list[str | int]:
         if form != FORM or any(type(part) not in (str, int) for part in position):
             raise ValueError("it has another form")
     except (ValueError, TypeError, binascii.Error):
-        raise _refused("it isn't one that this server issued") from None
+        raise refused() from None
     if mark != _mark(listing):
-        raise _refused("it belongs to another list, or to this one with other filters")
+        raise refused("it belongs to another list, or to this one with other filters")
     return position
 
 
@@ -48,7 +48,7 @@ def decode_row(cursor: str, listing: str) -> tuple[Micros, str]:
     match decode(cursor, listing):
         case [int(at), str(tie)] if 0 <= at <= LAST_INSTANT and tie:
             return at, tie
-    raise _refused("it isn't one that this server issued")
+    raise refused()
 
 
 def decode_text(cursor: str, listing: str) -> str:
@@ -56,7 +56,7 @@ def decode_text(cursor: str, listing: str) -> str:
     match decode(cursor, listing):
         case [str(text)]:
             return text
-    raise _refused("it isn't one that this server issued")
+    raise refused()
 
 
 def decode_texts(cursor: str, listing: str) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def decode_texts(cursor: str, listing: str) -> tuple[str, str]:
     match decode(cursor, listing):
         case [str(part), str(text)]:
             return part, text
-    raise _refused("it isn't one that this server issued")
+    raise refused()
 
 
 def listing(path: str, filters: Mapping[str, str]) -> str:
@@ -77,5 +77,5 @@ def _mark(listing: str) -> str:
     return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
-def _refused(text: str) -> WrongQuery:
+def refused(text: str = "it isn't one that this server issued") -> WrongQuery:
     return WrongQuery([Problem(text, path="cursor", hint="begin again without one")])

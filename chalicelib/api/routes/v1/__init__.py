@@ -14,6 +14,7 @@ _ALL = "/api/v1"
 _IN = "/api/v1/projects/{project_name}"
 
 ROWS = (
+    ("GET", f"{_ALL}/changes", Access.user, Verb.read, "v1.changes.follow"),
     ("GET", f"{_ALL}/runs", Access.user, Verb.read, "v1.runs.list_all"),
     ("GET", f"{_IN}/runs", Access.member, Verb.read, "v1.runs.list_project"),
     ("POST", f"{_IN}/runs", Access.member, Verb.run, "v1.runs.submit"),
@@ -117,6 +118,7 @@ SETTLING = (
 
 # Calls without a project in their path that a token for some projects may make, as with those of the protocol.
 NARROWED = (
+    "v1.changes.follow",
     "v1.runs.list_all",
     "v1.fleets.list_all",
     "v1.instances.list_all",
