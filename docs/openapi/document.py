@@ -166,7 +166,7 @@ def _operation(route: Route, found: Declared, types: Types, examples: Mapping[st
     return {
         "operationId": found.name.replace(".", "_"),
         "tags": [_tag(found)],
-        "summary": found.text.partition(".")[0] if is_v1(route.path) else _summary(route),
+        "summary": found.text.partition(".")[0] if is_v1(route.path) or route.path == "/" else _summary(route),
         "description": "\n\n".join(filter(None, (found.text, CALLERS[route.access]))),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": body} if body else {}),

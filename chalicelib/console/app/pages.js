@@ -4,6 +4,8 @@ import Overview from "../pages/overview/index.js";
 import Runs from "../pages/runs/index.js";
 import Run from "../pages/run/index.js";
 import Events from "../pages/events/index.js";
+import Services from "../pages/services/index.js";
+import Offers from "../pages/offers/index.js";
 
 /** @typedef {import("../types").PageEntry} PageEntry */
 
@@ -13,6 +15,9 @@ export const PAGES = [
   { name: "runs", title: "Runs", icon: "runs", key: "r", of: "project", component: Runs },
   { name: "run", title: "Run", icon: "runs", of: "project", hidden: true, component: Run },
   { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
+  { name: "services", title: "Services", icon: "services", key: "s", of: "project", component: Services },
+  { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", component: Offers },
+  { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: () => import("../pages/launch/index.js") },
 ];
 
 export const HOME = "overview";

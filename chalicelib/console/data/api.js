@@ -7,13 +7,16 @@ const BASE = new URL("api/", document.baseURI.split("#")[0]);
 const V1 = "v1";
 
 /** @typedef {Record<string, string | number | boolean | null | undefined>} Query */
-/** @typedef {{query?: Query, body?: any, headers?: Record<string, string>, signal?: AbortSignal}} Options */
+/** @typedef {{query?: Query, body?: any, text?: string, headers?: Record<string, string>, signal?: AbortSignal}} Options */
 
 /** GET below `/api/v1`. @param {string} path @param {Query} [query] @param {{signal?: AbortSignal}} [options] @returns {Promise<any>} */
 export const get = (path, query, { signal } = {}) => json("GET", V1 + path, { query, signal });
 
 /** Any other method below `/api/v1`. @param {string} method @param {string} path @param {any} [body] @param {Omit<Options, "body">} [options] @returns {Promise<any>} */
 export const send = (method, path, body, options = {}) => json(method, V1 + path, { ...options, body });
+
+/** The same with a configuration as it is written, in YAML. @param {string} method @param {string} path @param {string} text @param {Omit<Options, "body">} [options] @returns {Promise<any>} */
+export const sendText = (method, path, text, options = {}) => json(method, V1 + path, { ...options, text });
 
 /** A call of the older API, for what has no resource under `/api/v1`: `post("/users/public_keys/list", {…})`.
  * @param {string} path below `/api` @param {any} [body] @returns {Promise<any>} */
@@ -72,16 +75,22 @@ export async function once(method, path, used, body) {
 }
 
 /** @param {string} method @param {string} path @param {Options} options @param {string | null} used */
-async function attempt(method, path, { query = {}, body, headers = {}, signal }, used) {
+async function attempt(method, path, { query = {}, body, text, headers = {}, signal }, used) {
   const url = new URL(path, BASE);
   url.search = queryText(/** @type {any} */ (query));
-  const sent = { ...headers, ...(used === null ? {} : { Authorization: `Bearer ${used}` }), ...(body === undefined ? {} : { "Content-Type": "application/json" }) };
+  const sent = { ...headers, ...(used === null ? {} : { Authorization: `Bearer ${used}` }), ...typeOf(body, text) };
   try {
-    return await fetch(url, { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: "no-store", credentials: "same-origin", redirect: "error" });
+    return await fetch(url, { method, headers: sent, body: text ?? (body === undefined ? undefined : JSON.stringify(body)), signal, cache: "no-store", credentials: "same-origin", redirect: "error" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem({ status: 0, title: "No connection", detail: "The server can't be reached.", hint: "See whether it runs, and whether this machine is online." });
   }
+}
+
+/** @param {any} body @param {string | undefined} text @returns {Record<string, string>} */
+function typeOf(body, text) {
+  if (text !== undefined) return { "Content-Type": "application/yaml" };
+  return body === undefined ? {} : { "Content-Type": "application/json" };
 }
 
 /** @param {Response} response */

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from chalicelib.contract.jobs import JobReason, JobStatus
 from chalicelib.contract.runs import RunReason, RunStatus
-from chalicelib.contract.v1.machines import V1Gpus
+from chalicelib.contract.v1.machines import V1Gpus, V1Offer
 from chalicelib.contract.values import Configuration, Date, Id
 
 
@@ -131,6 +131,8 @@ class V1PlannedJob(TypedDict):
     """How many could take one."""
     cheapest_per_hour_usd: float | None
     dearest_per_hour_usd: float | None
+    best: list[V1Offer]
+    """The first five that would be tried."""
 
 
 class V1RunPlan(TypedDict):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from chalicelib.api.wire.runs import job_message, run_message
-from chalicelib.api.wire.v1.machines import gpus_json
+from chalicelib.api.wire.v1.machines import gpus_json, offer_json
 from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.instants import Micros, iso
@@ -24,6 +24,9 @@ from chalicelib.usecases.runs.plans import JobPlan, RunPlan
 
 if TYPE_CHECKING:
     from chalicelib import contract
+
+
+BEST = 5  # offers of a planned job
 
 
 def run_path(project_name: str, name: str) -> str:
@@ -172,6 +175,7 @@ def _planned_json(job: JobPlan) -> contract.V1PlannedJob:
         "offers": job.total_offers,
         "cheapest_per_hour_usd": min((offer.price for offer in job.offers), default=None),
         "dearest_per_hour_usd": job.max_price,
+        "best": [offer_json(offer) for offer in job.offers[:BEST]],
     }
 
 

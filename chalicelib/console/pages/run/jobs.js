@@ -17,7 +17,9 @@ const columns = (run) => [
   { key: "name", title: "Job", cell: (/** @type {Job} */ job) => html`<a href=${link(run.project, "runs", run.name, { tab: "logs", job: job.id })}>${job.name}</a>` },
   { key: "status", title: "Status", width: 9, cell: (/** @type {Job} */ job) => html`<${Status} value=${job.status} />` },
   { key: "why", title: "Why", cell: (/** @type {Job} */ job) => html`<span title=${job.why}>${job.why ?? ""}</span>` },
-  { key: "machine", title: "Machine", width: 10, cell: (/** @type {Job} */ job) => job.instance && html`<a title=${where(job.instance)} href=${link(run.project, "fleets", job.instance.fleet)}>${job.instance.name}</a>` },
+  { key: "attempt", title: "Attempt", width: 5, align: "right", wide: true, cell: (/** @type {Job} */ job) => job.attempt + 1 },
+  { key: "machine", title: "Machine", width: 8, cell: (/** @type {Job} */ job) => job.instance && html`<a href=${link(run.project, "fleets", job.instance.fleet)}>${job.instance.name}</a>` },
+  { key: "where", title: "Where", width: 13, wide: true, cell: (/** @type {Job} */ job) => job.instance && where(job.instance) },
   { key: "price", title: "Price", width: 6, align: "right", wide: true, cell: (/** @type {Job} */ job) => html`<${Money} usd=${job.instance?.price_per_hour_usd} hourly />` },
   { key: "lasted", title: "Lasted", width: 6, align: "right", cell: (/** @type {Job} */ job) => html`<${Lasted} from=${job.submitted_at} to=${job.finished_at} />` },
   { key: "exit", title: "Exit", width: 4, align: "right", cell: (/** @type {Job} */ job) => job.exit_status ?? "" },
@@ -28,6 +30,6 @@ export function Jobs({ run, events }) {
   const earlier = attemptsOf(run.jobs, events).filter((each) => !each.latest);
   return html`<${Table} label="Jobs" columns=${columns(run)} rows=${run.jobs} keyOf=${(/** @type {Job} */ job) => job.id}
       empty=${html`<${Empty} title="It has no job yet." next=${run.why} />`} />
-    ${earlier.length > 0 && html`<${Section} title="Earlier attempts"><ul class="attempts">${earlier.map(({ id, name, at, number }) => html`<li key=${id}>
-      <a href=${link(run.project, "runs", run.name, { tab: "logs", job: id })}>${name}, attempt ${number}</a> <span class="soft"><${Ago} at=${at} /></span></li>`)}</ul><//>`}`;
+    ${earlier.length > 0 && html`<${Section} title="Earlier attempts"><ul class="attempts">${earlier.map(({ id, name, at }) => html`<li key=${id}>
+      <a href=${link(run.project, "runs", run.name, { tab: "logs", job: id })}>${name}</a> <span class="soft"><${Ago} at=${at} /></span></li>`)}</ul><//>`}`;
 }

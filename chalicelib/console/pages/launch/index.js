@@ -1,0 +1,128 @@
+// A configuration, what is wrong with it and what it would do, side by side; and then it is done.
+import { go, link } from "../../app/router.js";
+import { get, sendText } from "../../data/api.js";
+import { refresh } from "../../data/live.js";
+import { useSession } from "../../data/session.js";
+import { Button } from "../../kit/button.js";
+import { Empty, Loading } from "../../kit/empty.js";
+import { SelectField } from "../../kit/fields.js";
+import { Failed } from "../../kit/notice.js";
+import { Page } from "../../kit/page.js";
+import { html, useEffect, useState } from "../../kit/preact.js";
+import { toast } from "../../kit/toast.js";
+import { TEMPLATES, taskFor } from "../../lib/templates.js";
+import { topValue } from "../../lib/yaml_place.js";
+import { specText } from "../../lib/yaml_text.js";
+import { Editor } from "./editor.js";
+import { Plan } from "./plan.js";
+
+const SETTLED = 500; // milliseconds after the last key before a plan is asked for
+/** @type {Record<string, import("../../types").Kind>} */
+const LISTS = { task: "runs", service: "runs", "dev-environment": "runs", fleet: "fleets", volume: "volumes", gateway: "gateways" };
+/** @type {Record<string, string>} */
+const PAGES = { task: "runs", service: "runs", "dev-environment": "runs", fleet: "fleets", volume: "volumes", gateway: "gateways" };
+
+/** @param {import("../../types").PageProps} props */
+export default function Launch({ project, query }) {
+  const { can } = useSession(project);
+  const name = query.from ?? query.change;
+  const [text, setText] = useState(/** @type {string | null} */ (name ? null : beginning(query)));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    if (name) void specOf(/** @type {string} */ (project), name, query).then(setText, setError);
+  }, []);
+  if (error) return html`<${Page} title="Launch"><${Failed} error=${error} /></${Page}>`;
+  if (text === null) return html`<${Page} title="Launch"><${Loading} /></${Page}>`;
+  if (!can("run", project)) return html`<${Page} title="Launch"><${Empty} title="You can look at this project, and not run anything in it." next="Somebody who manages it can make you a user." /></${Page}>`;
+  return html`<${Desk} project=${/** @type {string} */ (project)} text=${text} onText=${setText} />`;
+}
+
+/** What a link says to begin with. @param {Record<string, string>} query */
+function beginning(query) {
+  if (query.gpu || query.backend) return taskFor(query);
+  return (TEMPLATES.find((template) => template.key === query.template) ?? TEMPLATES[0])?.text ?? "";
+}
+
+/** The spec of something that is there: `from` it another is made, `change` is made of itself. @param {string} project @param {string} name @param {Record<string, string>} query */
+async function specOf(project, name, { from, of = "runs" }) {
+  const path = `/projects/${encodeURIComponent(project)}/${encodeURIComponent(of)}/${encodeURIComponent(name)}`;
+  const spec = await get(`${path}/spec`);
+  return specText({ ...spec, name: from ? `${name}-2` : name });
+}
+
+/** @param {{project: string, text: string, onText: (text: string) => void}} props */
+function Desk({ project, text, onText }) {
+  const { plan, problem, asking } = usePlan(project, text);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState(/** @type {any} */ (null));
+  useEffect(() => setRefusal(null), [text]);
+  const apply = async () => {
+    setBusy(true);
+    try {
+      const made = await write(project, text, {});
+      const kind = LISTS[topValue(text, "type")] ?? "runs";
+      const name = made.name ?? topValue(text, "name");
+      void refresh(kind, project);
+      toast(plan?.action === "change" ? `${name} is changed.` : `${name} is submitted.`);
+      go(link(project, PAGES[topValue(text, "type")] ?? "runs", name));
+    } catch (error) {
+      setRefusal(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const wrong = refusal ?? problem;
+  return html`<${Page} title="Launch" lead="Write what you want, see what it would do, and apply it. dstack apply -f does the same with a file.">
+    <div class="launch">
+      <div class="launch-text">
+        <${Begin} text=${text} onText=${onText} />
+        <${Editor} text=${text} onText=${onText} problems=${problemsOf(wrong)} onApply=${apply} />
+      </div>
+      <${Plan} project=${project} text=${text} plan=${plan} problem=${wrong} asking=${asking}
+        action=${html`<${Button} kind="primary" icon="launch" busy=${busy} disabled=${!plan || asking || plan.action === "none"} onClick=${apply}>Apply</${Button}>`} />
+    </div>
+  </${Page}>`;
+}
+
+/** @param {{text: string, onText: (text: string) => void}} props */
+function Begin({ text, onText }) {
+  const current = TEMPLATES.find((template) => template.text === text)?.key ?? "";
+  const choose = (/** @type {string} */ key) => onText(TEMPLATES.find((template) => template.key === key)?.text ?? text);
+  return html`<${SelectField} label="Begin with" value=${current} onInput=${choose}
+    options=${[...(current ? [] : [["", "Your own text"]]), ...TEMPLATES.map((template) => [template.key, template.title])]} />`;
+}
+
+/** What the API says would happen: asked once nobody has typed for a moment.
+ * @param {string} project @param {string} text */
+function usePlan(project, text) {
+  const [state, setState] = useState(/** @type {{plan: any, problem: any, asking: boolean}} */ ({ plan: null, problem: null, asking: true }));
+  useEffect(() => {
+    const leaving = new AbortController();
+    setState((was) => ({ ...was, asking: true }));
+    const timer = setTimeout(() => {
+      write(project, text, { query: { dry_run: true }, signal: leaving.signal }).then(
+        (plan) => setState({ plan, problem: null, asking: false }),
+        (problem) => !leaving.signal.aborted && setState({ plan: null, problem, asking: false }),
+      );
+    }, SETTLED);
+    return () => {
+      clearTimeout(timer);
+      leaving.abort();
+    };
+  }, [project, text]);
+  return state;
+}
+
+/** A named run, fleet or gateway is changed if it is there; anything else is made. @param {string} project @param {string} text @param {any} options */
+function write(project, text, options) {
+  const list = LISTS[topValue(text, "type")] ?? "runs", name = topValue(text, "name");
+  const path = `/projects/${encodeURIComponent(project)}/${list}`;
+  if (name && list !== "volumes") return sendText("PUT", `${path}/${encodeURIComponent(name)}/spec`, text, options);
+  return sendText("POST", path, text, options);
+}
+
+/** @param {any} problem @returns {import("./editor.js").Wrong[]} */
+function problemsOf(problem) {
+  const parts = /** @type {any[]} */ (problem?.errors ?? []);
+  return parts.map(({ line = 0, pointer = "", detail, hint }) => ({ line, field: pointer.slice(1).replaceAll("/", "."), text: detail, hint }));
+}
