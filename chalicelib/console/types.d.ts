@@ -15,6 +15,7 @@ export type Resources = Schemas["V1Resources"];
 export type Volume = Schemas["V1Volume"];
 export type GatewaySummary = Schemas["V1GatewaySummary"];
 export type Gateway = Schemas["V1Gateway"];
+export type Changes = Schemas["V1Changes"];
 export type Offer = Schemas["V1Offer"];
 export type Event = Schemas["V1Event"];
 export type LogLine = Schemas["V1LogLine"];

@@ -1,38 +1,146 @@
-// Lists of what there is. They are loaded once; `refresh` loads one again.
+// Lists of what there is, kept up to date by one feed for each project that the page shows: usually one. A hidden tab asks
+// nothing, and one that nobody touches asks twice a minute where it has to ask.
 import { useEffect, useState } from "../kit/preact.js";
+import { KINDS, applied, eventReader, noLists } from "../lib/changes.js";
 import { store } from "../lib/store.js";
 import { useStore } from "../kit/use_store.js";
-import { all } from "./api.js";
+import { call } from "./api.js";
+import { feed } from "./feed.js";
+import { session } from "./session.js";
 
 /** @typedef {import("../types").Kind} Kind */
 /** @template T @typedef {{items: T[], loading: boolean, error: any, changedAt: number}} Collection */
+/** @typedef {ReturnType<typeof store<Collection<any>>>} Held */
+/** @typedef {{loop: ReturnType<typeof feed>, held: Record<Kind, Held>, users: number, rest: number}} Followed */
 
-/** @type {Map<string, ReturnType<typeof store<Collection<any>>>>} */
-const collections = new Map();
+const UNUSED_MS = 30_000; // after which a feed that no page shows stops
+const IDLE_AFTER_MS = 5 * 60_000;
+const SILENT_MS = 60_000; // of a stream that shows every 20 s that it lives
+const BROKEN = 2; // streams in a row of which nothing came: something on the way keeps them back, so ask instead
+
+/** @type {Map<string | null, Followed>} */
+const followed = new Map();
 export const live = store(/** @type {"live" | "waiting" | "off"} */ ("off"));
+let broken = 0;
 
-/** @param {Kind} kind @param {string | null} project */
-function collectionOf(kind, project) {
-  const key = `${project ?? ""}/${kind}`;
-  let found = collections.get(key);
-  if (!found) {
-    found = store(/** @type {Collection<any>} */ ({ items: [], loading: true, error: null, changedAt: 0 }));
-    collections.set(key, found);
-    void refresh(kind, project);
-  }
-  return found;
+/** @param {string | null} project null: all of the user's */
+function follow(project) {
+  const known = followed.get(project);
+  if (known) return known;
+  const first = () => store(/** @type {Collection<any>} */ ({ items: [], loading: true, error: null, changedAt: 0 }));
+  const held = /** @type {Record<Kind, Held>} */ (Object.fromEntries(KINDS.map((kind) => [kind, first()])));
+  let lists = noLists();
+  const loop = feed({
+    ask: (question) => ask(project, question),
+    apply(document) {
+      const before = lists;
+      lists = applied(lists, document);
+      for (const kind of KINDS) {
+        const was = held[kind].get();
+        if (was.loading || was.error || lists[kind] !== before[kind]) held[kind].set({ items: lists[kind], loading: document.more, error: null, changedAt: Date.now() });
+      }
+    },
+    onState(state, error) {
+      if (one.users > 0) live.set(state);
+      for (const kind of error ? KINDS : []) if (held[kind].get().loading) held[kind].set({ ...held[kind].get(), loading: false, error });
+    },
+    wait,
+  });
+  const one = { loop, held, users: 0, rest: 0 };
+  followed.set(project, one);
+  return one;
 }
 
-/** Loads a list again, after something was done. @param {Kind} kind @param {string | null} project */
-export async function refresh(kind, project) {
-  const found = collectionOf(kind, project);
+/** @param {string | null} project @param {import("./feed.js").Question} question @returns {Promise<import("./feed.js").Answer>} */
+async function ask(project, { cursor, etag, signal }) {
+  const headers = /** @type {Record<string, string>} */ ({ Accept: broken < BROKEN ? "text/event-stream, application/json" : "application/json" });
+  if (etag) headers["If-None-Match"] = etag;
+  const response = await call("GET", "v1/changes", { query: { projects: project, cursor }, headers, signal });
+  if (response.status === 304) return { document: null };
+  if (response.headers.get("Content-Type")?.startsWith("text/event-stream")) return { stream: (take) => read(response, take) };
+  return { document: await response.json(), etag: response.headers.get("ETag") };
+}
+
+/** Reads a stream to its end; one that falls silent is given up.
+ * @param {Response} response @param {(document: import("../types").Changes) => void} take */
+async function read(response, take) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+  const decoder = new TextDecoder();
+  let came = false;
+  const events = eventReader((name, data) => {
+    if (name !== "message") return;
+    came = true;
+    take(JSON.parse(data));
+  });
+  let timer = 0;
+  const watch = () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => void reader.cancel(), SILENT_MS);
+  };
   try {
-    const items = await all(project ? `/projects/${encodeURIComponent(project)}/${kind}` : `/${kind}`);
-    found.set({ items, loading: false, error: null, changedAt: Date.now() });
-  } catch (error) {
-    found.set({ ...found.get(), loading: false, error });
+    for (;;) {
+      watch();
+      const { done, value } = await reader.read();
+      if (done) return;
+      events(decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    clearTimeout(timer);
+    broken = came ? 0 : broken + 1;
   }
 }
+
+/** @param {number} ms @param {AbortSignal} signal @returns {Promise<void>} */
+function wait(ms, signal) {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  });
+}
+
+// --- when to ask: while the tab is in sight and somebody looks ---
+
+const inSight = () => document.visibilityState === "visible";
+let touchedAt = Date.now(), idle = false;
+
+document.addEventListener("visibilitychange", () => {
+  for (const { loop, users } of followed.values()) inSight() && users > 0 ? loop.start() : loop.stop();
+});
+for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) addEventListener(kind, () => { touchedAt = Date.now(); idle && setIdle(false); }, { passive: true });
+setInterval(() => setIdle(Date.now() - touchedAt > IDLE_AFTER_MS), 15_000);
+
+/** @param {boolean} now */
+function setIdle(now) {
+  if (now === idle) return;
+  idle = now;
+  for (const { loop } of followed.values()) loop.setIdle(now);
+}
+
+let whose = session.get().user?.id;
+session.subscribe(({ user }) => {
+  if (!user || user.id === whose) return;
+  for (const { loop } of whose ? followed.values() : []) loop.stop();
+  if (whose) followed.clear(); // another's lists aren't theirs
+  whose = user.id;
+});
+
+/** @param {string | null} project */
+function useFollowed(project) {
+  const one = follow(project);
+  useEffect(() => {
+    one.users += 1;
+    clearTimeout(one.rest);
+    if (inSight()) one.loop.start();
+    return () => {
+      one.users -= 1;
+      if (one.users === 0) one.rest = window.setTimeout(() => one.loop.stop(), UNUSED_MS);
+    };
+  }, [one]);
+  return one;
+}
+
+// --- for pages ---
 
 /**
  * @template {Kind} K
@@ -40,16 +148,22 @@ export async function refresh(kind, project) {
  * @returns {Collection<import("../types").Items[K]>}
  */
 export function useCollection(kind, project) {
-  return useStore(collectionOf(kind, project));
+  return useStore(useFollowed(project).held[kind]);
 }
 
-/** One of them, by its id or name.
+/** One of them, by its id or name; the newest of that name.
  * @template {Kind} K
  * @param {K} kind @param {string | null} project @param {string} id
  * @returns {{item: import("../types").Items[K] | undefined, loading: boolean, error: any}} */
 export function useItem(kind, project, id) {
   const { items, loading, error } = useCollection(kind, project);
   return { item: items.find((each) => each.id === id || each.name === id), loading, error };
+}
+
+/** Has the changes of what was just done come at once. @param {Kind} _kind @param {string | null} project */
+export async function refresh(_kind, project) {
+  followed.get(project)?.loop.hurry();
+  followed.get(null)?.loop.hurry();
 }
 
 /** Calls `fn` now and every so many seconds, but not in a hidden tab. @param {() => any} fn @param {number} seconds @param {any[]} [inputs] */
