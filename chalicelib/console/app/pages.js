@@ -6,6 +6,9 @@ import Run from "../pages/run/index.js";
 import Events from "../pages/events/index.js";
 import Services from "../pages/services/index.js";
 import Offers from "../pages/offers/index.js";
+import Settings from "../pages/settings/index.js";
+import Users from "../pages/users/index.js";
+import Account from "../pages/account/index.js";
 
 /** @typedef {import("../types").PageEntry} PageEntry */
 
@@ -14,10 +17,13 @@ export const PAGES = [
   { name: "overview", title: "Overview", icon: "overview", key: "o", of: "project", component: Overview },
   { name: "runs", title: "Runs", icon: "runs", key: "r", of: "project", component: Runs },
   { name: "run", title: "Run", icon: "runs", of: "project", hidden: true, component: Run },
-  { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
   { name: "services", title: "Services", icon: "services", key: "s", of: "project", component: Services },
   { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", component: Offers },
   { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: () => import("../pages/launch/index.js") },
+  { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
+  { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", component: Settings },
+  { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), component: Users },
+  { name: "account", title: "Your account", icon: "key", of: "server", component: Account },
 ];
 
 export const HOME = "overview";

@@ -1,4 +1,5 @@
 // A button that opens a list of actions or links.
+import { classes } from "../lib/classes.js";
 import { Icon } from "./icon.js";
 import { html, useEffect, useRef, useState } from "./preact.js";
 
@@ -8,18 +9,28 @@ import { html, useEffect, useRef, useState } from "./preact.js";
  *  `start`: it opens from the button's left edge. */
 export function Menu({ title, label, items, kind = "", icon, start, note }) {
   const [open, setOpen] = useState(false);
+  const [place, setPlace] = useState({});
   const ref = useRef(/** @type {any} */ (null));
   useEffect(() => {
     if (!open) return;
     const outside = (/** @type {any} */ event) => !ref.current.contains(event.target) && setOpen(false);
+    const moved = (/** @type {any} */ event) => !ref.current.contains(event.target) && setOpen(false);
     document.addEventListener("pointerdown", outside);
     document.addEventListener("focusin", outside);
-    ref.current.querySelector("[role=menuitem]")?.focus();
+    addEventListener("scroll", moved, true);
+    addEventListener("resize", moved);
+    ref.current.querySelector("[role=menuitem]")?.focus({ preventScroll: true });
     return () => {
+      removeEventListener("scroll", moved, true);
+      removeEventListener("resize", moved);
       document.removeEventListener("pointerdown", outside);
       document.removeEventListener("focusin", outside);
     };
   }, [open]);
+  const toggle = () => {
+    if (!open) setPlace(placeBelow(ref.current.getBoundingClientRect(), Boolean(start)));
+    setOpen(!open);
+  };
   const close = () => {
     setOpen(false);
     ref.current.querySelector("button").focus();
@@ -39,9 +50,9 @@ export function Menu({ title, label, items, kind = "", icon, start, note }) {
     item.onSelect?.();
   };
   return html`<div class="menu" ref=${ref} onKeyDown=${onKeyDown}>
-    <button type="button" class="button ${kind}" aria-haspopup="menu" aria-expanded=${open} aria-label=${label} onClick=${() => setOpen(!open)}>
-      ${icon && html`<${Icon} name=${icon} />`}${title}<${Icon} name="down" /></button>
-    ${open && html`<div class=${start ? "menu-list start" : "menu-list"}>
+    <button type="button" class=${classes("button", kind, !title && "bare")} aria-haspopup="menu" aria-expanded=${open} aria-label=${label} onClick=${toggle}>
+      ${icon && html`<${Icon} name=${icon} />`}${title}${title && html`<${Icon} name="down" />`}</button>
+    ${open && html`<div class="menu-list" style=${place}>
       ${note && html`<p class="menu-note">${note}</p>`}
       <ul role="menu">${items.map((item, number) => html`<li role="none" key=${number}>${
         item.href
@@ -49,6 +60,14 @@ export function Menu({ title, label, items, kind = "", icon, start, note }) {
           : html`<button role="menuitem" type="button" class=${item.danger ? "danger" : ""} onClick=${() => select(item)}><${Entry} ...${item} /></button>`
       }</li>`)}</ul></div>`}
   </div>`;
+}
+
+/** Below its button, or above where there is more room: fixed, because a table that scrolls would cut it off.
+ * @param {DOMRect} box @param {boolean} start */
+function placeBelow(box, start) {
+  const below = innerHeight - box.bottom > 260 || box.top < innerHeight - box.bottom;
+  const across = start ? { left: `${box.left}px` } : { right: `${document.documentElement.clientWidth - box.right}px` };
+  return { ...across, ...(below ? { top: `${box.bottom + 4}px`, maxHeight: `${innerHeight - box.bottom - 12}px` } : { bottom: `${innerHeight - box.top + 4}px`, maxHeight: `${box.top - 12}px` }) };
 }
 
 /** @param {MenuItem} props */
