@@ -50,3 +50,11 @@ def tabs(server: Server, browser: Browser) -> Iterator[Callable[..., Tab]]:
 @pytest.fixture
 def tab(tabs: Callable[..., Tab]) -> Tab:
     return tabs()
+
+
+@pytest.fixture
+def signed_in(server: Server, tab: Tab) -> Tab:
+    """A tab of the admin's, at the overview."""
+    tab.open()
+    tab.sign_in(server.token)
+    return tab

@@ -61,7 +61,7 @@ function gpuText(gpu) {
 /** @param {any} given @param {string} unit @returns {any} "2..4", "8GB..", "1" */
 export function range(given, unit) {
   if (given === null || given === undefined) return null;
-  if (typeof given !== "object") return `${given}${unit}`;
+  if (typeof given !== "object") return typeof given === "number" ? `${given}${unit}` : given; // a text has its unit
   if (!("min" in given || "max" in given)) return bare(given);
   const [low, high] = [given.min, given.max].map((each) => (each === null || each === undefined ? "" : `${each}${unit}`));
   return low === high ? low : `${low}..${high}`;

@@ -97,11 +97,20 @@ class Tab:
         path = place if place.startswith("/") else f"/{place}"
         self.ask("open", url=self.url + path)
 
+    def go(self, place: str) -> None:
+        """To a place in the console, until it shows what there is."""
+        self.open(place)
+        self.settled()
+
+    def settled(self) -> None:
+        """Waits until the page has got what it asked for."""
+        self.ask("settled")
+
     def sign_in(self, token: str) -> None:
         """As somebody does who has a token."""
         self.fill("Token", token)
         self.press("Sign in")
-        self.gone(role="button", name="Sign in")
+        self.see(role="heading", name="Overview") if self.place() == "/" else self.see(role="navigation", name="Pages")
 
     def place(self) -> str:
         """Where it is: what follows the server's address."""
@@ -184,9 +193,13 @@ class Tab:
     def script(self, expression: str) -> Any:
         return self.ask("script", expression=expression)
 
-    def axe(self) -> list[Any]:
-        """What the checker of accessibility finds fault with."""
-        return list(self.ask("axe"))
+    def axe(self, *rules: str) -> list[Any]:
+        """What the checker of accessibility finds fault with, by these rules or by all."""
+        return list(self.ask("axe", **({"rules": rules} if rules else {})))
+
+    def offline(self, offline: bool = True) -> None:
+        """As if the network were gone."""
+        self.ask("offline", offline=offline)
 
     def resize(self, width: int, height: int) -> None:
         self.ask("resize", width=width, height=height)

@@ -94,9 +94,10 @@ class Tab {
   }
 
   // Without the preloading of style sheets, for which it would put some into the page: its policy refuses that.
-  async axe() {
+  async axe({ rules } = {}) {
+    const only = rules ? { runOnly: { type: 'rule', values: rules } } : {};
     await this.script(`!!(window.axe || ${installedAxe()})`);
-    const found = await this.script(`axe.run(document, { resultTypes: ['violations'], preload: false }).then((result) =>
+    const found = await this.script(`axe.run(document, ${JSON.stringify({ resultTypes: ['violations'], preload: false, ...only })}).then((result) =>
       result.violations.map((each) => ({ rule: each.id, help: each.help, nodes: each.nodes.map((node) => ({
         at: node.target.join(' '), html: node.html.slice(0, 300), why: node.failureSummary })) })))`);
     return found;
@@ -130,7 +131,7 @@ const OPERATIONS = {
   attribute: (tab, { attribute, ...what }) => tab.one(what).getAttribute(attribute),
   box: (tab, what) => tab.one(what).boundingBox(),
   script: (tab, { expression }) => tab.script(expression),
-  axe: (tab) => tab.axe(),
+  axe: (tab, { rules }) => tab.axe({ rules }),
   resize: (tab, size) => tab.page.setViewportSize(size),
   theme: (tab, { theme }) => tab.page.emulateMedia({ colorScheme: theme }),
   hide: (tab, { hidden }) => tab.script(`dispatchEvent(new CustomEvent('tests:hide', { detail: ${hidden} }))`),
@@ -141,8 +142,18 @@ const OPERATIONS = {
       for (const asked of [...tab.pending]) if (asked.resourceType() !== 'eventsource') await ended(asked);
     }
   },
-  // A second tab of the same context, as a link in a new tab makes it: the first is left as it is.
   picture: (tab, { path, scale }) => tab.page.screenshot({ path, scale }).then(() => null),
+  // Until the page shows what it asked for; the feed of changes never ends.
+  settled: async (tab) => {
+    for (let quiet = 0; quiet < 2; ) {
+      const busy = [...tab.pending].filter((asked) => !/\/changes|\/events\?/.test(asked.url()) || asked.method() !== 'GET');
+      for (const asked of busy) await ended(asked);
+      const loading = await tab.script(`!!document.querySelector('.loading, [aria-busy="true"]')`);
+      quiet = busy.length || loading ? 0 : quiet + 1;
+      await tab.script('new Promise((done) => requestAnimationFrame(() => setTimeout(done)))');
+    }
+  },
+  offline: (tab, { offline }) => tab.context.setOffline(offline),
   problems: (tab) => tab.problems,
   requests: (tab) => tab.requests,
   bytes: (tab) => tab.script(`Promise.resolve(performance.getEntriesByType('navigation')

@@ -9,7 +9,7 @@ const here = process.cwd();
 const { chromium } = createRequire(`${here}/`)('playwright-core');
 
 const TYPES = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
-export const PATIENCE = 300_000; // milliseconds to wait for anything: two busy cores are slow
+export const PATIENCE = Number(process.env.PATIENCE ?? 300_000); // milliseconds to wait for anything: two busy cores are slow
 const QUIET = 250; // milliseconds without a call, after which a page has what it asked for
 const HOSTED = /^\/api\/user\/[^/]+\/billing\/info$/; // a call that only the hosted edition answers
 

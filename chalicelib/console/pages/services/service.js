@@ -40,7 +40,8 @@ export function OneService({ project, name, query }) {
   ].map(([key = "", title]) => ({ key, title, href: link(project, "services", name, { tab: key === "scaling" ? null : key }) }));
   const actions = html`<${Button} icon="runs" href=${link(project, "runs", name)}>Run</${Button}>
     ${can("run", project) && html`<${Button} icon="launch" href=${link(project, "launch", { change: name })}>Change</${Button}>`}`;
-  return html`<${Page} title=${html`${name} <${Status} value=${run.status} />`} name=${name} back=${back} actions=${actions}>
+  return html`<${Page} title=${name} back=${back} actions=${actions}>
+    <p class="run-line"><${Status} value=${run.status} />${run.why && html`<span><${Words} text=${run.why} /></span>`}</p>
     <${Failed} error=${error} />
     <${Head} service=${service} />
     <${Tabs} label="Parts of the service" tabs=${tabs} current=${tab} />
