@@ -1,29 +1,28 @@
-// The table of pages. Whoever builds one adds its row here: it is in the navigation, in the palette and has its key.
+// The table of pages. Whoever builds one adds its row here: it is in the navigation, in the palette and has its key. What
+// people open first is in the first script (`component`), the rest in another (`more_pages.js`).
 import { link } from "./router.js";
 import Overview from "../pages/overview/index.js";
 import Runs from "../pages/runs/index.js";
 import Run from "../pages/run/index.js";
 import Events from "../pages/events/index.js";
-import Services from "../pages/services/index.js";
-import Offers from "../pages/offers/index.js";
-import Settings from "../pages/settings/index.js";
-import Users from "../pages/users/index.js";
-import Account from "../pages/account/index.js";
 
 /** @typedef {import("../types").PageEntry} PageEntry */
+
+/** A page that isn't in the first script. @param {keyof typeof import("./more_pages.js")} name */
+const more = (name) => () => import("./more_pages.js").then((pages) => ({ default: pages[name] }));
 
 /** @type {PageEntry[]} */
 export const PAGES = [
   { name: "overview", title: "Overview", icon: "overview", key: "o", of: "project", component: Overview },
   { name: "runs", title: "Runs", icon: "runs", key: "r", of: "project", component: Runs },
   { name: "run", title: "Run", icon: "runs", of: "project", hidden: true, component: Run },
-  { name: "services", title: "Services", icon: "services", key: "s", of: "project", component: Services },
-  { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", component: Offers },
-  { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: () => import("../pages/launch/index.js") },
+  { name: "services", title: "Services", icon: "services", key: "s", of: "project", load: more("Services") },
+  { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", load: more("Offers") },
+  { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: more("Launch") },
   { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
-  { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", component: Settings },
-  { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), component: Users },
-  { name: "account", title: "Your account", icon: "key", of: "server", component: Account },
+  { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", load: more("Settings") },
+  { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), load: more("Users") },
+  { name: "account", title: "Your account", icon: "key", of: "server", load: more("Account") },
 ];
 
 export const HOME = "overview";

@@ -67,7 +67,7 @@ function Shell() {
       <${Live} /><${Me} name=${session.user.name} onHelp=${() => setHelp(true)} />
     </header>
     <nav class="side" id="nav" aria-label="Pages"><ul>${pages.map((page) => html`<li key=${page.name} class=${page.of}>
-      <a href=${hrefOf(page, project)} aria-current=${page.name === route.page ? "page" : undefined}><${Icon} name=${page.icon} />${page.title}</a></li>`)}</ul></nav>
+      <a href=${hrefOf(page, project)} onPointerEnter=${page.load} onFocus=${page.load} aria-current=${page.name === route.page ? "page" : undefined}><${Icon} name=${page.icon} />${page.title}</a></li>`)}</ul></nav>
     <main id="main" tabindex="-1" class="main">${
       !Current ? html`<${Missing} route=${route} project=${project} />`
       : Current.of === "project" && !project ? html`<${NoProject} />`
