@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 
 from tests.emulators import ministack
 from tests.emulators.ministack import Emulator
@@ -60,6 +60,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
+    strategies.text().validate()  # in a fresh checkout it takes a second to list all characters: once, before any fork
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

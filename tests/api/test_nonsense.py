@@ -17,6 +17,7 @@ from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.harness.examples import many, seeds
+from tests.harness.rows import each
 
 SCALARS = (
     st.none()
@@ -110,10 +111,8 @@ def mutants(value: Any, rng: random.Random) -> Iterator[Any]:
         yield rng.choice(ODD)
 
 
-IDS = [f"{route.method} {route.path}" for route in ROUTES]
-
-
-@pytest.mark.parametrize("route", ROUTES, ids=IDS)
+@pytest.mark.slow
+@each("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_bytes_that_mean_nothing(used: Rig, route: Route) -> None:
     for body in (
         b"\x00",
@@ -133,7 +132,8 @@ def test_bytes_that_mean_nothing(used: Rig, route: Route) -> None:
         check(used, route, b"{}", path=filled(route, odd) if "{" in route.path else None, query={odd: odd})
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=IDS)
+@pytest.mark.slow
+@each("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_json_that_is_nearly_right(used: Rig, route: Route) -> None:
     base = BODIES.get(route.path.rsplit("/", 1)[-1], {"name": "x"})
     for seed in seeds(3):

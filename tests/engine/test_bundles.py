@@ -310,6 +310,7 @@ def ordered_in_part() -> tuple[World, Run]:
     return world, run
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_between_two_commits_of_a_bundle_has_bought_nothing() -> None:
     world, run = ordered_in_part()
     world.until(lambda: started(world, run), passes=300, seconds=5.0)

@@ -54,6 +54,7 @@ def of_the_contract(path: Path) -> set[str]:
     return {each.module or "" for each in found if (each.module or "").split(".")[0] == "contract"}
 
 
+@pytest.mark.slow
 @each("path", SOURCES)
 def test_only_the_standard_library_and_itself(path: Path) -> None:
     depth = len(path.relative_to(FOLDER).parts)

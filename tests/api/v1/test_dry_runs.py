@@ -52,6 +52,7 @@ def asked(town: Town, sent: Request) -> Reply:
     return reply
 
 
+@pytest.mark.slow
 @each("route", WRITES, ids=lambda route: f"{route.method} {route.path}")
 @each("name", CALLERS)
 def test_a_dry_run_says_what_happens_without_it(town: Town, route: Route, name: str) -> None:

@@ -90,6 +90,7 @@ def test_what_breaks_a_script(old: str, new: str, broken: list[str]) -> None:
         assert json_page.broken(BEFORE, gone) == [], "another version may be anything"
 
 
+@pytest.mark.slow
 def test_a_noun_gets_another_version() -> None:
     before, after = json_page.page(), json_page.page({"Run": 2})
     assert "### Run\n\nVersion 2. " in after and after.count("Version 2. ") == 1
