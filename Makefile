@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 # Tests that compare the code with a list of its parts: a new route, field, key, status or command goes to its list, too.
-LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_openapi contract/test_types backends/test_plants cli/connection/test_calls cli/test_faces \
+LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_openapi contract/test_types backends/test_lines backends/test_plants cli/connection/test_calls cli/test_faces \
   cli/screen/test_shapes domain/test_bounds harness/test_spread \
   planning/test_all_decisions planning/test_field_proofs planning/runs/test_field_support runtime/test_roots sdk/test_generated test_imports test_lengths test_mentions test_names test_one_door test_printable test_retention \
   wire/test_corpus

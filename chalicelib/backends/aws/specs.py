@@ -7,16 +7,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from chalicelib.domain.specs.gateways import ProviderGatewayCertificate
-from chalicelib.domain.specs.quantities import DiskSize
-from chalicelib.domain.specs.volumes import EXISTING, VolumeConfiguration
+from chalicelib.domain.specs.volumes import ZonalVolumeConfiguration
 
 
-class AWSVolumeConfiguration(VolumeConfiguration):
+class AWSVolumeConfiguration(ZonalVolumeConfiguration):
     backend: Literal["aws"] = Field(default="aws", description="`aws`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=EXISTING)
-    region: str = Field(description="The region it is in.")
-    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
 
 
 class ACMGatewayCertificate(ProviderGatewayCertificate):

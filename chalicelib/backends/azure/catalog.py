@@ -62,9 +62,7 @@ class AzureCatalog:
     def _offers(
         self, region: str, size: AzureSize, price: float, limits: Quotas, source: str, month: float, *, spot: bool
     ) -> Iterator[Offer]:
-        private: dict[str, Any] = {"rdma": True} if size.rdma else {}
-        if size.accelerated:
-            private["accelerated"] = True
+        private: dict[str, Any] = {name: True for name in ("rdma", "accelerated") if getattr(size, name)}
         hour = month / HOURS
         terms = OfferTerms(
             disk=made_to_order(MOST_DISK, hour / LEAST_DISK),

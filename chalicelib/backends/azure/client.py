@@ -20,6 +20,7 @@ from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import CallOptions, HttpSender, RestClient, Sender, at
+from chalicelib.backends.kit.visibility import if_there
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import AlreadyThere, Gone, InvalidCredentials, Transient
 
@@ -96,11 +97,7 @@ class AzureClient:
 
     def find(self, path: str, query: Mapping[str, str] | None = None) -> Body | None:
         """None: there is no such resource."""
-        try:
-            found: Body = self.call("GET", path, query=query)
-        except Gone:
-            return None
-        return found
+        return if_there(lambda: self.call("GET", path, query=query))
 
     def in_group(self, kind: str) -> Iterator[Body]:
         """All of a kind in the resource group; none if there is no such group."""

@@ -55,16 +55,8 @@ class AzureBackendConfig(RegionalBackend):
     @model_validator(mode="after")
     def _networks(self) -> AzureBackendConfig:
         networks, subnets = self.vpc_ids or {}, self.subnet_ids or {}
-        found = [
-            (
-                "exclusive",
-                "this location has an entry in `vpc_ids` too",
-                "keep one of the two",
-                f"subnet_ids.{location}",
-            )
-            for location in subnets
-            if location in networks
-        ]
+        why, hint = "this location has an entry in `vpc_ids` too", "keep one of the two"
+        found = [("exclusive", why, hint, f"subnet_ids.{location}") for location in subnets if location in networks]
         if not self.public_ips and not networks and not subnets:
             hint = "add `vpc_ids` or `subnet_ids`"
             found.append(("missing", "machines without public addresses need a network", hint, "public_ips"))

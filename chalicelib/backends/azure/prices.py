@@ -17,6 +17,7 @@ from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.places import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.price_file import OfflinePrices
 from chalicelib.domain.instants import DAY
 from chalicelib.errors import BackendError
@@ -24,11 +25,7 @@ from chalicelib.errors import BackendError
 log = logging.getLogger(__name__)
 
 AT_ONCE = 15  # sizes in one filter
-# GiB, and the number of the step in its name: E10, P10.
-STEPS: tuple[tuple[int, int], ...] = (
-    *((4, 1), (8, 2), (16, 3), (32, 4), (64, 6), (128, 10), (256, 15), (512, 20), (1024, 30), (2048, 40), (4096, 50)),
-    *((8192, 60), (16384, 70), (32767, 80)),
-)
+DISKS = table("azure/prices.toml")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class AzurePrices:
     def of_disk(self, region: str, kind: str, gib: int) -> float | None:
         """A month of a disk of that size; None: the price list doesn't say. `kind`: E or P, for Standard
         and Premium SSD."""
-        step = next((number for size, number in STEPS if size >= gib), None)
+        step = next((number for size, number in DISKS["steps"] if size >= gib), None)
         try:
             rates = self._disks.get(f"{region} {kind}", lambda: self._of_disks(region, kind))
         except BackendError as error:
@@ -82,9 +79,8 @@ class AzurePrices:
         return rates.get(f"{kind}{step} LRS Disk")
 
     def _of_disks(self, region: str, kind: str) -> Mapping[str, float]:
-        product = {"E": "Standard", "P": "Premium"}[kind]
         wanted = f"serviceName eq 'Storage' and armRegionName eq '{region}' and priceType eq 'Consumption'"
-        rows = self._client.prices(f"{wanted} and productName eq '{product} SSD Managed Disks'")
+        rows = self._client.prices(f"{wanted} and productName eq '{DISKS['products'][kind]}'")
         return {str(row["meterName"]): float(row["retailPrice"]) for row in rows if row["retailPrice"] > 0}
 
 

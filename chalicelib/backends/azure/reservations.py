@@ -60,11 +60,8 @@ def _is_named(group: Body) -> bool:
 
 def _of(client: AzureClient, group: str) -> list[Reserved]:
     """What a group has. A login may see the group and not its reservations."""
-
-    def ask() -> list[Body]:
-        return list(client.listed(f"{group}/capacityReservations", {"$expand": "instanceView"}))
-
-    bodies = hint(ask, list[Body](), f"the reservations of {group}")
+    path, query = f"{group}/capacityReservations", {"$expand": "instanceView"}
+    bodies = hint(lambda: list(client.listed(path, query)), list[Body](), f"the reservations of {group}")
     return [each for body in bodies for each in _read(group, body)]
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from chalicelib.backends.azure.client import AzureClient
 from chalicelib.backends.azure.errors import refused_late
-from chalicelib.backends.azure.places import Body, properties
+from chalicelib.backends.azure.places import ADDRESS, NIC, Body, properties
 from chalicelib.backends.kit.errors import cleaned
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity
 
@@ -46,16 +46,16 @@ class Alone:
 class Listed:
     def __init__(self, client: AzureClient) -> None:
         self._alone, ids = Alone(client), client.ids
-        subscription, group = f"/subscriptions/{ids.subscription}", ids.in_group()
-        machines = client.listed(f"{subscription}/providers/Microsoft.Compute/virtualMachines", {"statusOnly": "true"})
+        path = f"/subscriptions/{ids.subscription}/providers/Microsoft.Compute/virtualMachines"
+        machines = client.listed(path, {"statusOnly": "true"})
         self._machines = {str(each["id"]).lower(): each for each in machines if _power(each) == "running"}
         self._cards: dict[str, Body] = {}
         self._addresses: dict[str, Body] = {}
         if self._machines:
-            for card in client.listed(f"{group}/providers/Microsoft.Network/networkInterfaces"):
+            for card in client.in_group(NIC):
                 holder = (properties(card).get("virtualMachine") or {}).get("id", "")
                 self._cards[str(holder).lower()] = card
-            for address in client.listed(f"{group}/providers/Microsoft.Network/publicIPAddresses"):
+            for address in client.in_group(ADDRESS):
                 self._addresses[str(address["id"]).lower()] = address
 
     def machine(self, path: str) -> Body | None:

@@ -10,6 +10,7 @@ says of a disk shows on the machine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from chalicelib.backends.azure.client import LATEST, AzureClient
 from chalicelib.backends.azure.facts import FACTS
@@ -126,10 +127,8 @@ class AzureVolumes:
         host = self._ids.at(VM, vm.id)
         if self._holder(body) != host:
             return
-        try:
+        with suppress(Gone):  # the machine is, and lets go of it
             self._change(host, vm, {"dataDisksToDetach": [{"diskId": self._ids.at(VOLUME, handle.id)}]})
-        except Gone:  # the machine is, and lets go of it
-            return
 
     def _change(self, host: str, vm: Handle, body: Mapping[str, object]) -> None:
         path = f"{host}/attachDetachDataDisks"

@@ -36,16 +36,14 @@ class CrusoeBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.crusoe.disks import CrusoeDisks
         from chalicelib.backends.crusoe.machines import CrusoeMachines
         from chalicelib.backends.crusoe.partitions import Partitions
-        from chalicelib.backends.crusoe.volumes import CrusoeVolumes
         from chalicelib.backends.kit.operators_prices import OperatorsPrices
 
         self._config, self._prices = config, OperatorsPrices("crusoe", "Crusoe", prices)
         self._client = client or CrusoeClient(config.creds, config.project_id, now, endpoint=endpoint)
-        disks = CrusoeDisks(self._client, now)
-        self._groups = Partitions(self._client, now)
+        self._volumes = disks = CrusoeDisks(self._client, self._prices, now)
+        self._groups = Partitions(self._client)
         self._catalog = CrusoeCatalog(self._client, self._prices, config.regions)
-        self._machines = CrusoeMachines(self._client, disks, self._groups, now)
-        self._volumes = CrusoeVolumes(self._client, disks, self._prices, now)
+        self._machines = CrusoeMachines(self._client, disks, self._groups)
 
     def check(self) -> None:
         """The keys, all that is listed later, the regions, and whether there are prices."""

@@ -15,14 +15,18 @@ from typing import Any, Unpack
 from urllib.parse import unquote, urlencode
 
 from chalicelib.backends.crusoe.errors import TABLE, failure_of
+from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import Kind, ProviderFailure
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.limits import bucket_of
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import CallOptions, RestCall, RestClient, Sender, Signer, at
+from chalicelib.backends.kit.visibility import Lag
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.specs.credentials import AccessKeyCreds
-from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InvalidCredentials, MissingPermission, Transient
 
 BASE = "https://api.cloud.crusoe.ai/v1"
 RATE, BURST = 5.0, 300  # calls a second and at once; Crusoe publishes no limits, and its lists have many pages
@@ -46,6 +50,7 @@ class CrusoeClient:
         send: Sender | None = None,
         burst: int = BURST,
     ) -> None:
+        self.lag = Lag("Crusoe", FACTS.visibility_lag, now)
         self._project = ("projects", project)
         self._rest = RestClient(
             at(endpoint, BASE),
@@ -104,6 +109,26 @@ class CrusoeClient:
             raise Transient(error.message) if isinstance(error, Gone) else error from None
         return body
 
+    def machine(self, handle: Handle) -> Body | None:
+        return self.found(VMS, handle.id, ids=handle.id)
+
+    def begun(
+        self, kind: str, path: Path, body: Body, what: str, *, secrets: Sequence[str] = (), **data: str
+    ) -> Handle:
+        """What the call creates. If that has failed already, `check_creation` says why."""
+        region = str(body["location"])
+        operation = self.call("POST", *path, body=body, region=region, secrets=secrets)["operation"]
+        identity = str(operation["metadata"].get("id") or "")
+        if not identity and (error := failure_in(operation, what, region)) is not None:
+            raise error  # there is nothing to describe, which would say it
+        return located(kind, identity, region, created=operation["started_at"], **data)
+
+    def check_creation(self, path: Path, handle: Handle, what: str) -> None:
+        """Raises Gone if it couldn't be created."""
+        for operation in self.operations(path, handle.id)[:1]:
+            if (error := failure_in(operation, what, handle.data.get("region", ""))) is not None:
+                raise Gone(error.message, refused=type(error))
+
     def operations(self, path: Path, identity: str) -> Sequence[Body]:
         """Those about the resource, the oldest first; none if they are forgotten."""
         try:
@@ -116,13 +141,21 @@ class CrusoeClient:
         self._rest.close()
 
 
-def failure_in(operation: Body, what: str) -> BackendError | None:
-    """Why the operation has failed; None: it hasn't."""
+def state_of(machine: Body) -> str:
+    """The names differ between the API and its documents."""
+    return str(machine["state"]).upper().removeprefix("STATE_")
+
+
+def failure_in(operation: Body, what: str, region: str) -> BackendError | None:
+    """Why the operation that creates it has failed; None: it hasn't."""
     if operation["state"] != "FAILED":
         return None
     result = operation.get("result")
     code, text = (result.get("code"), result.get("message")) if isinstance(result, Mapping) else ("", result)
-    return TABLE.error(ProviderFailure(str(code or ""), str(text or "")), what)
+    error = TABLE.error(ProviderFailure(str(code or ""), str(text or "")), f"creating {what}")
+    if isinstance(error, InsufficientCapacity):
+        return InsufficientCapacity(f"Crusoe has no {what} left in {region}: {error.message}")
+    return error
 
 
 def signer(access_key: str, secret_key: str, now: Now) -> Signer:

@@ -8,26 +8,22 @@ the machine isn't listed, or is broken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 
-from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, failure_in
+from chalicelib.backends.crusoe.client import VMS, Body, CrusoeClient, state_of
 from chalicelib.backends.crusoe.disks import CrusoeDisks, handle_of
-from chalicelib.backends.crusoe.facts import FACTS
 from chalicelib.backends.crusoe.launch import data_disk, has_fabric, launch
 from chalicelib.backends.crusoe.partitions import Partitions
 from chalicelib.backends.crusoe.quotas import shown
 from chalicelib.backends.kit.cache import SharedLookup
-from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.groups import group_of
 from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import check_settled, first_shown
+from chalicelib.backends.kit.visibility import adopted
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, NotYet, QuotaExceeded
+from chalicelib.errors import BackendError, Gone, InUse, NotYet, QuotaExceeded
 
 VM, DISK, PARTITION = "vm", "disk", "partition"  # kinds of handles
 ENDING = ("DELETING", "DELETED")
@@ -36,8 +32,8 @@ BROKEN = ("ERROR", "CRASHED", "BLOCKED", "POWER", "UNDEFINED")  # how the names 
 
 
 class CrusoeMachines:
-    def __init__(self, client: CrusoeClient, disks: CrusoeDisks, partitions: Partitions, now: Now) -> None:
-        self._client, self._disks, self._partitions, self._now = client, disks, partitions, now
+    def __init__(self, client: CrusoeClient, disks: CrusoeDisks, partitions: Partitions) -> None:
+        self._client, self._disks, self._partitions = client, disks, partitions
         self._lists = SharedLookup[Sequence[tuple[Handle, str]]]()
 
     # --- create -------------------------------------------------------------------------------------------------------
@@ -58,10 +54,7 @@ class CrusoeMachines:
             yield made
             disk = self._ready(made)
         named = [_handle(body) for body in self._client.named(VMS, request.name, names=request.name)]
-        yield named[0] if named else self._launched(request, partition, disk)
-        for other in named[1:]:  # of a creation whose answer was lost, and which was listed late
-            with suppress(Gone):
-                self._end_vm(other)
+        yield from adopted(named or [self._launched(request, partition, disk)], self._end_vm)
 
     def _ready(self, handle: Handle) -> Body:
         try:
@@ -70,17 +63,13 @@ class CrusoeMachines:
             raise error.refused(error.message) if error.refused else error from None
 
     def _launched(self, request: CreateRequest, partition: str, disk: Body | None) -> Handle:
-        name, region = request.offer.instance.name, request.offer.region
+        name = request.offer.instance.name
         body = launch(request, partition, disk)
         secrets = (*secrets_of(request), body["startup_script"])
         try:
-            operation = self._client.call("POST", *VMS, body=body, region=region, secrets=secrets)["operation"]
+            return self._client.begun(VM, VMS, body, name, secrets=secrets, type=name)
         except QuotaExceeded as error:
             raise QuotaExceeded(f"{error.message}{shown(self._client, name)}") from None
-        identity = str(operation["metadata"].get("id") or "")
-        if not identity and (refusal := _refusal(operation, name, region)) is not None:
-            raise refusal  # there is nothing to describe, which would say it
-        return located(VM, identity, region, type=name, created=operation["started_at"])
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
@@ -93,14 +82,11 @@ class CrusoeMachines:
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
         wanted = [handle for handle in handles if handle.kind == VM]
         wanted.sort(key=lambda handle: handle.id in known and state_of(known[handle.id]) in ENDING)  # one too many
-        found = first_shown(
-            wanted, known, partial(find_machine, self._client), self._now(), FACTS.visibility_lag, "Crusoe"
-        )
-        if found is not None:
+        if found := self._client.lag.first_shown(wanted, known, self._client.machine):
             return self._described(*found)
         for handle in wanted:
             self._check_creation(handle)
-        raise Gone(f"Crusoe has no machine {' or '.join(each.id for each in wanted) or 'for this'}.")
+        raise self._client.lag.gone("machine", wanted)
 
     def _described(self, handle: Handle, body: Body) -> Machine:
         state = state_of(body)
@@ -118,15 +104,12 @@ class CrusoeMachines:
         return Machine("running", str((ips.get("public_ipv4") or {}).get("address") or private), private)
 
     def _check_creation(self, handle: Handle) -> None:
-        """Raises Gone if it couldn't be created."""
-        for operation in self._client.operations(VMS, handle.id)[:1]:
-            if error := _refusal(operation, handle.data.get("type", ""), handle.data.get("region", "")):
-                raise Gone(error.message, refused=type(error))
+        self._client.check_creation(VMS, handle, handle.data.get("type", ""))
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 
     def terminate(self, handle: Handle) -> None:
-        ends = {VM: self._end_vm, DISK: self._disks.end, PARTITION: self._partitions.delete}
+        ends = {VM: self._end_vm, DISK: self._disks.delete, PARTITION: self._partitions.delete}
         if handle.kind not in ends:
             raise Gone(f"Crusoe has no {handle.kind} of ours.")
         try:
@@ -135,10 +118,9 @@ class CrusoeMachines:
             raise NotYet(error.message) from None
 
     def _end_vm(self, handle: Handle) -> None:
-        body = find_machine(self._client, handle)
+        body = self._client.machine(handle)
         if body is None:
-            check_settled([handle], self._now(), FACTS.visibility_lag, "Crusoe")
-            raise Gone(f"Crusoe has no machine {handle.id}.")
+            raise self._client.lag.gone("machine", [handle])
         if state_of(body) == "DELETED":
             raise Gone(f"The machine {handle.id} is deleted.")
         if state_of(body) != "DELETING":
@@ -161,21 +143,5 @@ class CrusoeMachines:
         yield from self._partitions.named(PARTITION, region)
 
 
-def find_machine(client: CrusoeClient, handle: Handle) -> Body | None:
-    return client.found(VMS, handle.id, ids=handle.id)
-
-
-def state_of(body: Body) -> str:
-    """The names differ between the API and its documents."""
-    return str(body["state"]).upper().removeprefix("STATE_")
-
-
 def _handle(body: Body) -> Handle:
     return located(VM, body["id"], str(body["location"]), type=str(body["type"]), created=body["created_at"])
-
-
-def _refusal(operation: Body, name: str, region: str) -> BackendError | None:
-    error = failure_in(operation, f"creating {name}")
-    if isinstance(error, InsufficientCapacity):
-        return InsufficientCapacity(f"Crusoe has no {name} left in {region}: {error.message}")
-    return error

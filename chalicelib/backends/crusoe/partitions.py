@@ -8,13 +8,12 @@ nothing, is there at once, and can't be deleted before its last machine is gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from chalicelib.backends.crusoe.client import NETWORKS, PARTITIONS, CrusoeClient
 from chalicelib.backends.crusoe.launch import has_fabric
-from chalicelib.backends.kit.cache import LookupCache
-from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.groups import GROUP, is_nothing, no_group
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import owned_group
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
 from chalicelib.domain.instances import Handle
@@ -23,9 +22,8 @@ from chalicelib.errors import Gone, InsufficientCapacity
 
 
 class Partitions:
-    def __init__(self, client: CrusoeClient, now: Now) -> None:
+    def __init__(self, client: CrusoeClient) -> None:
         self._client = client
-        self._regions = LookupCache[Mapping[str, str]](now)
 
     def create(self, request: GroupRequest) -> Handle:
         if not has_fabric(request.offer.instance.name):
@@ -35,10 +33,10 @@ class Partitions:
     def made(self, name: str, offer: Offer, kind: str) -> Handle:
         """By its name, what an earlier call made."""
         found = sorted(str(each["id"]) for each in self._client.listed(PARTITIONS) if each["name"] == name)
-        if found:
-            return _handle(found[0], offer.region, kind)
-        body = {"name": name, "ib_network_id": self._network(offer)}
-        return _handle(self._client.call("POST", *PARTITIONS, body=body, region=offer.region)["id"], offer.region, kind)
+        if not found:
+            body = {"name": name, "ib_network_id": self._network(offer)}
+            found = [self._client.call("POST", *PARTITIONS, body=body, region=offer.region)["id"]]
+        return located(kind, found[0], offer.region)
 
     def check(self, handle: Handle) -> None:
         """Raises Gone if it isn't there."""
@@ -59,14 +57,12 @@ class Partitions:
     def named(self, kind: str, region: str = "") -> Iterator[tuple[Handle, str]]:
         """All partitions of the region, or of all of them, with their names."""
         found = list(self._client.listed(PARTITIONS))
-        regions = self._regions.get("", self._located) if found else {}
-        if any(body["ib_network_id"] not in regions for body in found):  # a network that is newer than the look-up
-            self._regions.clear()
-            regions = self._regions.get("", self._located)
+        networks = self._client.listed(NETWORKS) if found else ()
+        regions = {str(each["id"]): str(each["location"]) for each in networks}
         for body in found:
             where = regions.get(str(body["ib_network_id"]), "")
             if region in ("", where):
-                yield _handle(body["id"], where, kind), str(body["name"])
+                yield located(kind, body["id"], where), str(body["name"])
 
     def _network(self, offer: Offer) -> str:
         """The network with the most room for machines of the offer."""
@@ -80,10 +76,3 @@ class Partitions:
         if not most:
             raise InsufficientCapacity(f"No InfiniBand network in {offer.region} has room for {offer.instance.name}.")
         return network
-
-    def _located(self) -> Mapping[str, str]:
-        return {str(each["id"]): str(each["location"]) for each in self._client.listed(NETWORKS)}
-
-
-def _handle(partition: object, region: str, kind: str) -> Handle:
-    return Handle(kind=kind, id=str(partition), data={"region": region})

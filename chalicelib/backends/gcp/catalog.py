@@ -49,18 +49,11 @@ NO_VOLUMES = "its machines take Hyperdisks alone, and volumes are Persistent Dis
 A100 = 40 * GIB  # MiB of the card that has no size in its name
 
 
-@dataclass
-class _Sold:
+@dataclass(frozen=True)
+class _Sold(MachineParts):
     """A type with its GPUs, and where in a region it is."""
 
-    name: str
-    cpus: int
-    memory_mib: int
-    accelerator: str
-    cards: int
-    ssds: int
-    arm: bool
-    attached: bool  # the GPUs aren't part of the type
+    attached: bool = False  # the GPUs aren't part of the type
     zones: list[str] = field(default_factory=list)
 
     @property
@@ -103,7 +96,7 @@ class GcpCatalog:
             for (region, _), sold in types.items()
             if region in regions
             for spot in (False, True)
-            if sold.name not in (ONLY_RESERVED if spot else NOT_ON_DEMAND)
+            if sold.type not in (ONLY_RESERVED if spot else NOT_ON_DEMAND)
             for offer in self._offer(regions[region], limits, prices, sold, unpriced, spot=spot)
         ]
         for reserved in self._reservations.all(within):
@@ -129,15 +122,14 @@ class GcpCatalog:
         spot: bool,
     ) -> Iterator[Offer]:
         gpus, fabric = sold.gpus, self._networks.fabric(region.name)
-        zones = [zone for zone in sold.zones if sold.name not in RDMA_TYPES or zone == fabric.zone]
-        if gpus is None or not zones or not fabric.holds(sold.name):
+        zones = [zone for zone in sold.zones if sold.type not in RDMA_TYPES or zone == fabric.zone]
+        if gpus is None or not zones or not fabric.holds(sold.type):
             return
-        kind = disk_type(sold.name)
-        parts = MachineParts(sold.name, sold.cpus, sold.memory_mib / GIB, sold.accelerator, sold.cards, sold.ssds)
-        hour, month = prices.machine(parts, region.name, spot=spot), prices.disk(kind, region.name)
+        kind = disk_type(sold.type)
+        hour, month = prices.machine(sold, region.name, spot=spot), prices.disk(kind, region.name)
         if hour is None or month is None:
             if not spot:
-                unpriced.add(f"{sold.name} in {region.name}")
+                unpriced.add(f"{sold.type} in {region.name}")
             return
         price = hour + LEAST_DISK * month / HOURS + (ADDRESS[spot] if self._config.public_ips else 0.0)
         private: dict[str, Any] = {"accelerator": sold.accelerator} if sold.attached else {}
@@ -145,16 +137,15 @@ class GcpCatalog:
             disk=made_to_order(MOST_DISK, month / HOURS),
             prices=prices.source,
             interconnect=ROCE
-            if sold.name in RDMA_TYPES
-            else interconnect(sold.name, self._config.gpudirect_of(sold.name), len(fabric.extra)),
+            if sold.type in RDMA_TYPES
+            else interconnect(sold.type, self._config.gpudirect_of(sold.type), len(fabric.extra)),
             no_volumes=NO_VOLUMES if kind == HYPER else "",
             order=f"{sold.cards}x{sold.accelerator}" if sold.attached else "",
             **private,
         )
-        fits = (sold.name, sold.cpus, sold.accelerator, sold.cards)
         yield machine(
             "gcp",
-            sold.name,
+            sold.type,
             region.name,
             price,
             cpus=sold.cpus,
@@ -162,9 +153,9 @@ class GcpCatalog:
             gpus=gpus,
             spot=spot,
             disk_gib=LEAST_DISK,
-            cpu_arch="arm" if sold.arm else "x86",
+            cpu_arch="arm" if is_arm(sold.type) else "x86",
             terms=terms,
-            availability=quotas.availability(region.quotas, limits, *fits, spot=spot),
+            availability=quotas.availability(region.quotas, limits, sold, spot=spot),
             availability_zones=tuple(sorted(zones)),
         )
 
@@ -172,7 +163,7 @@ class GcpCatalog:
 def _only(types: Mapping[tuple[str, str], _Sold], region: str, name: str) -> _Sold | None:
     """The type in the region, where all of it is part of the type."""
     return next(
-        (each for (at, _), each in types.items() if (at, each.name) == (region, name) and not each.attached), None
+        (each for (at, _), each in types.items() if (at, each.type) == (region, name) and not each.attached), None
     )
 
 
@@ -188,24 +179,23 @@ def _sold(rows: Sequence[Body], with_t4: set[str]) -> Mapping[tuple[str, str], _
     found: dict[tuple[str, str], _Sold] = {}
 
     def add(zone: str, sold: _Sold) -> None:
-        of = found.setdefault((region_of(zone), f"{sold.name}/{sold.cards}"), sold)
+        of = found.setdefault((region_of(zone), f"{sold.type}/{sold.cards}"), sold)
         of.zones.append(zone)
 
     for row in rows:
         name, zone = str(row["name"]), last(str(row["zone"]))
-        arm = row.get("architecture") == "ARM64"
-        if row.get("deprecated") or arm != is_arm(name):
+        if row.get("deprecated") or (row.get("architecture") == "ARM64") != is_arm(name):
             continue
         base = name, int(row["guestCpus"]), int(row["memoryMb"])
         ssds = int(row.get("bundledLocalSsds", {}).get("partitionCount", 0))
         built_in = next(iter(row.get("accelerators", ())), None)
         if built_in:
             card, cards = str(built_in["guestAcceleratorType"]), int(built_in["guestAcceleratorCount"])
-            add(zone, _Sold(*base, last(card), cards, ssds, arm, attached=False))
+            add(zone, _Sold(*base, last(card), cards, ssds))
         elif name.startswith("n1-"):
             for cards in MOST_CPUS:
                 if zone in with_t4 and base[1] <= MOST_CPUS[cards]:
-                    add(zone, _Sold(*base, T4, cards, ssds, arm, attached=True))
+                    add(zone, _Sold(*base, T4, cards, ssds, attached=True))
         else:
-            add(zone, _Sold(*base, "", 0, ssds, arm, attached=False))
+            add(zone, _Sold(*base, ssds=ssds))
     return found

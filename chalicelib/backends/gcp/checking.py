@@ -3,16 +3,20 @@ problems are reported at once. Nothing is created for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.images import find_chosen, find_usual
 from chalicelib.backends.gcp.network import GcpNetworks
-from chalicelib.backends.gcp.permissions import needed
 from chalicelib.backends.gcp.places import GcpPlaces
 from chalicelib.backends.kit.checking import must_exist
+from chalicelib.backends.kit.tables import table
 from chalicelib.errors import MissingPermission, Unfit
+
+_OF: Mapping[str, Sequence[str]] = table("gcp/permissions.toml")
+ADDRESSES, NAT = "compute.subnetworks.useExternalIp", "compute.routers.list"
+ACCOUNT = "compute.instances.setServiceAccount"
 
 
 def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, networks: GcpNetworks) -> None:
@@ -39,6 +43,13 @@ def check(clients: GcpClients, config: GCPBackendConfig, places: GcpPlaces, netw
         find_chosen(clients, name, chosen.image)
     if wrong := list(_unusable(config, networks)):
         raise Unfit(" ".join(wrong))
+
+
+def needed(*, shared: bool, public: bool, nat: bool, account: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """The permissions that calls need in the machines' project, and in the VPC's. The guide has a role with them."""
+    own = [*_OF["machines"], *([ACCOUNT] if account else [])]
+    network = [*_OF["network"], *([ADDRESSES] if public else []), *([NAT] if nat else [])]
+    return (own, network) if shared else ([*own, *_OF["rules"], *network], [])
 
 
 def _permitted(clients: GcpClients, config: GCPBackendConfig) -> None:

@@ -18,11 +18,15 @@ from typing import Any
 from chalicelib.backends.gcp import sdk
 from chalicelib.backends.gcp.credentials import credentials
 from chalicelib.backends.gcp.errors import TABLE, Body, failure, is_blind
+from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.kit.clock import Now, system_time
 from chalicelib.backends.kit.errors import ErrorTable, Kind, ProviderFailure, cleaned
+from chalicelib.backends.kit.owners import REQUEST_TAG
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rest import FailureReader, RestCall, RestClient, Sender, at
-from chalicelib.errors import BackendError, Gone, InvalidCredentials, MissingPermission, Transient, Unfit
+from chalicelib.backends.kit.visibility import Lag, if_there
+from chalicelib.backends.spi import CreateRequest, VolumeRequest
+from chalicelib.errors import AlreadyThere, BackendError, Gone, InvalidCredentials, MissingPermission, Transient, Unfit
 
 DEADLINE = 30.0  # seconds
 PAGE = 500  # items, the most
@@ -56,6 +60,7 @@ class GcpClients:
         """`endpoint`: of what stands in for Google. `login`: makes the library's credentials. `send`: for the calls
         that the library doesn't make."""
         self.project, self._endpoint, self._now, self._send = project, endpoint, now, send
+        self.lag = Lag("Google", FACTS.visibility_lag, now)
         self._login = login or (lambda: credentials(creds))
         self._credentials: Any = None
         self._open: dict[str, Any] = {}
@@ -87,6 +92,20 @@ class GcpClients:
         except _failures() as error:  # the library's text may have what was sent
             raise self._translated(error, action, where, secrets, meanings) from None
         return _plain(answer)
+
+    def find(self, method: str, **parameters: Any) -> dict[str, Any] | None:
+        """None: there is no such resource."""
+        return if_there(lambda: self.call(method, **parameters))
+
+    def made(
+        self, collection: str, noun: str, request: CreateRequest | VolumeRequest, region: str
+    ) -> Iterator[dict[str, Any]]:
+        """What an earlier call made under the request's name, in whichever zone."""
+        for body in self.pages(f"{collection}.aggregatedList", within=region, filter=f'name = "{request.name}"'):
+            if body.get("labels", {}).get(REQUEST_TAG) != request.token:
+                zone = str(body["zone"]).rpartition("/")[2]
+                raise AlreadyThere(f"{zone} has a {noun} {request.name} that isn't ours.")
+            yield body
 
     def pages(self, method: str, within: str | Sequence[str] = "", **parameters: Any) -> Iterator[dict[str, Any]]:
         """The items of all pages. A list that lacks a place where Google can't look just now is an error, unless the

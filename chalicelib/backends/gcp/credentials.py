@@ -11,16 +11,15 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.gcp.config import GCPServiceAccountCreds, GCPWorkloadIdentityCreds
+from chalicelib.backends.kit.bodies import filled
+from chalicelib.backends.kit.tables import table
 from chalicelib.backends.kit.tokens import read_secret
 from chalicelib.domain.specs.credentials import DefaultCreds
 from chalicelib.errors import InvalidCredentials
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TOKENS = "https://oauth2.googleapis.com/token"
-_STS = "https://sts.googleapis.com/v1/token"
-_IMPERSONATION = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/{}:generateAccessToken"
-_CALLER = "https://sts.{region}.amazonaws.com?Action=GetCallerIdentity&Version=2011-06-15"
-_EC2 = "http://169.254.169.254/latest/meta-data"  # where there are no variables, as there are in Lambda
+_OF_AWS = table("gcp/workload_identity.toml")
 _NEEDED = ("client_email", "private_key", "private_key_id")
 
 
@@ -80,20 +79,5 @@ def _key(creds: GCPServiceAccountCreds) -> dict[str, str]:
 def _of_aws(creds: GCPWorkloadIdentityCreds) -> Any:
     from google.auth import aws
 
-    return aws.Credentials.from_info(
-        {
-            "type": "external_account",
-            "audience": creds.audience,
-            "subject_token_type": "urn:ietf:params:aws:token-type:aws4_request",
-            "token_url": _STS,
-            "service_account_impersonation_url": _IMPERSONATION.format(creds.service_account),
-            "credential_source": {
-                "environment_id": "aws1",
-                "region_url": f"{_EC2}/placement/availability-zone",
-                "url": f"{_EC2}/iam/security-credentials",
-                "imdsv2_session_token_url": "http://169.254.169.254/latest/api/token",
-                "regional_cred_verification_url": _CALLER,
-            },
-        },
-        scopes=SCOPES,
-    )
+    account = filled(_OF_AWS, {"audience": creds.audience, "account": creds.service_account, "region": "{region}"})
+    return aws.Credentials.from_info(account, scopes=SCOPES)

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 
 from chalicelib.backends.gcp.client import GcpClients
-from chalicelib.backends.gcp.errors import failed
 from chalicelib.backends.gcp.launch import request_id
-from chalicelib.backends.gcp.operations import WAIT
+from chalicelib.backends.gcp.operations import carried_out
 from chalicelib.backends.gcp.places import last
 from chalicelib.backends.kit.owners import owned_group
 from chalicelib.backends.spi import GroupRequest, OwnedGroup
@@ -38,19 +37,11 @@ class GcpGroups:
             "description": " ".join(f"{key}={value}" for key, value in request.tags if key != CALLED),
             "groupPlacementPolicy": {"collocation": "COLLOCATED", **_TOPOLOGIES.get(type_name, {})},
         }
+        token = request_id(request.token, region)
         try:
-            operation = self._clients.call(
-                "resourcePolicies.insert", region=region, body=body, requestId=request_id(request.token, region)
-            )
+            carried_out(self._clients, "resourcePolicies.insert", region=region, body=body, requestId=token)
         except AlreadyThere:
             self._adopt(request.name, region)
-        else:
-            if operation.get("status") != "DONE":
-                name = operation["name"]
-                operation = self._clients.call("regionOperations.wait", region=region, operation=name, timeout=WAIT)
-            error = failed(operation, "compute.resourcePolicies.insert")
-            if error is not None and not isinstance(error, AlreadyThere):
-                raise error
         return Handle(kind="group", id=request.name, data={"region": region})
 
     def _adopt(self, name: str, region: str) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body, elsewhere, failed, refused_launch
-from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.images import GcpImages
 from chalicelib.backends.gcp.launch import GcpPlace, launch, request_id
 from chalicelib.backends.gcp.network import GcpNetworks
@@ -22,15 +21,15 @@ from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.handles import located
-from chalicelib.backends.kit.owners import REQUEST_TAG, owned
+from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import check_settled, check_time
+from chalicelib.backends.kit.visibility import check_time
 from chalicelib.backends.kit.zones import first_with_room
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, Micros
-from chalicelib.errors import AlreadyThere, BackendError, Gone, InsufficientCapacity, NotYet, Transient, Unfit
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, NotYet, Unfit
 
 INSERT = "compute.instances.insert"
 STARTING = ("PENDING", "PROVISIONING", "STAGING")
@@ -60,11 +59,7 @@ class GcpMachines:
         yield self._launched(request) or (yield from self._launch(request, begun))
 
     def _launched(self, request: CreateRequest) -> Handle | None:
-        for body in self._clients.pages(
-            "instances.aggregatedList", within=request.offer.region, filter=f'name = "{request.name}"'
-        ):
-            if body.get("labels", {}).get(REQUEST_TAG) != request.token:
-                raise AlreadyThere(f"{last(body['zone'])} has a machine {request.name} that isn't ours.")
+        for body in self._clients.made("instances", "machine", request, request.offer.region):
             if body["status"] not in ENDING:
                 return _vm(body["name"], last(body["zone"]), body.get("creationTimestamp"))
         return None
@@ -99,7 +94,7 @@ class GcpMachines:
             )
         except BackendError as error:
             raise self._refused(error, request, spot=spot) from None
-        wrong = failed(settled(self._clients, place.zone, operation), INSERT, secrets)
+        wrong = failed(settled(self._clients, operation), INSERT, secrets)
         if wrong is not None:
             raise self._refused(wrong, request, spot=spot)
         return operation
@@ -149,10 +144,7 @@ class GcpMachines:
         return {str(body["name"]): body for body in listed}
 
     def _found(self, handle: Handle) -> Body | None:
-        try:
-            return self._clients.call("instances.get", zone=_zone_of([handle]), instance=handle.id)
-        except Gone:
-            return None
+        return self._clients.find("instances.get", zone=_zone_of([handle]), instance=handle.id)
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
         reasons: list[Gone] = []
@@ -189,9 +181,8 @@ class GcpMachines:
 
     def _prove_gone(self, handle: Handle, past: History) -> None:
         """Operations are listed with a delay, too."""
-        check_settled([handle], self._now(), FACTS.visibility_lag, "Google")
-        if past.may_show_later(self._now(), FACTS.visibility_lag):
-            raise Transient(f"Google doesn't show {handle.id} yet.")
+        self._clients.lag.check_settled([handle])
+        past.check_settled()
 
     # --- terminate ---------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.errors import Body, failed
-from chalicelib.backends.gcp.places import instant
-from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError
+from chalicelib.backends.gcp.places import instant, last
+from chalicelib.backends.kit.visibility import Lag
+from chalicelib.errors import BackendError, Transient
 
 PREEMPTED = "compute.instances.preempted"
 WAIT = 25.0  # seconds, in which Google mostly shows that there is no room
@@ -31,7 +32,9 @@ _WHY = {
 class History:
     """What has happened to a resource, the newest first."""
 
+    name: str
     operations: Sequence[Body]
+    lag: Lag
 
     def insertion(self) -> Body | None:
         return next((each for each in self.operations if each.get("operationType") in ("insert", "bulkInsert")), None)
@@ -45,12 +48,18 @@ class History:
     def is_preempted(self) -> bool:
         return any(each.get("operationType") == PREEMPTED for each in self.operations)
 
-    def may_show_later(self, now: Micros, lag: Micros) -> bool:
+    @property
+    def may_show_later(self) -> bool:
         """Is it so new that Google may not show it yet?"""
         newest = self.operations[0] if self.operations else {}
         if newest.get("operationType") not in ("insert", "bulkInsert") or newest.get("error"):
             return False
-        return newest["status"] != "DONE" or now - instant(newest.get("endTime", "")) < lag
+        return newest["status"] != "DONE" or self.lag.is_within(instant(newest.get("endTime", "")))
+
+    def check_settled(self) -> None:
+        """Raises Transient if it may show later."""
+        if self.may_show_later:
+            raise Transient(f"Google doesn't show {self.name} yet.")
 
     def why(self) -> str:
         """Why it isn't there any more; empty: nobody knows."""
@@ -62,15 +71,29 @@ def history(clients: GcpClients, zone: str, collection: str, name: str) -> Histo
     """Of a zone's resource, by the address of what operations are about: its name isn't used again."""
     of = f'targetLink eq ".*/zones/{zone}/{collection}/{name}"'
     found = clients.pages("zoneOperations.list", zone=zone, filter=of)
-    return History(sorted(found, key=lambda each: instant(each.get("insertTime", "")), reverse=True))
+    newest_first = sorted(found, key=lambda each: instant(each.get("insertTime", "")), reverse=True)
+    return History(name, newest_first, clients.lag)
 
 
-def settled(clients: GcpClients, zone: str, operation: Body) -> Body:
+def carried_out(clients: GcpClients, method: str, **parameters: Any) -> None:
+    """Calls, and raises why its operation failed, too."""
+    operation = _waited_for(clients, clients.call(method, **parameters))
+    if error := failed(operation, f"compute.{method}"):
+        raise error
+
+
+def settled(clients: GcpClients, operation: Body) -> Body:
     """The operation once it is done, or as it is after a while. The call that began it was accepted: whatever fails
     here changes nothing about that."""
-    if operation.get("status") == "DONE":
-        return operation
     try:
-        return clients.call("zoneOperations.wait", zone=zone, operation=operation["name"], timeout=WAIT)
+        return _waited_for(clients, operation)
     except BackendError:
         return operation
+
+
+def _waited_for(clients: GcpClients, operation: Body) -> Body:
+    if operation.get("status") == "DONE":
+        return operation
+    where: dict[str, Any] = {scope: last(operation[scope]) for scope in ("zone", "region") if scope in operation}
+    method = f"{next(iter(where), 'global')}Operations.wait"
+    return clients.call(method, operation=operation["name"], timeout=WAIT, **where)

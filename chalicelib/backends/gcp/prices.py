@@ -17,7 +17,7 @@ from chalicelib.backends.gcp.client import COMPUTE, GcpClients
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.offers import HOURS
+from chalicelib.backends.kit.offers import GIB, HOURS
 from chalicelib.backends.kit.tables import table
 from chalicelib.backends.price_file import OfflinePrices, Priced
 from chalicelib.domain.instants import DAY
@@ -47,8 +47,8 @@ class MachineParts:
     """What a machine is made of."""
 
     type: str
-    cpus: float
-    memory_gib: float
+    cpus: int
+    memory_mib: int
     accelerator: str = ""
     cards: int = 0
     ssds: int = 0
@@ -140,7 +140,7 @@ def _bill(machine: MachineParts) -> Iterator[tuple[Sequence[str], float]]:
     if machine.accelerator not in _SLICES:
         family = family_of(machine.type)
         yield (f"{family} Instance Core",), SHARED.get(machine.type, machine.cpus)
-        yield (f"{family} Instance Ram",), machine.memory_gib
+        yield (f"{family} Instance Ram",), machine.memory_mib / GIB
         if machine.ssds:
             yield (_SSD,), machine.ssds * SSD_GIB / HOURS
 

@@ -27,6 +27,7 @@ from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of, user_data
+from chalicelib.backends.kit.visibility import if_there
 from chalicelib.backends.kit.zones import first_with_room, zone_token
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.bundles import worker
@@ -171,10 +172,7 @@ class GcpTpus:
         return outcomes(slices, lambda handle: self._machine(handle, queued.get(handle.id), nodes))
 
     def _one(self, handle: Handle, collection: str) -> Body | None:
-        try:
-            return self._client.call("GET", _zone_of(handle), collection, handle.id)
-        except Gone:
-            return None
+        return if_there(lambda: self._client.call("GET", _zone_of(handle), collection, handle.id))
 
     def _all(self, zone: str, collection: str) -> Mapping[str, Body]:
         return {last(str(each["name"])): each for each in self._client.listed(zone, collection)}

@@ -15,20 +15,19 @@ from typing import Any
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body, failed
-from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.launch import DISK, request_id
 from chalicelib.backends.gcp.machines import RUNNING, STARTING, handle_of
 from chalicelib.backends.gcp.operations import history, settled
 from chalicelib.backends.gcp.places import RULE, GcpPlaces, last
 from chalicelib.backends.gcp.prices import GcpPrices
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, labels, owned_volume
+from chalicelib.backends.kit.owners import all_tags, labels, owned_volume
 from chalicelib.backends.kit.volumes import DiskPrices, check_unused, disk, machine_of, running
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.owner import OFFERED
 from chalicelib.domain.volumes import Device, ProviderDisk
-from chalicelib.errors import AlreadyThere, Gone, Transient, Unfit
+from chalicelib.errors import Gone, Unfit
 
 STATES: Mapping[str, str] = {
     "CREATING": "creating",
@@ -53,11 +52,7 @@ class GcpVolumes:
         self._prices, self._months = prices, DiskPrices(now, self._month)
 
     def create(self, request: VolumeRequest) -> Handle:
-        for body in self._clients.pages(
-            "disks.aggregatedList", within=request.region, filter=f'name = "{request.name}"'
-        ):
-            if body.get("labels", {}).get(REQUEST_TAG) != request.token:
-                raise AlreadyThere(f"{last(body['zone'])} has a disk {request.name} that isn't ours.")
+        for body in self._clients.made("disks", "disk", request, request.region):
             return _handle(body)
         zone = request.zone or self._zone(request.region)
         self._clients.call(
@@ -104,22 +99,17 @@ class GcpVolumes:
         if vm.data.get("zone") != zone:
             raise Unfit(f"Volume {handle.id} is in {zone}, and the machine {vm.id} is in {vm.data.get('zone')}.")
         host = self._host(vm.id, zone)
-        fresh = host is None and history(self._clients, zone, "instances", vm.id).may_show_later(
-            self._now(), FACTS.visibility_lag
-        )
+        fresh = host is None and history(self._clients, zone, "instances", vm.id).may_show_later
         running(vm.id, host, lambda body: str(body["status"]), STARTING, RUNNING, is_fresh=fresh)
         mode = "READ_ONLY" if read_only or body.get("accessMode") == "READ_ONLY_MANY" else "READ_WRITE"
         wanted = {"source": f"projects/{self._clients.project}/zones/{zone}/disks/{handle.id}", "mode": mode}
         attached: dict[str, Any] = {**wanted, "deviceName": handle.id, "autoDelete": False}
         operation = self._clients.call("instances.attachDisk", zone=zone, instance=vm.id, body=attached)
-        if error := failed(settled(self._clients, zone, operation), "compute.instances.attachDisk"):
+        if error := failed(settled(self._clients, operation), "compute.instances.attachDisk"):
             raise error
 
     def _host(self, machine: str, zone: str) -> Body | None:
-        try:
-            return self._clients.call("instances.get", zone=zone, instance=machine)
-        except Gone:
-            return None
+        return self._clients.find("instances.get", zone=zone, instance=machine)
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
         body, vm, zone = self._body(handle), machine_of(machine), _zone(handle)
@@ -163,8 +153,7 @@ class GcpVolumes:
             past = history(self._clients, zone, "disks", handle.id)
             if error := past.refused("compute.disks.insert"):
                 raise Gone(f"Volume {handle.id} wasn't created: {error.message}", refused=type(error)) from None
-            if past.may_show_later(self._now(), FACTS.visibility_lag):
-                raise Transient(f"Google doesn't show the disk {handle.id} yet.") from None
+            past.check_settled()
             raise
 
     def _disk(self, body: Body) -> ProviderDisk:

@@ -1,8 +1,8 @@
 """The body of a request as data: a template, and what is filled in.
 
 A body shows what is asked of a provider, so it reads best as the provider's documents have it, with the reason for a
-line beside it. `"{name}"` stands for a whole value of any type, and in a longer text for its part of it. What has no
-value, because it is None, is left out, and so is what has nothing else in it.
+line beside it. `"{name}"` stands for a whole value of any type, and in a longer text, or in a key, for its part of it.
+What has no value, because it is None, is left out, and so is what has nothing else in it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(template, str):
         return _text(template, values)
     if isinstance(template, Mapping):
-        found = {key: filled(each, values) for key, each in template.items()}
-        kept = {key: each for key, each in found.items() if each is not None}
+        found = {_text(key, values): filled(each, values) for key, each in template.items()}
+        kept = {key: each for key, each in found.items() if None not in (key, each)}
         return kept if kept or not template else None
     if isinstance(template, list):
         parts = [each for each in (filled(each, values) for each in template) if each is not None]

@@ -3,13 +3,15 @@ resource is missing. The resource's handle says when it was created."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from chalicelib.backends.kit.clock import Now
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, Micros, from_iso
-from chalicelib.errors import Transient
+from chalicelib.errors import Gone, Transient
 
 B = TypeVar("B")
 CREATED = "at"  # in a handle's data
@@ -48,6 +50,51 @@ def first_shown(
             return handle, listed[handle.id]
     check_settled(handles, now, lag, provider)
     return next(((handle, body) for handle in handles if (body := find(handle)) is not None), None)
+
+
+class Lag:
+    """How long a provider may not show what was created."""
+
+    def __init__(self, provider: str, lag: Micros, now: Now) -> None:
+        self._provider, self._lag, self._now = provider, lag, now
+
+    def is_within(self, at: Micros) -> bool:
+        """Is that so short ago?"""
+        return self._now() - at < self._lag
+
+    def is_fresh(self, handle: Handle) -> bool:
+        return is_fresh(handle, self._now(), self._lag)
+
+    def check_settled(self, handles: Iterable[Handle]) -> None:
+        """Raises Transient if one of these may exist although it isn't listed."""
+        check_settled(handles, self._now(), self._lag, self._provider)
+
+    def gone(self, noun: str, handles: Sequence[Handle]) -> Gone:
+        """That the provider has none of these. Raises Transient if one may exist all the same."""
+        self.check_settled(handles)
+        return Gone(f"{self._provider} has no {noun} {' or '.join(each.id for each in handles) or 'for this'}.")
+
+    def first_shown(
+        self, handles: Sequence[Handle], listed: Mapping[str, B], find: Callable[[Handle], B | None]
+    ) -> tuple[Handle, B] | None:
+        return first_shown(handles, listed, find, self._now(), self._lag, self._provider)
+
+
+def if_there(ask: Callable[[], B]) -> B | None:
+    """None: it is gone, or was never there."""
+    try:
+        return ask()
+    except Gone:
+        return None
+
+
+def adopted(known: Sequence[Handle], end: Callable[[Handle], None]) -> Iterator[Handle]:
+    """The first of what earlier calls created. Any other, of a creation whose answer was lost, and which was listed
+    late, is ended."""
+    yield known[0]
+    for other in known[1:]:
+        with suppress(Gone):
+            end(other)
 
 
 def check_time(begun: Micros, now: Micros, latest: Micros, provider: str) -> None:

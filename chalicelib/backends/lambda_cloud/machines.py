@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 
 from chalicelib.backends.kit.cache import LookupCache
@@ -13,7 +12,7 @@ from chalicelib.backends.kit.owners import REQUEST_TAG, owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
 from chalicelib.backends.kit.ssh_key import NOBODYS_KEY
-from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh, stamp
+from chalicelib.backends.kit.visibility import CREATED, Lag, adopted, if_there, stamp
 from chalicelib.backends.lambda_cloud import requests
 from chalicelib.backends.lambda_cloud.catalog import LambdaCatalog
 from chalicelib.backends.lambda_cloud.client import Body, LambdaClient
@@ -43,6 +42,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 class LambdaInstances:
     def __init__(self, client: LambdaClient, now: Now, catalog: LambdaCatalog) -> None:
         self._client, self._now, self._catalog = client, now, catalog
+        self._lag = Lag("Lambda", FACTS.visibility_lag, now)
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._before_launch = LookupCache[Sequence[Body]](now, ADOPTS_WITHIN)
         self._ends = LookupCache[None](now, LISTS_LAST)  # asked for since the list, perhaps
@@ -61,10 +61,7 @@ class LambdaInstances:
             for id in self._launched(request, body):
                 yield Handle(kind=INSTANCE, id=id, data={CREATED: launched})
             return
-        yield _handle(known[0])
-        for other in known[1:]:  # of a launch whose answer was lost, and which was listed late
-            with suppress(Gone):
-                self.terminate(_handle(other))
+        yield from adopted([_handle(body) for body in known], self.terminate)
 
     def _known(self, request: CreateRequest) -> Sequence[Body]:
         """Those that haven't ended. The oldest first. A list may lack tags."""
@@ -113,25 +110,19 @@ class LambdaInstances:
         return outcomes(machines, lambda handles: self._machine(handles, known))
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
-        for handle in handles:
-            if handle.id in known:
-                return described(known[handle.id])
-        check_settled(handles, self._now(), FACTS.visibility_lag, "Lambda")
-        for handle in handles:  # a list may lack some
-            try:
-                body = self._client.instance(handle.id)
-            except Gone:
-                continue
-            return described(body)
-        names = " or ".join(handle.id for handle in handles) or "of this machine"
-        raise Gone(f"There is no instance {names}.")
+        if found := self._lag.first_shown(handles, known, self._found):
+            return described(found[1])
+        raise self._lag.gone("instance", handles)
+
+    def _found(self, handle: Handle) -> Body | None:
+        return if_there(lambda: self._client.instance(handle.id))
 
     # --- terminate ----------------------------------------------------------------------------------------------------
 
     def terminate(self, handle: Handle) -> None:
         """One that is ending isn't asked to end again: Lambda answers that with an error of no meaning."""
         body = next((each for each in self._listed() if each["id"] == handle.id), None)
-        if body is None and not is_fresh(handle, self._now(), FACTS.visibility_lag):
+        if body is None and not self._lag.is_fresh(handle):
             body = self._client.instance(handle.id)
         if body is not None and body["status"] == ENDED:
             raise Gone(f"The instance {handle.id} is terminated.")

@@ -15,12 +15,13 @@ from chalicelib.backends.kit.errors import Kind
 from chalicelib.backends.kit.paging import pages
 from chalicelib.backends.kit.rpc import CallFailed, GrpcWire, Wire
 from chalicelib.backends.kit.tokens import AccessToken
+from chalicelib.backends.kit.visibility import if_there
 from chalicelib.backends.nebius.config import NebiusServiceAccountCreds
 from chalicelib.backends.nebius.errors import OF_MANY, of_status, service_errors, translated
 from chalicelib.backends.nebius.messages import Body, all_messages
 from chalicelib.backends.nebius.tokens import access_token, exchange, read_account
 from chalicelib.domain.instants import Micros
-from chalicelib.errors import BackendError, Gone, InvalidCredentials, Transient, Unfit
+from chalicelib.errors import BackendError, InvalidCredentials, Transient, Unfit
 
 READ, WRITE = 10.0, 20.0  # seconds
 PAGE = 500  # items
@@ -78,10 +79,7 @@ class NebiusClient:
 
     def find(self, service: str, identity: str, region: str) -> dict[str, Any] | None:
         """None: there is no such resource."""
-        try:
-            return self.call(service, "Get", {"id": identity}, region=region, what=identity)
-        except Gone:
-            return None
+        return if_there(lambda: self.call(service, "Get", {"id": identity}, region=region, what=identity))
 
     def listed(
         self,

@@ -6,12 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from chalicelib.domain.specs.quantities import DiskSize
-from chalicelib.domain.specs.volumes import EXISTING, VolumeConfiguration
+from chalicelib.domain.specs.volumes import RegionalVolumeConfiguration
 
 
-class NebiusVolumeConfiguration(VolumeConfiguration):
+class NebiusVolumeConfiguration(RegionalVolumeConfiguration):
     backend: Literal["nebius"] = Field(default="nebius", description="`nebius`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=EXISTING)
-    region: str = Field(description="The region it is in.")

@@ -6,15 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from chalicelib.domain.specs.quantities import DiskSize
-from chalicelib.domain.specs.volumes import EXISTING, VolumeConfiguration
+from chalicelib.domain.specs.volumes import RegionalVolumeConfiguration
 
 
-class RunpodVolumeConfiguration(VolumeConfiguration):
+class RunpodVolumeConfiguration(RegionalVolumeConfiguration):
     backend: Literal["runpod"] = Field(default="runpod", description="`runpod`.")
-    size: DiskSize | None = Field(default=None, description="Its size.")
-    volume_id: str | None = Field(default=None, description=EXISTING)
-    region: str = Field(description="The region it is in.")
     availability_zone: str | None = Field(
         default=None, description="Runpod has none: accepted and dropped.", exclude=True
     )

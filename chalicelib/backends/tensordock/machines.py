@@ -11,7 +11,7 @@ from chalicelib.backends.kit.dated_names import DatedName, dated, read
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
-from chalicelib.backends.kit.visibility import CREATED, check_settled, is_fresh
+from chalicelib.backends.kit.visibility import CREATED, Lag, adopted, if_there
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.backends.tensordock import requests
 from chalicelib.backends.tensordock.catalog import TensorDockCatalog
@@ -27,6 +27,7 @@ INSTANCE = "vm"  # the kind of their handles
 class TensorDockInstances:
     def __init__(self, client: TensorDockClient, now: Now, catalog: TensorDockCatalog) -> None:
         self._client, self._now, self._catalog = client, now, catalog
+        self._lag = Lag("TensorDock", LAG, now)
         self._lists = LookupCache[Sequence[Body]](now, LISTS_LAST)
         self._ends = LookupCache[None](now, LISTS_LAST)  # asked for since the list, perhaps
         self._addresses: dict[str, str] = {}  # lists may lack them
@@ -40,10 +41,7 @@ class TensorDockInstances:
         if not known:
             yield self._created(request)
             return
-        yield known[0]
-        for other in known[1:]:  # of a creation whose answer was lost, and which was listed late
-            with suppress(Gone):
-                self.terminate(other)
+        yield from adopted(known, self.terminate)
 
     def _created(self, request: CreateRequest) -> Handle:
         offer, now = request.offer, self._now()
@@ -70,18 +68,9 @@ class TensorDockInstances:
         return outcomes(machines, lambda handles: self._machine(handles, known))
 
     def _machine(self, handles: Sequence[Handle], known: Mapping[str, Body]) -> Machine:
-        for handle in handles:
-            if handle.id in known:
-                return described(known[handle.id], self._address(known[handle.id]))
-        check_settled(handles, self._now(), LAG, "TensorDock")
-        for handle in handles:  # a list may lack some
-            try:
-                body = self._client.instance(handle.id)
-            except Gone:
-                continue
-            return described(body, body["ip"])
-        names = " or ".join(handle.id for handle in handles) or "of this machine"
-        raise Gone(f"There is no instance {names}.")
+        if found := self._lag.first_shown(handles, known, self._found):
+            return described(found[1], self._address(found[1]))
+        raise self._lag.gone("instance", handles)
 
     def _address(self, body: Body) -> str:
         """Looked up by itself until it is known."""
@@ -93,12 +82,15 @@ class TensorDockInstances:
             self._addresses[body["id"]] = found
         return str(found)
 
+    def _found(self, handle: Handle) -> Body | None:
+        return if_there(lambda: self._client.instance(handle.id))
+
     # --- terminate ----------------------------------------------------------------------------------------------------
 
     def terminate(self, handle: Handle) -> None:
         """Raises Gone only for what two answers lack."""
         body = next((each for each in self._listed() if each["id"] == handle.id), None)
-        if body is None and not is_fresh(handle, self._now(), LAG):
+        if body is None and not self._lag.is_fresh(handle):
             body = self._client.instance(handle.id)
         if body is not None and body["status"] in ENDED:
             raise Gone(f"The instance {handle.id} is {body['status']}.")

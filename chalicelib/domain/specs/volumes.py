@@ -9,14 +9,12 @@ from pydantic import Field, model_validator
 
 from chalicelib.domain.specs.profiles import Tags
 from chalicelib.domain.specs.providers import ProviderUnion
-from chalicelib.domain.specs.quantities import IdleDuration
+from chalicelib.domain.specs.quantities import DiskSize, IdleDuration
 from chalicelib.domain.specs.reading import Spec, faults
 from chalicelib.errors import Problem
 
 _NAME = "The name of the volume; a random one unless set."
 _CLEANUP = "Delete it once no run has used it for this long; kept unless set."
-
-EXISTING = "The cloud's id of an existing volume; instead of `size`."
 
 
 class VolumeConfiguration(Spec):
@@ -67,6 +65,20 @@ class VolumeConfiguration(Spec):
             yield "tags", "an existing volume stays as it is, so it gets no tags"
         if self.auto_cleanup_duration is not None and self.auto_cleanup_duration >= 0:
             yield "auto_cleanup_duration", "an existing volume isn't deleted for you"
+
+
+class RegionalVolumeConfiguration(VolumeConfiguration):
+    """Of a cloud with regions."""
+
+    size: DiskSize | None = Field(default=None, description="Its size.")
+    volume_id: str | None = Field(default=None, description="The cloud's id of an existing volume; instead of `size`.")
+    region: str = Field(description="The region it is in.")
+
+
+class ZonalVolumeConfiguration(RegionalVolumeConfiguration):
+    """Of a cloud whose disks are in zones."""
+
+    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
 
 
 AnyVolumeConfiguration = Annotated[

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from chalicelib.backends.gcp.checking import ADDRESSES, NAT, needed
 from chalicelib.backends.gcp.images import ARM_FAMILY, ARM_PROJECT, FAMILY, PROJECT
-from chalicelib.backends.gcp.permissions import ADDRESSES, NAT, needed
 from chalicelib.configuration.parse import parse
 from chalicelib.configuration.server import parse_backend
 from chalicelib.errors import MissingPermission
