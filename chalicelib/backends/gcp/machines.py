@@ -17,10 +17,9 @@ from chalicelib.backends.gcp.images import GcpImages
 from chalicelib.backends.gcp.launch import GcpPlace, launch, request_id
 from chalicelib.backends.gcp.network import GcpNetworks
 from chalicelib.backends.gcp.operations import History, history, settled
-from chalicelib.backends.gcp.places import GcpPlaces, instant, last, region_of
+from chalicelib.backends.gcp.places import GcpPlaces, handle_of, instant, last, region_of, zone_of
 from chalicelib.backends.gcp.reservations import WARNING, GcpReservations
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import by_region, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -61,13 +60,13 @@ class GcpMachines:
     def _launched(self, request: CreateRequest) -> Handle | None:
         for body in self._clients.made("instances", "machine", request, request.offer.region):
             if body["status"] not in ENDING:
-                return _vm(body["name"], last(body["zone"]), body.get("creationTimestamp"))
+                return handle_of("vm", body["name"], last(body["zone"]), body.get("creationTimestamp"))
         return None
 
     def _launch(self, request: CreateRequest, begun: Micros) -> Generator[Handle, None, Handle]:
         def in_zone(place: GcpPlace) -> Handle:
             accepted = self._insert(request, place)
-            return _vm(request.name, place.zone, accepted.get("insertTime"))
+            return handle_of("vm", request.name, place.zone, accepted.get("insertTime"))
 
         try:
             places = self._zones(request)
@@ -212,27 +211,15 @@ class GcpMachines:
         for kind, collection in (("vm", "instances"), ("disk", "disks")):
             for body in self._clients.pages(f"{collection}.aggregatedList", within=region, filter=of):
                 name, zone = str(body["name"]), last(body["zone"])
-                vm = kind == "vm"
-                handle = _vm(name, zone, body.get("creationTimestamp")) if vm else handle_of(kind, name, zone)
+                handle = handle_of(kind, name, zone, body.get("creationTimestamp") if kind == "vm" else None)
                 if region in ("", handle.data["region"]) and not body.get("users"):
                     yield from owned(handle, body.get("labels", {}))
-
-
-def _vm(name: str, zone: str, created: object) -> Handle:
-    """`created`: when, as Google writes it."""
-    return located("vm", name, region_of(zone), zone=zone, created=created)
-
-
-def handle_of(kind: str, name: str, zone: str) -> Handle:
-    return located(kind, name, region_of(zone), zone=zone)
 
 
 def _zone_of(handles: Sequence[Handle]) -> str:
     """The zone of a machine and everything that belongs to it."""
     of = next((handle for handle in handles if handle.kind == "vm"), handles[0] if handles else None)
-    if of is None:
-        return "none"
-    return of.data.get("zone") or f"{of.data.get('region', 'none')}-a"
+    return "none" if of is None else zone_of(of)
 
 
 def _running(body: Body, interrupted: bool, reclaim_at: Micros | None, message: str) -> Machine:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
-from chalicelib.backends.gcp.errors import Body, failed
 from chalicelib.backends.gcp.interfaces import PROFILE, Fabric
+from chalicelib.backends.gcp.operations import carried_out
 from chalicelib.backends.gcp.places import last
+from chalicelib.backends.kit.bodies import filled
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.tables import table
 from chalicelib.domain.owner import mark
-from chalicelib.errors import AlreadyThere, Gone, Unfit
+from chalicelib.errors import AlreadyThere, Unfit
 
-EVERYBODY = "0.0.0.0/0"
+_BODIES = table("gcp/network.toml")
 
 
 class GcpNetworks:
@@ -79,13 +81,12 @@ class GcpNetworks:
     def tags(self, install: str, ports: Sequence[int] = ()) -> list[str]:
         """The network tags of a machine, once there are rules for them."""
         members = f"dstack-{mark(install)}"
-        tags = {members: {"sourceTags": [members], "allowed": [{"IPProtocol": "all"}]}}
+        tags = {members: "members"}
         if ports:
-            opened = [{"IPProtocol": "tcp", "ports": [str(port) for port in ports]}]
-            tags["-".join([members, *map(str, ports)])] = {"sourceRanges": [EVERYBODY], "allowed": opened}
+            tags["-".join([members, *map(str, ports)])] = "gateway"
         if self._config.vpc_project_id is None:
-            for tag, rule in tags.items():
-                self._rules.get(tag, partial(self._ruled, tag, rule))
+            for tag, kind in tags.items():
+                self._rules.get(tag, partial(self._ruled, tag, kind, ports))
         return list(tags)
 
     def nat(self, region: str) -> bool:
@@ -114,29 +115,14 @@ class GcpNetworks:
             if each.get("purpose", "PRIVATE") in ("PRIVATE", "PRIVATE_RFC_1918"):
                 yield str(each["network"]), _path(str(each["subnetwork"]))
 
-    def _ruled(self, tag: str, rule: Mapping[str, Any]) -> str:
+    def _ruled(self, tag: str, kind: str, ports: Sequence[int]) -> str:
         """The rule for a tag in this VPC, which is made unless it exists."""
         name = f"{tag}-{hashlib.sha256(self.path.encode()).hexdigest()[:8]}"
-        try:
-            self._clients.call("firewalls.get", firewall=name)
-        except Gone:
-            body: Body = {
-                "name": name,
-                "network": self.path,
-                "direction": "INGRESS",
-                "priority": 800,
-                "targetTags": [tag],
-                "description": "dstack: machines of one installation, and gateways that everybody reaches",
-                **rule,
-            }
-            try:
-                operation = self._clients.call("firewalls.insert", body=body)
-                operation = self._clients.call("globalOperations.wait", operation=operation["name"])
-            except AlreadyThere:  # somebody else has just made it
-                return name
-            error = failed(operation, "compute.firewalls.insert")
-            if error is not None and not isinstance(error, AlreadyThere):
-                raise error from None
+        if self._clients.find("firewalls.get", firewall=name) is None:
+            values = {"name": name, "network": self.path, "tag": tag, "ports": list(map(str, ports))}
+            body = filled({**_BODIES["rule"], **_BODIES[kind]}, values)
+            with suppress(AlreadyThere):  # somebody else has just made it
+                carried_out(self._clients, "firewalls.insert", body=body)
         return name
 
 

@@ -11,7 +11,9 @@ from chalicelib.backends.gcp.config import LABEL_KEY, LABEL_VALUE, MOST_LABELS, 
 from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
+from chalicelib.backends.kit.handles import located
 from chalicelib.backends.kit.owners import LabelRule
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, Micros
 
 RULE = LabelRule(LABEL_KEY, LABEL_VALUE, MOST_LABELS)
@@ -56,6 +58,15 @@ def last(url: str) -> str:
 def region_of(zone: str) -> str:
     """`us-central1` of `us-central1-a`, and of `us-central1-ai1a`."""
     return zone.rpartition("-")[0]
+
+
+def zone_of(handle: Handle) -> str:
+    return handle.data.get("zone") or f"{handle.data.get('region', 'none')}-a"
+
+
+def handle_of(kind: str, name: str, zone: str, created: object = None) -> Handle:
+    """`created`: when, as Google writes it."""
+    return located(kind, name, region_of(zone), zone=zone, created=created)
 
 
 def instant(text: str) -> Micros:

@@ -20,7 +20,7 @@ from chalicelib.backends.gcp.errors import Body
 from chalicelib.backends.gcp.facts import FACTS
 from chalicelib.backends.gcp.launch import MOST_USER_DATA, SCOPE
 from chalicelib.backends.gcp.network import GcpNetworks
-from chalicelib.backends.gcp.places import RULE, instant, last, region_of
+from chalicelib.backends.gcp.places import RULE, instant, last, region_of, zone_of
 from chalicelib.backends.gcp.tpu_client import NOT_HERE, REQUESTED, TpuClient, failed
 from chalicelib.backends.gcp.tpu_types import DISK_GIB, hosts_of, of_tpu, runtime_of, tpu_type
 from chalicelib.backends.kit.clock import Now
@@ -163,7 +163,7 @@ class GcpTpus:
 
     def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
         slices = [next(handle for handle in handles if of_tpu(handle)) for handles in machines]
-        return by_region(slices, _zone_of, self._in_zone)
+        return by_region(slices, zone_of, self._in_zone)
 
     def _in_zone(self, zone: str, slices: Sequence[Handle]) -> Sequence[Machine | BackendError]:
         if len(slices) == 1:
@@ -172,7 +172,7 @@ class GcpTpus:
         return outcomes(slices, lambda handle: self._machine(handle, queued.get(handle.id), nodes))
 
     def _one(self, handle: Handle, collection: str) -> Body | None:
-        return if_there(lambda: self._client.call("GET", _zone_of(handle), collection, handle.id))
+        return if_there(lambda: self._client.call("GET", zone_of(handle), collection, handle.id))
 
     def _all(self, zone: str, collection: str) -> Mapping[str, Body]:
         return {last(str(each["name"])): each for each in self._client.listed(zone, collection)}
@@ -184,8 +184,8 @@ class GcpTpus:
         if state in WAITING:
             return Machine("pending")
         if state == "FAILED":
-            error = failed(queued["state"].get("failedData", {}).get("error", {}), CREATE, _zone_of(handle))
-            error = error or InsufficientCapacity(f"There was no room for {handle.id} in {_zone_of(handle)} in time.")
+            error = failed(queued["state"].get("failedData", {}).get("error", {}), CREATE, zone_of(handle))
+            error = error or InsufficientCapacity(f"There was no room for {handle.id} in {zone_of(handle)} in time.")
             raise Gone(error.message, refused=type(error))
         if state == "SUSPENDING" and _is_googles(queued):
             return Machine("running", interrupted=True, message="Google takes it back")
@@ -216,7 +216,7 @@ class GcpTpus:
 
     def _absent(self, handle: Handle) -> BackendError:
         """Why it isn't there, as Google's operations have it."""
-        zone, about = _zone_of(handle), f"/{QUEUED}/{handle.id}"
+        zone, about = zone_of(handle), f"/{QUEUED}/{handle.id}"
         past = [
             each
             for each in self._client.listed(zone, "operations")
@@ -248,7 +248,7 @@ class GcpTpus:
 
     def _delete(self, handle: Handle, collection: str, **query: str) -> None:
         try:
-            self._client.call("DELETE", _zone_of(handle), collection, handle.id, query=query)
+            self._client.call("DELETE", zone_of(handle), collection, handle.id, query=query)
         except NotYet:  # it is just being created, or suspended; the next call deletes it
             return
 
@@ -299,7 +299,3 @@ def _handle(body: Body) -> Handle:
 
 def _at(name: str, zone: str, kind: str) -> Handle:
     return Handle(kind="vm", id=name, data={"region": region_of(zone), "zone": zone, "tpu": kind})
-
-
-def _zone_of(handle: Handle) -> str:
-    return handle.data.get("zone") or f"{handle.data.get('region', 'none')}-a"

@@ -16,9 +16,9 @@ from chalicelib.backends.gcp.client import GcpClients
 from chalicelib.backends.gcp.config import GCPBackendConfig
 from chalicelib.backends.gcp.errors import Body, failed
 from chalicelib.backends.gcp.launch import DISK, request_id
-from chalicelib.backends.gcp.machines import RUNNING, STARTING, handle_of
+from chalicelib.backends.gcp.machines import RUNNING, STARTING
 from chalicelib.backends.gcp.operations import history, settled
-from chalicelib.backends.gcp.places import RULE, GcpPlaces, last
+from chalicelib.backends.gcp.places import RULE, GcpPlaces, handle_of, last, zone_of
 from chalicelib.backends.gcp.prices import GcpPrices
 from chalicelib.backends.kit.clock import Now
 from chalicelib.backends.kit.owners import all_tags, labels, owned_volume
@@ -92,7 +92,7 @@ class GcpVolumes:
     # --- attach and detach -------------------------------------------------------------------------------------------
 
     def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
-        body, zone = self._body(handle), _zone(handle)
+        body, zone = self._body(handle), zone_of(handle)
         vm = machine_of(machine)
         if vm.id in map(last, body.get("users", ())):
             return
@@ -112,7 +112,7 @@ class GcpVolumes:
         return self._clients.find("instances.get", zone=zone, instance=machine)
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        body, vm, zone = self._body(handle), machine_of(machine), _zone(handle)
+        body, vm, zone = self._body(handle), machine_of(machine), zone_of(handle)
         if vm.id not in map(last, body.get("users", ())):
             return
         device = self._device(handle.id, vm.id, zone)
@@ -134,7 +134,7 @@ class GcpVolumes:
         body = self._body(handle)
         check_unused(handle.id, set(map(last, body.get("users", ()))))
         if body["status"] != "DELETING":
-            self._clients.call("disks.delete", zone=_zone(handle), disk=handle.id)
+            self._clients.call("disks.delete", zone=zone_of(handle), disk=handle.id)
 
     def list_owned(self, volume_id: str | None, region: str) -> Iterator[OwnedVolume]:
         of = "labels.dstack-volume:*" if volume_id is None else f'labels.dstack-volume = "{volume_id}"'
@@ -146,7 +146,7 @@ class GcpVolumes:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _body(self, handle: Handle) -> Body:
-        zone = _zone(handle)
+        zone = zone_of(handle)
         try:
             return self._clients.call("disks.get", zone=zone, disk=handle.id)
         except Gone:
@@ -181,7 +181,3 @@ _BY_ID = "google-"
 
 def _handle(body: Body) -> Handle:
     return handle_of("volume", str(body["name"]), last(body["zone"]))
-
-
-def _zone(handle: Handle) -> str:
-    return handle.data.get("zone") or f"{handle.data.get('region', 'none')}-a"
