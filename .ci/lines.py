@@ -22,7 +22,7 @@ LIMITS: Mapping[str, int] = {
     "cudo": 50,
     "daytona": 50,
     "digitalocean": 50,
-    "gcp": 1787,
+    "gcp": 1956,
     "gcp/tpu": 550,
     "hotaisle": 50,
     "kit": 1350,
