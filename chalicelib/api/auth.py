@@ -96,6 +96,8 @@ def authorise(plane: DoorPorts, route: Route, headers: Mapping[str, str], projec
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
         return Caller(user, token=entry)
+    if route.ends_project and (ended := _ended_by(plane, user, headers, project_name)):
+        return Caller(user, ended, None, entry)
     caller = _within(user, where, project_name, entry)
     if not _enough(caller, access, plane.permissions):
         raise Forbidden("Access denied: your role in this project doesn't allow this")
@@ -228,6 +230,19 @@ def _within(user: User, records: Sequence[Record | None], name: str, entry: Acce
     if user.role is GlobalRole.admin:
         raise ProjectNotFound(f"There is no project {name[:80]}")
     raise Forbidden(f"There is no project {name[:80]}, or you aren't a member of it")
+
+
+def _ended_by(plane: DoorPorts, user: User, headers: Mapping[str, str], name: str) -> Project | None:
+    """The project of this name that the user deleted with a request of this `Idempotency-Key`, which is repeated."""
+    from chalicelib.domain.keyed_requests import KEY, KeyedRequest, key_hash
+
+    if KEY not in headers:
+        return None
+    known = nouns.find(plane.store, KeyedRequest, keys.keyed_request(user.id, key_hash(headers[KEY])))
+    if known is None or not known.project_id or plane.clock.now() >= known.ends_at:
+        return None
+    project = nouns.find(plane.store, Project, keys.project(known.project_id))
+    return project if project is not None and project.deleted and project.name == name else None
 
 
 def _enough(caller: Caller, access: Access, permissions: Permissions) -> bool:

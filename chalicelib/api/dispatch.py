@@ -24,6 +24,7 @@ from chalicelib.usecases.context import Plane
 ATTEMPTS = 8  # of a handler that loses its races
 SERVED = (0, 22)  # the line of clients that this API serves
 BODILESS = (204, 304)  # statuses of responses that have no body, nor headers that describe one
+READ, HEAD = "GET", "HEAD"  # the second is answered like the first, and whoever sends the answer leaves out its body
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\S{1,40})?")
 _JSON = {"Content-Type": "application/json"}
 
@@ -68,7 +69,7 @@ def head_of(request: Request, served: Callable[[Route], bool] = lambda route: Tr
     here = {} if found is None else {method: route for method, route in found.routes.items() if served(route)}
     if found is None or not here:
         return no_such_path(request.path)
-    route = here.get(request.method)
+    route = here.get(READ if request.method == HEAD and is_v1(request.path) else request.method)
     if route is None:
         return wrong_method(request.method, request.path, list(here))
     return RequestHead(route, found.template, found.params, request)

@@ -188,6 +188,7 @@ class Route:
     handler: Handler
     verb: Verb | None = None  # what an access token needs; None: none is enough
     narrowed: bool = False  # without a project in its path, and yet for tokens for some projects, whose only it shows
+    ends_project: bool = False  # a repetition finds no project at its path any more
 
 
 def of_agents(route: Route) -> bool:

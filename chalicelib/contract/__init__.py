@@ -281,6 +281,7 @@ from chalicelib.contract.v1.people import (
 from chalicelib.contract.v1.runs import (
     V1GpuUsage as V1GpuUsage,
     V1Job as V1Job,
+    V1JobPage as V1JobPage,
     V1LogLine as V1LogLine,
     V1LogPage as V1LogPage,
     V1Metrics as V1Metrics,

@@ -18,6 +18,7 @@ from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.errors import Invalid, KeyReused
 
+KEY = "idempotency-key"  # the header
 DIGEST = "keyed-request"  # what the installation's key is derived for
 LASTS = DAY
 LONGEST_KEY = 200  # characters
@@ -31,9 +32,15 @@ class KeyedRequest(Noun):
     digest: str  # of the request, which nobody without the installation's key can guess a secret from
     subject_id: str  # of what it made
     at: Micros
+    created: bool = False  # was there nothing at its address before?
+    project_id: str = ""  # of the project in its path
+
+    @property
+    def ends_at(self) -> Micros:
+        return self.at + LASTS
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.keyed_request(self.user_id, self.key_hash), expires_at=(self.at + LASTS) // SECOND)
+        return keys.Place(keys.keyed_request(self.user_id, self.key_hash), expires_at=self.ends_at // SECOND)
 
 
 @dataclass(frozen=True)
@@ -54,13 +61,17 @@ def sent_key(secret: bytes, key: str, *request: bytes) -> SentKey:
     digest = hmac.new(secret, digestmod=hashlib.sha256)
     for part in request:
         digest.update(b"%d:" % len(part) + part)  # with its length, so that no part can pass for the end of another
-    return SentKey(hashlib.sha256(key.encode()).hexdigest(), digest.hexdigest())
+    return SentKey(key_hash(key), digest.hexdigest())
+
+
+def key_hash(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def earlier(stored: KeyedRequest | None, sent: SentKey, now: Micros) -> KeyedRequest | None:
     """The request that `sent` repeats, if it does. A record is valid for a day, also where the store keeps it longer.
     Raises KeyReused if the key came with another request."""
-    if stored is None or now >= stored.at + LASTS:
+    if stored is None or now >= stored.ends_at:
         return None
     if stored.digest != sent.digest:
         raise KeyReused(

@@ -23,7 +23,7 @@ from chalicelib.errors import NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
-RESOURCES, METHODS = f"{PREFIX}{{proxy+}}", ("GET", "POST", "PUT", "PATCH", "DELETE")
+RESOURCES, METHODS = f"{PREFIX}{{proxy+}}", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _BINARY = ("application/octet-stream", "application/x-tar", "application/zip")
 
 _request: ContextVar[Request | None] = ContextVar("request", default=None)
@@ -59,8 +59,10 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
             assert incoming is not None, "a view runs within a request"
             head = dispatch.head_of(self._request(PREFIX + incoming.uri_params["proxy"].rstrip("/")))
             if isinstance(head, dispatch.Reply):
-                return _encoded(head)
-            return _response(plane, head, lambda here: self._until_settled(here, head))
+                found = _encoded(head)
+            else:
+                found = _response(plane, head, lambda here: self._until_settled(here, head))
+            return Response("", found.headers, found.status_code) if incoming.method == dispatch.HEAD else found
 
         return view
 

@@ -24,6 +24,15 @@ class Acted(Generic[T]):
     subject_id: str  # of what was made
     result: T | None  # of the action; None if the request was repeated
     repeated: bool = False
+    created: bool = False  # was there nothing at its address before?
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a request says about its address, for repetitions of it: the project, and whether there is nothing yet."""
+
+    project_id: str = ""
+    empty: bool = False
 
 
 class _RecordingStore:
@@ -40,17 +49,25 @@ class _RecordingStore:
         self.waiting = ()
 
 
-def once(plane: Plane, user: User, sent: SentKey | None, act: Act[T], *, by_store: bool = False) -> Acted[T]:
+def once(
+    plane: Plane,
+    user: User,
+    sent: SentKey | None,
+    act: Act[T],
+    *,
+    by_store: bool = False,
+    address: Address = Address(),
+) -> Acted[T]:
     """Act, unless the same request with the same key has acted already. `act` must commit its effect in one commit:
     with the plane's committer, where what it commits before and after must be harmless if repeated; or, `by_store`,
     with the plane's store, where its first commit must be the effect."""
     if sent is None:
         subject_id = plane.random_id()
-        return Acted(subject_id, act(plane, subject_id))
+        return Acted(subject_id, act(plane, subject_id), created=address.empty)
     stored = nouns.find(plane.store, KeyedRequest, keys.keyed_request(user.id, sent.key_hash))
     if known := earlier(stored, sent, plane.clock.now()):
-        return Acted(known.subject_id, None, repeated=True)
-    record = _record(plane, user, sent, 0 if stored is None else stored.version)
+        return Acted(known.subject_id, None, repeated=True, created=known.created)
+    record = _record(plane, user, sent, address, 0 if stored is None else stored.version)
     try:
         result = (_by_store if by_store else _by_committer)(plane, record, act)
     except DstackError:  # perhaps because the same request was faster
@@ -58,17 +75,19 @@ def once(plane: Plane, user: User, sent: SentKey | None, act: Act[T], *, by_stor
         known = earlier(stored, sent, plane.clock.now())
         if known is None or known.subject_id == record.subject_id:
             raise
-        return Acted(known.subject_id, None, repeated=True)
-    return Acted(record.subject_id, result)
+        return Acted(known.subject_id, None, repeated=True, created=known.created)
+    return Acted(record.subject_id, result, created=address.empty)
 
 
-def _record(plane: Plane, user: User, sent: SentKey, version: int) -> KeyedRequest:
+def _record(plane: Plane, user: User, sent: SentKey, address: Address, version: int) -> KeyedRequest:
     return KeyedRequest(
         user_id=user.id,
         key_hash=sent.key_hash,
         digest=sent.digest,
         subject_id=plane.random_id(),
         at=plane.clock.now(),
+        created=address.empty,
+        project_id=address.project_id,
         version=version,
     )
 

@@ -186,6 +186,30 @@ def stop(
     )
 
 
+def list_jobs(
+    project_name: str,
+    run_name: str,
+    *,
+    limit: int = UNSET,
+    cursor: str | None = UNSET,
+    latest: bool = UNSET,
+) -> Request[contract.V1JobPage]:
+    """Jobs of the run, the latest submission first: each attempt of each job, or with `latest` only the last one.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/jobs",
+        query=given(
+            limit=limit,
+            cursor=cursor,
+            latest=latest,
+        ),
+        safe=True,
+    )
+
+
 def read_logs(
     project_name: str,
     run_name: str,

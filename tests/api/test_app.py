@@ -196,6 +196,13 @@ def test_a_resource_is_served_by_its_own_path(rig: Rig, call: Call) -> None:
         assert (status, problem["code"]) == expected
 
 
+def test_head_gets_no_body(rig: Rig) -> None:
+    app = ControlPlane(lambda: rig.world.plane)
+    for path, status in (("projects/main/runs", 200), ("projects/main/runs/none", 404), ("nothing", 404)):
+        got, head = (app(event(RESOURCES, None, method=method, **{"proxy+": path}), None) for method in ("GET", "HEAD"))
+        assert (head["statusCode"], head["headers"], head["body"]) == (status, got["headers"], "") and got["body"]
+
+
 def test_a_caller_may_wait_for_a_resource(rig: Rig) -> None:
     """Between its reads the process pauses, longer and longer, and not beyond what a call may cost."""
     pauses: list[float] = []

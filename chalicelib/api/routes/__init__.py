@@ -213,6 +213,7 @@ _NARROWED = frozenset(
 )
 
 BUILT = tuple(
-    Route(method, path, access, ByName(name), verb, name in _NARROWED) for method, path, access, verb, name in _ROWS
+    Route(method, path, access, ByName(name), verb, name in _NARROWED, name == v1.ENDS_PROJECT)
+    for method, path, access, verb, name in _ROWS
 )
 ROUTES: tuple[Route, ...] = (*BUILT, *refused.beside(BUILT))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, Names, Object, RequestBody
 from chalicelib.api.route import Call, takes
-from chalicelib.api.v1.writes import KEY, act_once
+from chalicelib.api.v1.writes import act_once
 from chalicelib.api.wire.runs import MOST_OFFERS, run_json, run_plan_json
 from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
+from chalicelib.domain.keyed_requests import KEY
 from chalicelib.domain.runs import Run
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
@@ -119,7 +121,8 @@ def _applied_once(call: Call, spec: dict[str, Any], seen: plans.SeenRun | None) 
     if acted.result is not None:
         return acted.result
     if run := nouns.find(call.plane.store, Run, keys.run(acted.subject_id)):
-        return call.plane.read.run_row(run)
+        row = call.plane.read.run_row(run)
+        return replace(row, run=run.with_(deleted=False))  # as it was answered, also if a later run has its name
     name = spec.get("run_name") or spec["configuration"].get("name")  # it was changed, and not made
     return runs.get(call.plane, call.tenant, name=name, run_id=None)
 

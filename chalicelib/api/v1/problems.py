@@ -112,7 +112,7 @@ def no_such_path(path: str) -> Failure:
 
 
 def wrong_method(method: str, allowed: list[str]) -> Failure:
-    names = ", ".join(sorted(allowed))
+    names = ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))
     return problem(WRONG_METHOD, f"{method[:20]} is not supported here; use {names}", headers={"Allow": names})
 
 

@@ -15,16 +15,16 @@ from chalicelib.api.encode import encode
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, Settling
 from chalicelib.api.v1 import conditions
-from chalicelib.domain.keyed_requests import DIGEST, SentKey, sent_key
+from chalicelib.domain.keyed_requests import DIGEST, KEY, SentKey, sent_key
 from chalicelib.engine.bootstrap_tokens import keyed
 from chalicelib.errors import Ended, Invalid
-from chalicelib.usecases.keyed_requests import Act, Acted, once
+from chalicelib.usecases.keyed_requests import Act, Acted, Address, once
 from chalicelib.usecases.rehearsals import would_write
 
 T = TypeVar("T")
 Verb = Literal["create", "change", "stop", "abort", "delete"]
 
-KEY, REPEATED = "idempotency-key", "Idempotency-Replayed"
+REPEATED = "Idempotency-Replayed"
 
 
 class Nothing(RequestBody):
@@ -61,10 +61,10 @@ def write(
     it. `conditional`: the route has looked at the request's conditions."""
     if not conditional:
         conditions.refuse(call)
+    found = verb if isinstance(verb, str) else verb()
     if query.dry_run:
-        found = verb if isinstance(verb, str) else verb()
         return changed(call, {"action": found if would_write(call.plane, act) else "none"})
-    acted = act_once(call, act, by_store=by_store)
+    acted = act_once(call, act, by_store=by_store, creates=found == "create")
     reply = answer(acted)
     return replace(reply, headers={**reply.headers, **_replayed(acted)})
 
@@ -74,9 +74,10 @@ def creates(current: Callable[[], object | None]) -> Callable[[], Verb]:
     return lambda: "create" if current() is None else "change"
 
 
-def act_once(call: Call, act: Act[T], *, by_store: bool = False) -> Acted[T]:
+def act_once(call: Call, act: Act[T], *, by_store: bool = False, creates: bool = False) -> Acted[T]:
     """Act, unless the request repeats one that has: `once` says how."""
-    return once(call.plane, call.actor, _sent(call), act, by_store=by_store)
+    address = Address("" if call.project is None else call.project.id, empty=creates)
+    return once(call.plane, call.actor, _sent(call), act, by_store=by_store, address=address)
 
 
 def _sent(call: Call) -> SentKey | None:
@@ -102,6 +103,11 @@ def changed(
 ) -> Answer:
     """The answer to a write."""
     return Answer(encode(value, call.plane.limits.answer), status=status, headers=headers or {}, settling=settling)
+
+
+def set_(call: Call, acted: Acted[Any], value: Any) -> Answer:
+    """The answer to a PUT: 201 if there was nothing at its address."""
+    return changed(call, value, status=HTTPStatus.CREATED if acted.created else HTTPStatus.OK)
 
 
 def created(call: Call, value: Any, path: str, settling: Settling | None = None) -> Answer:

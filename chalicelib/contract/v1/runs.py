@@ -26,7 +26,7 @@ class V1Placement(TypedDict):
 
 
 class V1Job(TypedDict):
-    """A submission of a job: a job that is retried has one for each attempt, and the latest is shown."""
+    """A submission of a job: a job that is retried has one for each attempt, and a run shows the latest."""
 
     id: Id
     name: str
@@ -121,6 +121,11 @@ class V1RunPage(TypedDict):
     items: list[V1RunSummary]
     next: str | None
     """The cursor of the next page; null at the end."""
+
+
+class V1JobPage(TypedDict):
+    items: list[V1Job]
+    next: str | None
 
 
 class V1PlannedJob(TypedDict):

@@ -24,7 +24,7 @@ from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Recor
 from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people import rights_revision
-from chalicelib.usecases.people.users import memberships, named_user
+from chalicelib.usecases.people.users import find_user, memberships, named_user
 from chalicelib.usecases.ports import AccountPorts, ChangePorts, RecordPorts
 
 log = logging.getLogger(__name__)
@@ -220,6 +220,11 @@ def set_public(plane: RecordPorts, actor: User, project: Project, *, is_public: 
 # --- members ----------------------------------------------------------------------------------------------------------
 
 Roles = Mapping[str, ProjectRole]  # by user name
+
+
+def member(store: Store, project: Project, username: str) -> Member | None:
+    user = find_user(store, username)
+    return None if user is None else nouns.find(store, Member, keys.member(project.id, user.id))
 
 
 def add_members(plane: AccountPorts, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:

@@ -26,7 +26,7 @@ from chalicelib.store import nouns
 from chalicelib.usecases.audit_events import audit_event, project_target
 from chalicelib.usecases.context import TRIES
 from chalicelib.usecases.people.projects import undeleted
-from chalicelib.usecases.people.users import named_user
+from chalicelib.usecases.people.users import find_user, named_user
 from chalicelib.usecases.ports import ChangePorts, RecordPorts
 
 AT_ONCE = 40  # waiting runs that the commit of a changed quota makes due; a pass over one checks all
@@ -82,6 +82,20 @@ def lines(
     need = Amounts(sum(gpus * nodes for gpus, nodes in groups), sum(nodes for _, nodes in groups))
     if wait := refusal(usage, user.id, user.name, need):
         yield f"the run will wait {wait}"
+
+
+def limits_of(plane: RecordPorts, project: Project, username: str | None) -> Limits | None:
+    """The limits of `username`, of each user without own limits if that is empty, or of the whole project if it is
+    None. None: there are none."""
+    quota = plane.read.find(Quota, keys.quota(project.id))
+    if quota is None:
+        return None
+    if username is None:
+        return None if quota.limits.empty else quota.limits
+    if not username:
+        return quota.users.get(EACH_USER)
+    user = find_user(plane.store, username)
+    return None if user is None else quota.users.get(user.id)
 
 
 # --- changing --------------------------------------------------------------------------------------------------------

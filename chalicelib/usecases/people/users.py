@@ -117,10 +117,14 @@ def memberships(store: Store, user: User) -> list[Member]:
     return [member for member in found if member is not None]
 
 
+def find_user(store: Store, name: str) -> User | None:
+    target = nouns.find_target(store, keys.user_name(name)) if USER_NAME.fullmatch(name) else None
+    return None if target is None else nouns.find(store, User, keys.user(target[0]))
+
+
 def named_user(store: Store, name: str) -> User:
     """The user of this name. Raises NotFound."""
-    target = nouns.find_target(store, keys.user_name(name)) if USER_NAME.fullmatch(name) else None
-    user = None if target is None else nouns.find(store, User, keys.user(target[0]))
+    user = find_user(store, name)
     if user is None:
         raise NotFound(f"There is no user {name[:80]!r}.")
     return user

@@ -20,6 +20,7 @@ from chalicelib.usecases.keyed_requests import once
 from chalicelib.usecases.people.users import named_user
 from tests.api.rig import Rig
 from tests.api.test_fleets import KEY, instance_of
+from tests.api.test_runs import finish
 from tests.api.v1.rest import TASK, Client
 
 SSH = {"user": "u", "ssh_key": {"public": "", "private": KEY}, "hosts": ["10.0.0.1"]}
@@ -171,8 +172,8 @@ class Overtaken:
         ("POST", "projects", {"name": "lab"}, 201),
         ("POST", "users", {"name": "eve"}, 201),
         ("POST", "projects/main/fleets", {"type": "fleet", "name": "pool", "nodes": {"min": 0, "max": 1}}, 201),
-        ("PUT", "projects/main/secrets/one", {"value": "v"}, 200),
-        ("PUT", "projects/main/members/bob", {"role": "user"}, 200),
+        ("PUT", "projects/main/secrets/one", {"value": "v"}, 201),
+        ("PUT", "projects/main/members/bob", {"role": "user"}, 201),
         ("DELETE", "projects/main/secrets/old", None, 204),
         ("DELETE", "projects/main/members/cat", None, 204),
         ("DELETE", "users/dan", None, 204),
@@ -184,7 +185,7 @@ def test_one_that_is_sent_again_before_its_answer_is_answered_alike(
     api, path = Client.of(rig), f"/api/v1/{path}"
     for name, role in (("bob", None), ("cat", ProjectRole.user), ("dan", None)):
         rig.user(name, role)
-    api.ok("PUT", "/api/v1/projects/main/secrets/old", {"value": "x"})
+    api.ok("PUT", "/api/v1/projects/main/secrets/old", {"value": "x"}, status=201)
     answers: list[int] = []
 
     def send(by: Client) -> None:
@@ -197,11 +198,61 @@ def test_one_that_is_sent_again_before_its_answer_is_answered_alike(
 
 def test_a_later_project_of_that_name_is_another(rig: Rig) -> None:
     api, secret = Client.of(rig), "/api/v1/projects/lab/secrets/one"
-    for status in (200, 409):
+    for status in (201, 409):
         api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
         assert api.call("PUT", secret, {"value": "v"}, idempotency_key="k").status == status
         api.call("DELETE", secret)
         api.ok("DELETE", "/api/v1/projects/lab", status=204)
+
+
+def test_a_deletion_of_a_project_is_repeated_in_peace_by_who_made_it(rig: Rig) -> None:
+    api, ann, lab = Client.of(rig), Client.of(rig, token=rig.user("ann")), "/api/v1/projects/lab"
+    api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
+    first, again = (api.call("DELETE", lab, idempotency_key="k") for _ in range(2))
+    assert (first.status, first.body, again.status, again.body) == (204, b"", 204, b"")
+    assert "Idempotency-Replayed" not in first.headers and again.headers["Idempotency-Replayed"] == "true"
+    assert api.refused("DELETE", lab, idempotency_key="another")[0] == api.refused("GET", lab)[0] == 404
+    assert ann.refused("DELETE", lab, idempotency_key="k")[0] == 403
+    api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
+    assert api.refused("DELETE", lab, idempotency_key="k")[:2] == (409, "key-reused"), "the later one stays"
+    assert api.ok("GET", lab)["name"] == "lab"
+    rig.world.clock.pass_(24 * 3600)
+    api.ok("DELETE", lab, status=204, idempotency_key="k")
+
+
+def test_a_key_that_was_for_something_else_in_a_project_deletes_nothing_after_it(rig: Rig) -> None:
+    api, lab = Client.of(rig), "/api/v1/projects/lab"
+    api.ok("POST", "/api/v1/projects", {"name": "lab"}, status=201)
+    api.ok("PUT", f"{lab}/secrets/one", {"value": "v"}, status=201, idempotency_key="k")
+    api.ok("DELETE", f"{lab}/secrets/one", status=204)
+    api.ok("DELETE", lab, status=204)
+    assert api.refused("DELETE", lab, idempotency_key="k")[:2] == (409, "key-reused")
+
+
+def test_a_submission_is_repeated_also_after_a_later_run_took_its_name(rig: Rig) -> None:
+    api, one = Client.of(rig), {**TASK, "name": "one"}
+    first = api.ok("POST", api.runs, one, status=201, idempotency_key="k")
+    rig.ok("P/runs/stop", {"runs_names": ["one"], "abort": True})
+    finish(rig, first["id"])
+    second = api.ok("POST", api.runs, one, status=201, idempotency_key="l")
+    again = api.ok("POST", api.runs, one, status=201, idempotency_key="k")
+    assert again["id"] == first["id"] != second["id"]
+
+
+def test_a_put_says_whether_it_created_something_also_when_it_is_repeated(rig: Rig) -> None:
+    api, project = Client.of(rig), "/api/v1/projects/main"
+    rig.user("bob")
+    for path, body, other in (
+        ("secrets/one", {"value": "v"}, {"value": "w"}),
+        ("members/bob", {"role": "user"}, {"role": "manager"}),
+        ("quota", {"gpus": 1}, {"gpus": 2}),
+        ("quota/each-user", {"gpus": 1}, {"gpus": 2}),
+        ("quota/users/bob", {"gpus": 1}, {"gpus": 2}),
+    ):
+        sent = [(body, f"{path}-1"), (other, f"{path}-2"), (body, f"{path}-1"), (other, f"{path}-2")]
+        answers = [api.call("PUT", f"{project}/{path}", what, idempotency_key=key).status for what, key in sent]
+        assert answers == [201, 200, 201, 200], path
+    assert api.call("PUT", f"{project}/quota", {}).status == api.call("PUT", f"{project}/quota", {}).status == 200
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -218,7 +269,7 @@ def test_a_forced_deletion_that_was_cut_off_is_finished(rig: Rig, at: int) -> No
 PEOPLE = [
     ("POST", "/api/v1/projects", {"name": "lab"}, "/api/v1/projects/lab", 201),
     ("POST", "/api/v1/users", {"name": "ann"}, "/api/v1/users/ann", 201),
-    ("PUT", "/api/v1/projects/main/secrets/one", {"value": "v"}, "/api/v1/projects/main/secrets/one", 200),
+    ("PUT", "/api/v1/projects/main/secrets/one", {"value": "v"}, "/api/v1/projects/main/secrets/one", 201),
     ("POST", "/api/v1/projects/main/fleets", {"type": "fleet", "name": "pool", "nodes": {"min": 0, "max": 1}},
      "/api/v1/projects/main/fleets/pool", 201),
 ]  # fmt: skip
@@ -258,7 +309,7 @@ def test_what_was_taken_back_leaves_no_record(rig: Rig) -> None:
 def test_a_deletion_that_was_cut_off_is_repeated_in_peace(rig: Rig) -> None:
     api = Client.of(rig)
     secret = "/api/v1/projects/main/secrets/one"
-    api.ok("PUT", secret, {"value": "v"})
+    api.ok("PUT", secret, {"value": "v"}, status=201)
     cut = replace(api, plane=replace(rig.world.plane, store=Crashing(rig.world.plane.store, 0, True)))
     with pytest.raises(Crash):
         cut.call("DELETE", secret, idempotency_key="k")

@@ -122,15 +122,23 @@ def test_a_list_over_http(server: Server, path: str) -> None:
     assert ask(server, "GET", f"{path}?odd=1").content["errors"][0]["parameter"] == "odd"
 
 
+def test_head_over_http_is_get_without_the_body(server: Server) -> None:
+    for path, status in (("/api/v1/runs", 200), (f"{RUNS}/none", 404), ("/api/v1/nothing", 404)):
+        head, got = ask(server, "HEAD", path), ask(server, "GET", path)
+        assert (head.status, head.content, got.status) == (status, None, status) and got.content is not None
+        assert head.headers["Content-Type"] == got.headers["Content-Type"]
+        assert head.headers["ETag"] == got.headers["ETag"]
+
+
 def test_writes_over_http(server: Server) -> None:
     """What is written by the store itself, and on condition, in both stores."""
     secret, lab = f"{MAIN}/secrets/one", "/api/v1/projects/lab"
     for _ in range(2):
-        assert ask(server, "PUT", secret, {"value": "v"}, Idempotency_Key="secret").status == 200
+        assert ask(server, "PUT", secret, {"value": "v"}, Idempotency_Key="secret").status == 201
         assert ask(server, "POST", "/api/v1/projects", {"name": "lab"}, Idempotency_Key="lab").status == 201
         assert ask(server, "POST", "/api/v1/users", {"name": "ann"}, Idempotency_Key="ann").status == 201
     assert ask(server, "GET", secret).content["value"] == "v"
-    assert ask(server, "PUT", f"{lab}/members/ann", {"role": "user"}).status == 200
+    assert ask(server, "PUT", f"{lab}/members/ann", {"role": "user"}).status == 201
     assert {each["user"] for each in ask(server, "GET", f"{lab}/members").content["items"]} == {"admin", "ann"}
     assert ask(server, "PUT", f"{lab}/quota", {"jobs": 3}).content["limits"]["jobs"] == 3
     spec, fleet = f"{lab}/fleets/pool/spec", {"type": "fleet", "nodes": "0..2"}

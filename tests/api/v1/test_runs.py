@@ -14,6 +14,7 @@ from chalicelib.domain.tenants import Project, ProjectRole
 from chalicelib.store import nouns
 from chalicelib.usecases.runs import runs
 from tests.api.rig import Rig
+from tests.api.test_runs import job_of
 from tests.api.v1.rest import TASK, Client
 from tests.world.ports import RecordedStore
 
@@ -148,7 +149,34 @@ def test_paths_and_methods_that_arent_there(rig: Rig) -> None:
     api = Client.of(rig)
     assert api.refused("GET", "/api/v1/nothing")[:2] == (404, "no-such-path")
     assert api.refused("PATCH", api.runs)[:2] == (405, "wrong-method")
-    assert api.call("PATCH", api.runs).headers["Allow"] == "GET, POST"
+    assert api.call("PATCH", api.runs).headers["Allow"] == "GET, HEAD, POST"
+
+
+def test_head_is_answered_like_get(rig: Rig) -> None:
+    """Whoever sends the answer leaves out its body: `test_resources_real.py`."""
+    api = Client.of(rig)
+    api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    for path in (api.runs, f"{api.runs}/one", f"{api.runs}/none", "/api/v1/nothing"):
+        got, head = api.call("GET", path), api.call("HEAD", path)
+        assert (head.status, head.headers) == (got.status, got.headers)
+    assert api.call("HEAD", f"{api.runs}/one/stop").status == 405
+
+
+def test_the_jobs_of_a_run_are_listed_with_their_earlier_attempts(rig: Rig) -> None:
+    api = Client.of(rig)
+    run = api.ok("POST", api.runs, {**TASK, "name": "one"}, status=201)
+    first = job_of(rig, run["id"])
+    later = first.with_(id=derive(run["id"], "again"), submission_num=1, submitted_at=first.submitted_at + 1, version=0)
+    rig.save(later)
+    jobs = f"{api.runs}/one/jobs"
+    listed = api.ok("GET", jobs)
+    assert [(job["id"], job["attempt"]) for job in listed["items"]] == [(later.id, 1), (first.id, 0)]
+    assert listed["next"] is None
+    assert [job["id"] for job in api.ok("GET", f"{jobs}?latest=true")["items"]] == [later.id]
+    page = api.ok("GET", f"{jobs}?limit=1")
+    assert [job["id"] for job in api.ok("GET", f"{jobs}?limit=1&cursor={page['next']}")["items"]] == [first.id]
+    assert api.ok("GET", f"{api.runs}/one")["jobs"] == listed["items"][:1]
+    assert api.refused("GET", f"{api.runs}/none/jobs")[:2] == (404, "not-found")
 
 
 @pytest.mark.parametrize(

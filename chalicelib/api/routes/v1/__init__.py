@@ -23,6 +23,7 @@ ROWS = (
     ("GET", f"{_IN}/runs/{{run_name}}/spec", Access.member, Verb.read, "v1.runs.get_spec"),
     ("PUT", f"{_IN}/runs/{{run_name}}/spec", Access.member, Verb.run, "v1.runs.apply"),
     ("POST", f"{_IN}/runs/{{run_name}}/stop", Access.member, Verb.run, "v1.runs.stop"),
+    ("GET", f"{_IN}/runs/{{run_name}}/jobs", Access.member, Verb.read, "v1.runs.list_jobs"),
     ("GET", f"{_IN}/runs/{{run_name}}/logs", Access.member, Verb.read, "v1.runs.read_logs"),
     ("GET", f"{_IN}/runs/{{run_name}}/metrics", Access.member, Verb.read, "v1.runs.read_metrics"),
     ("GET", f"{_IN}/runs/{{run_name}}/service", Access.member, Verb.read, "v1.services.get"),
@@ -107,6 +108,8 @@ ROWS = (
     ("PATCH", f"{_ALL}/users/{{user_name}}", Access.admin, None, "v1.users.change"),
     ("DELETE", f"{_ALL}/users/{{user_name}}", Access.admin, Verb.server, "v1.users.delete"),
 )
+
+ENDS_PROJECT = "v1.projects.delete"
 
 # Calls that `Prefer: wait` lets wait, until their resource is settled.
 SETTLING = (

@@ -10,7 +10,7 @@ from pydantic import RootModel
 from chalicelib.api.requests import Object
 from chalicelib.api.route import Answer, Call, DryRun, takes_both
 from chalicelib.api.v1 import answers
-from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, creates, gone, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, creates, gone, set_, write
 from chalicelib.api.wire.v1.people import backend_json
 from chalicelib.configuration.server import read_backend
 from chalicelib.domain import keys
@@ -18,6 +18,7 @@ from chalicelib.domain.backends import Configured
 from chalicelib.errors import Invalid, Problem
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.keyed_requests import Acted
 from chalicelib.usecases.operator import backends
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Backend]:
 @takes_both(BackendConfig, WriteQuery)
 def put(
     call: Call, body: BackendConfig, query: WriteQuery
-) -> Annotated[Answer, contract.V1Backend, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Backend, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Adds a backend, or changes its configuration, once the provider takes it."""
     kind = call.params["backend_type"]
     if body.root.get("type", kind) != kind:
@@ -55,11 +56,11 @@ def put(
         save = backends.create_backend if known is None else backends.update_backend
         return save(plane, call.tenant, call.actor, config)
 
-    def answer(backend: Configured) -> Answer:
-        return changed(call, backend_json(backend, call.tenant.name))
+    def answer(done: Acted[Configured]) -> Answer:
+        return set_(call, done, backend_json(done.result or _named(call), call.tenant.name))
 
     verb = creates(lambda: nouns.find(call.plane.store, Configured, keys.backend(call.tenant.id, kind)))
-    return write(call, query, verb, act, lambda done: answer(done.result or _named(call)), by_store=True)
+    return write(call, query, verb, act, answer, by_store=True)
 
 
 @takes_both(Nothing, WriteQuery)

@@ -11,7 +11,7 @@ from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
-from chalicelib.api.v1.writes import Nothing, WriteQuery, as_sent, changed, created, gone, still, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, as_sent, changed, created, creates, gone, set_, still, write
 from chalicelib.api.wire.v1.people import member_json, project_json, project_path
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Member, Project, ProjectRole, User
@@ -135,7 +135,7 @@ def list_members(call: Call, query: PageQuery) -> Annotated[Answer, contract.V1M
 @takes_both(Role, WriteQuery)
 def set_member(
     call: Call, body: Role, query: WriteQuery
-) -> Annotated[Answer, contract.V1Member, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Member, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Adds a member, or changes the role of one. Anybody may join a public project as a `user`."""
     name = call.params["user_name"]
 
@@ -143,7 +143,8 @@ def set_member(
         projects.add_members(plane, call.actor, call.tenant, call.role, {name: body.role})
 
     shown = member_json(name, body.role, call.tenant.name)
-    return write(call, query, "change", act, lambda _: changed(call, shown), by_store=True)
+    verb = creates(lambda: projects.member(call.plane.store, call.tenant, name))
+    return write(call, query, verb, act, lambda done: set_(call, done, shown), by_store=True)
 
 
 @takes_both(Nothing, WriteQuery)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, DryRun, takes_both
 from chalicelib.api.v1 import answers
-from chalicelib.api.v1.writes import WriteQuery, changed, write
+from chalicelib.api.v1.writes import WriteQuery, creates, set_, write
 from chalicelib.api.wire.v1.quotas import quota_json
+from chalicelib.domain.quotas import Limits
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.keyed_requests import Acted
 from chalicelib.usecases.people import quotas
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Quota]:
 @takes_both(NewLimits, WriteQuery)
 def put(
     call: Call, body: NewLimits, query: WriteQuery
-) -> Annotated[Answer, contract.V1Quota, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Quota, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Sets the limits of the project as a whole. Only global admins may."""
     return _set(call, None, body, query)
 
@@ -47,7 +50,7 @@ def put(
 @takes_both(NewLimits, WriteQuery)
 def put_each(
     call: Call, body: NewLimits, query: WriteQuery
-) -> Annotated[Answer, contract.V1Quota, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Quota, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Sets the limits of each user without limits of their own."""
     return _set(call, "", body, query)
 
@@ -55,18 +58,19 @@ def put_each(
 @takes_both(NewLimits, WriteQuery)
 def put_user(
     call: Call, body: NewLimits, query: WriteQuery
-) -> Annotated[Answer, contract.V1Quota, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Quota, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Sets the limits of one user. Without any, those of each user hold."""
     return _set(call, call.params["user_name"], body, query)
 
 
 def _set(call: Call, whose: str | None, body: NewLimits, query: WriteQuery) -> Answer:
-    limits = {"gpus": body.gpus, "jobs": body.jobs, "money": body.usd_per_day}
+    limits: dict[str, Any] = {"gpus": body.gpus, "jobs": body.jobs, "money": body.usd_per_day}
 
     def act(plane: Plane, _: str) -> None:
         quotas.set_limits(plane, call.actor, call.tenant, whose, limits)
 
-    def answer() -> Answer:
-        return changed(call, quota_json(quotas.view(call.plane, call.tenant)))
+    def answer(done: Acted[None]) -> Answer:
+        return set_(call, done, quota_json(quotas.view(call.plane, call.tenant)))
 
-    return write(call, query, "change", act, lambda _: answer())
+    new = creates(lambda: quotas.limits_of(call.plane, call.tenant, whose))
+    return write(call, query, "change" if Limits(**limits).empty else new, act, answer)

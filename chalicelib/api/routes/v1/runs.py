@@ -16,6 +16,7 @@ from chalicelib.api.v1.conditions import Condition
 from chalicelib.api.v1.configurations import Written, takes_configuration
 from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, created, gone, still, write
 from chalicelib.api.wire.v1.runs import (
+    job_json,
     log_lines_json,
     metrics_json,
     plan_json,
@@ -26,6 +27,8 @@ from chalicelib.api.wire.v1.runs import (
 )
 from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project
@@ -49,6 +52,10 @@ class RunQuery(PageQuery):
     status: Annotated[str, Field(max_length=200)] = ""  # one, or several with commas between them
     active: bool = False
     user: Name | None = None
+
+
+class JobQuery(PageQuery):
+    latest: bool = False
 
 
 class StopQuery(WriteQuery):
@@ -149,7 +156,9 @@ def submit(
 
     def made(run_id: str) -> RunRow:
         run = nouns.find(call.plane.store, Run, keys.run(run_id))
-        return call.plane.read.run_row(still(None if run is None or run.deleted else run, "run"))
+        if run is not None and run.deleted and runs.named(call.plane.store, call.tenant, run.name) is None:
+            run = None  # deleted by somebody, and not because a later run took its name
+        return call.plane.read.run_row(still(run, "run"))
 
     def answer(row: RunRow) -> Answer:
         path = run_path(call.tenant.name, row.run.name)
@@ -212,6 +221,19 @@ def apply(
     return write(
         call, query, "change", act, lambda done: answer(done.result or _row(call), done.subject_id), conditional=True
     )
+
+
+@asks(JobQuery)
+def list_jobs(call: Call, query: JobQuery) -> Annotated[Answer, contract.V1JobPage]:
+    """Jobs of the run, the latest submission first: each attempt of each job, or with `latest` only the last one."""
+    row = _row(call)
+    chosen = [history[-1] for history in row.histories()] if query.latest else row.jobs
+    rows = sorted(chosen, key=_by_submission, reverse=True)
+    return answers.cut(call, query, rows, _by_submission, job_json)
+
+
+def _by_submission(job: Job) -> tuple[Micros, str]:
+    return job.submitted_at, job.id
 
 
 @takes_both(Nothing, StopQuery)

@@ -11,10 +11,11 @@ from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Answer, Call, DryRun, asks, takes_both
 from chalicelib.api.v1 import answers
 from chalicelib.api.v1.answers import PageQuery
-from chalicelib.api.v1.writes import Nothing, WriteQuery, changed, creates, gone, write
+from chalicelib.api.v1.writes import Nothing, WriteQuery, creates, gone, set_, write
 from chalicelib.api.wire.v1.people import secret_json
 from chalicelib.domain.tenants import Secret
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.keyed_requests import Acted
 from chalicelib.usecases.people import secrets
 
 if TYPE_CHECKING:
@@ -45,21 +46,19 @@ def get(call: Call) -> Annotated[Answer, contract.V1Secret]:
 @takes_both(Value, WriteQuery)
 def put(
     call: Call, body: Value, query: WriteQuery
-) -> Annotated[Answer, contract.V1SecretSummary, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1SecretSummary, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
     """Creates a secret, or changes its value."""
     name = call.params["secret_name"]
 
     def act(plane: Plane, _: str) -> Secret:
         return secrets.set_secret(plane, call.tenant, call.actor, name, body.value)
 
-    def answer(secret: Secret) -> Answer:
-        return changed(call, secret_json(secret, call.tenant.name))
-
-    def stored() -> Secret:
-        return secrets.get_secret(call.plane, call.tenant, name)[0]
+    def answer(done: Acted[Secret]) -> Answer:
+        secret = done.result or secrets.get_secret(call.plane, call.tenant, name)[0]
+        return set_(call, done, secret_json(secret, call.tenant.name))
 
     verb = creates(lambda: secrets.find(call.plane.store, call.tenant, name))
-    return write(call, query, verb, act, lambda done: answer(done.result or stored()), by_store=True)
+    return write(call, query, verb, act, answer, by_store=True)
 
 
 @takes_both(Nothing, WriteQuery)

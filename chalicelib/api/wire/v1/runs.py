@@ -114,7 +114,7 @@ def run_json(row: RunRow, project_name: str, now: Micros, *, env: bool) -> contr
     return {
         **run_summary_json(row, project_name, now),
         "spec": run_spec_json(row, env=env),
-        "jobs": [_job_json(history[-1]) for history in row.histories()],
+        "jobs": [job_json(history[-1]) for history in row.histories()],
     }
 
 
@@ -122,7 +122,7 @@ def run_spec_json(row: RunRow, *, env: bool) -> contract.Configuration:
     return configuration_of(RunSpec, row.run_spec, env=env)
 
 
-def _job_json(job: Job) -> contract.V1Job:
+def job_json(job: Job) -> contract.V1Job:
     return {
         "id": job.id,
         "name": job.name,
