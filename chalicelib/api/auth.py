@@ -96,9 +96,13 @@ def authorise(plane: DoorPorts, route: Route, headers: Mapping[str, str], projec
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
         return Caller(user, token=entry)
-    if route.ends_project and (ended := _ended_by(plane, user, headers, project_name)):
+    try:
+        caller = _within(user, where, project_name, entry)
+    except (Forbidden, ProjectNotFound):
+        ended = _ended_by(plane, user, headers, project_name) if route.ends_project else None
+        if ended is None:
+            raise
         return Caller(user, ended, None, entry)
-    caller = _within(user, where, project_name, entry)
     if not _enough(caller, access, plane.permissions):
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return caller

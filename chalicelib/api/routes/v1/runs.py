@@ -54,7 +54,7 @@ class RunQuery(PageQuery):
     user: Name | None = None
 
 
-class JobQuery(PageQuery):
+class JobsQuery(PageQuery):
     latest: bool = False
 
 
@@ -223,8 +223,8 @@ def apply(
     )
 
 
-@asks(JobQuery)
-def list_jobs(call: Call, query: JobQuery) -> Annotated[Answer, contract.V1JobPage]:
+@asks(JobsQuery)
+def list_jobs(call: Call, query: JobsQuery) -> Annotated[Answer, contract.V1JobPage]:
     """Jobs of the run, the latest submission first: each attempt of each job, or with `latest` only the last one."""
     row = _row(call)
     chosen = [history[-1] for history in row.histories()] if query.latest else row.jobs
