@@ -135,6 +135,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     beside = {
         "chalicelib/engine/commit.py",
         "chalicelib/engine/cost_days.py",  # what days that are over cost
+        "chalicelib/engine/moments.py",  # what a project looked like
         "chalicelib/engine/effects/certificates.py",  # the account at an authority
         "chalicelib/engine/effects/containers.py",  # the login of their first request
         "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one

@@ -260,6 +260,15 @@ from chalicelib.contract.v1.machines import (
     V1Resources as V1Resources,
     V1Trouble as V1Trouble,
 )
+from chalicelib.contract.v1.moments import (
+    V1FleetThen as V1FleetThen,
+    V1InstanceThen as V1InstanceThen,
+    V1JobThen as V1JobThen,
+    V1Mark as V1Mark,
+    V1Marks as V1Marks,
+    V1RunThen as V1RunThen,
+    V1State as V1State,
+)
 from chalicelib.contract.v1.people import (
     V1Backend as V1Backend,
     V1Backends as V1Backends,

@@ -32,6 +32,7 @@
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
 | Spending  | spending/<limit> | status                  |                                    |                        |
 | CostDay   | project/<id>     | costs/<date>            |                                    |                        |
+| Moment    | moments/<project> | at                     |                                    |                        |
 | Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
@@ -316,6 +317,10 @@ def quota(project_id: str) -> Key:
 
 def spending(limit_id: str) -> Key:
     return Key(f"spending/{limit_id}", STATUS)
+
+
+def moment(project_id: str, at: Micros) -> Key:
+    return Key(f"moments/{project_id}", sortable(at))
 
 
 def cost_day(project_id: str, day: Micros) -> Key:

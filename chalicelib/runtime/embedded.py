@@ -11,6 +11,7 @@ import resource
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, ClassVar
 
 from chalicelib.api.v1 import CHANGES, FLEETS
@@ -96,7 +97,9 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 
-        folder, self._database = settings.data_dir, SqliteStore(settings.data_dir / "plane.db")
+        folder, given = settings.data_dir, clock
+        seconds = time if given is None else lambda: given.now() / SECOND
+        self._database = SqliteStore(folder / "plane.db", now=seconds)
         clock = clock or SystemClock(after=self._database.newest_event())
         store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)

@@ -220,7 +220,7 @@ class Root:
         from chalicelib.engine.record_upgrades import RecordUpgrader
 
         RecordUpgrader(self.ports.store, self.ports.seal, self.ports.clock).run()
-        keep_books(self.plane.read, self.ports.blobs, self.ports.clock)
+        keep_books(self.plane.read, self.ports.clock)
         return self.eraser.run()
 
     def silent_units(self) -> list[str]:

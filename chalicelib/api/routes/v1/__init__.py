@@ -97,6 +97,8 @@ ROWS = (
     ("GET", f"{_ALL}/costs.csv", Access.admin, Verb.server, "v1.costs.list_all_csv"),
     ("GET", f"{_IN}/costs", Access.manager, Verb.read, "v1.costs.list_project"),
     ("GET", f"{_IN}/costs.csv", Access.manager, Verb.read, "v1.costs.list_project_csv"),
+    ("GET", f"{_IN}/state", Access.member, Verb.read, "v1.moments.get_state"),
+    ("GET", f"{_IN}/marks", Access.member, Verb.read, "v1.moments.list_marks"),
     ("GET", f"{_IN}/backends", Access.project_admin, Verb.project, "v1.backends.list_project"),
     ("GET", f"{_IN}/backends/{{backend_type}}", Access.project_admin, Verb.project, "v1.backends.get"),
     ("PUT", f"{_IN}/backends/{{backend_type}}", Access.project_admin, Verb.project, "v1.backends.put"),

@@ -1,0 +1,78 @@
+"""What a project looked like at an instant of the last day, and what happened in it that is worth looking at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType
+from chalicelib.domain.instants import HOUR, MINUTE, Micros, iso, sortable
+from chalicelib.domain.moments import SHOWN, State
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.moments import events_between, newest, present
+from chalicelib.errors import NotFound, Problem, WrongQuery
+from chalicelib.store.history import SPAN, events_in
+from chalicelib.store.listing import all_of
+from chalicelib.usecases.ports import RecordPorts
+
+SETTLED = 5 * MINUTE  # after which a state doesn't change any more
+MOST_MARKS = 1000
+LONGEST = 2 * SHOWN  # of the time whose marks are asked for
+INTERRUPTED = (JobReason.interrupted_by_no_capacity.value, JobReason.instance_unreachable.value)
+_WORDS = (b'"failed"', b'"scaled"', b'"changed"', *(f'"{reason}"'.encode() for reason in INTERRUPTED))
+MarkKind = Literal["failure", "interruption", "deployment", "scaling"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    kind: MarkKind
+    event: Event
+
+
+def state_at(plane: RecordPorts, project: Project, at: Micros) -> tuple[State, bool]:
+    """The state at an instant, and whether it is final. Raises NotFound where the history doesn't reach."""
+    now, read = plane.clock.now(), plane.read
+    if at > now:
+        raise WrongQuery([Problem("that is in the future", path="at", hint=f"it is {iso(now)}")])
+    if at < now - SHOWN - HOUR:
+        raise NotFound(f"What was at {iso(at)} is no longer kept.", hint="Ask for an instant of the last 24 hours.")
+    base = newest(read, project.id, at)
+    if base is not None:
+        state = base.state().after(events_between(read, project.id, base.at, at))
+    elif project.created_at >= now - SHOWN - HOUR:
+        state = State().after(events_between(read, project.id, 0, at))
+    elif not read.store.query("main", keys.events_of(project.id), low=sortable(at + 1), limit=1).records:
+        state = present(read, project.id, now)  # nothing has happened since
+    else:
+        raise NotFound(f"What was at {iso(at)} wasn't recorded.", hint="It is from now on. Ask for a later instant.")
+    return state.without_old(at), at < now - SETTLED
+
+
+def marks(plane: RecordPorts, project: Project, since: Micros | None, until: Micros | None) -> list[Mark]:
+    """Failures, interruptions, deployments and scaling of this time, oldest first; the newest if there are too many."""
+    ends = plane.clock.now() if until is None else until
+    begins = ends - SHOWN if since is None else since
+    if ends - begins > LONGEST:
+        raise WrongQuery([Problem("at most 48 hours are shown at once", path="since", hint="choose a later one")])
+    low, high = sortable(max(0, begins - SPAN)), sortable(ends + 1)
+    found: list[Mark] = []
+    for record in all_of(plane.store, "main", keys.events_of(project.id), low=low, high=high):
+        if any(word in record.body for word in _WORDS):
+            seen = (event for event in events_in(record) if begins <= event.at <= ends)
+            found += [Mark(kind, event) for event in seen if (kind := _kind(event)) is not None]
+    return sorted(found, key=lambda mark: (mark.event.at, mark.event.id))[-MOST_MARKS:]
+
+
+def _kind(event: Event) -> MarkKind | None:
+    subject = event.targets[0].type if event.targets else ""
+    if event.type is EventType.scaled and event.before != event.after:
+        return "scaling"
+    if event.type is EventType.changed and subject == "run":
+        return "deployment"
+    if event.type is EventType.status and subject == "run" and event.after == "failed":
+        return "failure"
+    if event.type is EventType.status and subject == "job" and event.reason in INTERRUPTED:
+        return "interruption" if event.after == "terminating" else None
+    return None
