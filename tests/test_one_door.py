@@ -36,7 +36,14 @@ def sources(*expected: str) -> Iterator[tuple[str, ast.Module]]:
 parsed = cache(ast.parse)  # each test asks for some of the same files
 
 CHANGING = ("with_", "dict", "replace", "model_copy", "evolve")
-SHOWN = ("chalicelib/api/", "chalicelib/runtime/health.py", "cli/")  # where a status is a word in an answer
+# Where a status is a word in an answer, or what the history says.
+SHOWN = (
+    "chalicelib/api/",
+    "chalicelib/runtime/health.py",
+    "chalicelib/domain/moments.py",
+    "chalicelib/engine/moments.py",
+    "cli/",
+)
 
 
 def moves(tree: ast.Module) -> Iterator[int]:
