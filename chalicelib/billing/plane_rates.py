@@ -12,7 +12,7 @@ RATES: Mapping[str, Mapping[str, float]] = {
     "the schedules": {
         "Lambda requests": 83300.0,
         "Lambda time": 1430.0,
-        "table reads": 208000.0,
+        "table reads": 247000.0,
         "queue requests": 4380.0,
         "S3 writes": 213.0,
         "S3 reads": 30.4,
