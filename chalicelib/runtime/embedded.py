@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from chalicelib.engine.erase_unused import Erased
     from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.store.port import Change
+    from chalicelib.store.sqlite import SqliteStore
     from chalicelib.usecases.context import Providers
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,13 @@ LOGIN_IDLE = 10.0  # seconds that a login to a host stays open for the next step
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; slow ones come later
 RENEW_EVERY = 0.5  # seconds between writes of deferred presences: less than the margin of their deadlines
 RETRY_OFFERS = 5.0  # seconds until the offers of a backend that has never responded are fetched again
+
+
+def _database(settings: ServerSettings, clock: Clock | None) -> SqliteStore:
+    """Records expire by this clock; by the machine's, if there is none."""
+    from chalicelib.store.sqlite import SqliteStore
+
+    return SqliteStore(settings.data_dir / "plane.db", now=time if clock is None else lambda: clock.now() / SECOND)
 
 
 class EmbeddedRoot(Root):
@@ -93,13 +101,10 @@ class EmbeddedRoot(Root):
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
-        from chalicelib.store.sqlite import SqliteStore
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 
-        folder, given = settings.data_dir, clock
-        seconds = time if given is None else lambda: given.now() / SECOND
-        self._database = SqliteStore(folder / "plane.db", now=seconds)
+        folder, self._database = settings.data_dir, _database(settings, clock)
         clock = clock or SystemClock(after=self._database.newest_event())
         store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
