@@ -297,6 +297,8 @@ from chalicelib.contract.v1.runs import (
     V1Placement as V1Placement,
     V1PlannedJob as V1PlannedJob,
     V1Replicas as V1Replicas,
+    V1Revision as V1Revision,
+    V1Revisions as V1Revisions,
     V1Run as V1Run,
     V1RunPage as V1RunPage,
     V1RunPlace as V1RunPlace,

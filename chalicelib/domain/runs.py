@@ -79,6 +79,7 @@ class Run(Noun):
     deleted: bool = False
     deleted_at: Micros | None = None
     logs_erased: bool = False  # the logs of its jobs, some time after its end
+    replaces: str = ""  # the id of the ended run whose name it took
     erased_cost: float = 0.0  # dollars, of jobs that were erased before it ended
     due_at: Micros | None = None  # when the next pass is due, even if nothing happens
 
@@ -126,6 +127,8 @@ class RunBody(Noun):
     job_specs: tuple[str, ...]  # JSON of one JobSpec a group of nodes, that of its first, in (replica, job) order
     nodes: tuple[int, ...] = ()  # how many nodes each of these groups has; empty: one
     groups: tuple[str, ...] = ()  # of a service: the names of its replica groups, which have one JobSpec each
+    applied_at: Micros | None = None  # None: of an older record, or the run's submission
+    applied_by: str = ""  # the user's name
 
     def job_texts(self) -> tuple[str, ...]:
         """JSON of the JobSpec of each job, in (replica, job) order; of a service, of each replica group."""

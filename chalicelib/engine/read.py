@@ -288,6 +288,12 @@ class Reader:
             raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")
         return body
 
+    def run_bodies(self, run: Run, limit: int) -> list[RunBody]:
+        """The latest specs of a run, newest first."""
+        first, last = keys.run_body(run.id, 0), keys.run_body(run.id, run.deployment_num)
+        page = self.store.query("main", first.pk, low=first.sk, high=f"{last.sk}!", limit=limit, reverse=True)
+        return [nouns.read(RunBody, record) for record in page.records]
+
     def nodes(self, runs: Sequence[Run]) -> list[int]:
         """The number of nodes of each run; 1 for a service, and for a run whose record is gone."""
         bodies = self.store.get_many([_body_of(run) for run in runs])

@@ -163,6 +163,53 @@ def apply(
     )
 
 
+def list_revisions(
+    project_name: str,
+    run_name: str,
+    *,
+    limit: int = UNSET,
+    earlier: bool = UNSET,
+) -> Request[contract.V1Revisions]:
+    """The specs that the run has had, newest first. With `earlier` also the last specs of the runs that it replaced.
+
+    For members of the project.
+    """
+    return Request(
+        "GET",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/revisions",
+        query=given(
+            limit=limit,
+            earlier=earlier,
+        ),
+        safe=True,
+    )
+
+
+def roll_back(
+    project_name: str,
+    run_name: str,
+    *,
+    revision: int,
+    dry_run: bool = UNSET,
+) -> Request[dict[str, Any] | contract.V1RunPlan]:
+    """Gives the live run the spec of one of its earlier revisions, with the values that it had: a new revision. What
+    can't be changed while it runs is refused, as when a spec is written.
+
+    For members of the project.
+    """
+    return Request(
+        "POST",
+        f"/api/v1/projects/{segment(project_name)}/runs/{segment(run_name)}/roll-back",
+        query=given(
+            dry_run=dry_run,
+        ),
+        body=given(
+            revision=revision,
+        ),
+        once=True,
+    )
+
+
 def stop(
     project_name: str,
     run_name: str,

@@ -128,6 +128,28 @@ class V1JobPage(TypedDict):
     next: str | None
 
 
+class V1Revision(TypedDict):
+    """A spec that a run has, or had."""
+
+    run_id: Id
+    revision: int
+    current: bool
+    """It is the run's now."""
+    applied_at: Date | None
+    """Null: unknown."""
+    applied_by: str | None
+    jobs: int
+    """How many live jobs have it."""
+    ready: int
+    """Of a service: how many of them can get requests."""
+    spec: Configuration
+
+
+class V1Revisions(TypedDict):
+    items: list[V1Revision]
+    """Newest first."""
+
+
 class V1PlannedJob(TypedDict):
     """Jobs that start alike."""
 

@@ -88,6 +88,11 @@ class Items:
                 items += shown
                 seen = {item.id for item in shown}
                 gone += [(kind, each) for each in wanted if each not in seen]
+                gone += [
+                    (kind, item.row.run.replaces)
+                    for item in shown
+                    if isinstance(item.row, RunRow) and item.row.run.replaces
+                ]
         return items, gone
 
     # --- by kind -----------------------------------------------------------------------------------------------------

@@ -438,7 +438,7 @@ def _submit(
     plane: RunPlanPorts, user: User, project: Project, draft: _Draft, finished: Run | None, version: int, run_id: str
 ) -> RunRow:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
-    run = _run(plane, user, project, draft, run_id)
+    run = _run(plane, user, project, draft, run_id).with_(replaces="" if finished is None else finished.id)
     now, body = run.submitted_at, _body(plane, run, draft)
     begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
     jobs = tuple(_job(run, spec) for spec in begun)
@@ -454,10 +454,8 @@ def _submit(
         beside += job_access.granted(plane, project, run)
     plane.committer.take(NounsSnapshot(now, () if finished is None else (finished,)), changes.plan(), beside)
     _stop_if_deleted(plane, user, project, run)
-    texts = body.job_texts()
-    if body.groups:
-        texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
-    return RunRow(run, body.run_spec, texts, jobs)
+    replicas = (body.replica_text(job.replica_group, job.replica_num) for job in jobs)
+    return RunRow(run, body.run_spec, tuple(replicas) if body.groups else body.job_texts(), jobs)
 
 
 def _stop_if_deleted(plane: ChangePorts, user: User, project: Project, run: Run) -> None:
@@ -551,7 +549,8 @@ def _update(plane: SealedChangePorts, user: User, project: Project, draft: _Draf
         gateway_id=route.gateway_id,
         url=route.url,
     )
-    body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
+    old = plane.read.run_body(run.id, row.run.deployment_num)
+    body = _next_body(plane, run, draft, old).with_(applied_at=now, applied_by=user.name)
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
     moved = {job.id: job.with_(priority=priority) for job in waiting}
     change = Draft.of(user, now)
@@ -595,6 +594,6 @@ def _replaced(plane: SealedPorts, row: RunRow, draft: _Draft) -> tuple[str, ...]
 
 def _opened(plane: SealedPorts, run_id: str, body: RunBody) -> list[JobSpec]:
     """The specs of jobs with their secrets in clear, for comparison."""
-    context = sealed_specs.of_run(run_id)
-    raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), context) for text in body.job_specs)
+    of = sealed_specs.of_run(run_id)
+    raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), of) for text in body.job_specs)
     return [JobSpec.model_validate(raw) for raw in raws]

@@ -139,6 +139,24 @@ def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
     return None if run is None or run.deleted else run, pointer[1]
 
 
+def replaced(plane: RecordPorts, run: Run, limit: int) -> list[RunRow]:
+    """The ended runs whose name this one took, newest first, as far as they aren't erased."""
+    found: list[RunRow] = []
+    earlier = run.replaces
+    while earlier and len(found) < limit and (before := nouns.find(plane.store, Run, keys.run(earlier))):
+        found.append(plane.read.run_row(before))
+        earlier = before.replaces
+    return found
+
+
+def spec_at(plane: RecordPorts, run: Run, revision: int) -> str:
+    """The spec of a run at one of its revisions, as it is stored."""
+    body = plane.read.run_and_body(run.id, revision)[1] if revision <= run.deployment_num else None
+    if body is None:
+        raise NotFound(f"The run {run.name} has no revision {revision}.", hint="See its `revisions`.")
+    return body.run_spec
+
+
 def taken(run: Run) -> AlreadyExists:
     return AlreadyExists(
         f"There is a run {run.name} already, and it is {run.status.value}.",

@@ -14,6 +14,7 @@ FRESH = "fresh"
 BODIES: dict[str, Any] = {
     "POST runs": {**TASK, "name": FRESH},
     "PUT runs/{run_name}/spec": {**TASK, "priority": 7},
+    "POST runs/{run_name}/roll-back": {"revision": 0},
     "POST fleets": {**FLEET, "name": FRESH},
     "PUT fleets/{fleet_name}/spec": {**FLEET, "idle_duration": "1h"},
     "POST volumes": {**VOLUME, "name": FRESH},

@@ -118,6 +118,17 @@ def test_lists_come_whole_and_then_what_changes(rig: Rig) -> None:
     assert follower.poll()["removed"]["runs"] == [three] and follower.names() == {"one", "two"}
 
 
+def test_a_run_that_took_the_name_of_an_ended_one_replaces_it(rig: Rig) -> None:
+    first = submit(rig, "one")
+    rig.save(run_of(rig, first).with_(status=RunStatus.done, finished_at=rig.world.clock.now()))
+    rig.world.clock.at += MINUTE
+    follower = Follower(Client.of(rig))
+    follower.load()
+    second = submit(rig, "one")
+    follower.poll()
+    assert set(follower.things["runs"]) == {second}
+
+
 def test_who_has_it_all_gets_nothing(rig: Rig) -> None:
     submit(rig, "one")
     rig.world.clock.at += MINUTE

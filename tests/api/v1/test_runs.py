@@ -193,3 +193,44 @@ def test_a_dry_run_changes_nothing(rig: Rig, method: str, path: str, action: str
     body = {**TASK, "name": "fresh"} if action == "create" else None
     assert api.ok(method, api.runs + path, body, idempotency_key="k")["action"] == action
     assert store.scan(limit=1000) == before
+
+
+def test_a_run_remembers_its_specs_and_goes_back_to_one(rig: Rig) -> None:
+    """With the values that it had, which an answer shows to nobody else."""
+    api = Client.of(rig)
+    service = {"type": "service", "name": "chat", "port": 80, "commands": ["serve"], "env": {"KEY": "hunter2"}}
+    api.ok("POST", api.runs, service, status=201)
+    rig.world.clock.at += 60_000_000
+    api.ok("PUT", f"{api.runs}/chat/spec", {**service, "commands": ["serve better"], "env": {"KEY": "other"}})
+    two = api.ok("GET", f"{api.runs}/chat/revisions")["items"]
+    assert [(each["revision"], each["current"], each["applied_by"]) for each in two] == [
+        (1, True, "admin"),
+        (0, False, "admin"),
+    ]
+    assert [each["spec"]["commands"] for each in two] == [["serve better"], ["serve"]]
+    assert two[0]["applied_at"] > two[1]["applied_at"] == api.ok("GET", f"{api.runs}/chat")["submitted_at"]
+    plan = api.ok("POST", f"{api.runs}/chat/roll-back?dry_run=true", {"revision": 0})
+    assert plan["action"] == "change" and plan["spec"]["commands"] == ["serve"]
+    back = api.ok("POST", f"{api.runs}/chat/roll-back", {"revision": 0})
+    assert (back["commands"], back["env"]) == (["serve"], {"KEY": "hunter2"})
+    assert api.ok("GET", f"{api.runs}/chat")["revision"] == 2
+    assert api.ok("POST", f"{api.runs}/chat/roll-back?dry_run=true", {"revision": 0})["action"] == "none"
+    assert api.refused("POST", f"{api.runs}/chat/roll-back", {"revision": 9})[:2] == (404, "not-found")
+    other = Client.of(rig, token=rig.user("ann", ProjectRole.user))
+    assert b"hunter2" not in other.call("GET", f"{api.runs}/chat/revisions").body
+    dry = other.call("POST", f"{api.runs}/chat/roll-back?dry_run=true", {"revision": 1})
+    assert dry.status == 200 and b"other" not in dry.body
+    assert b"other" not in other.call("POST", f"{api.runs}/chat/roll-back", {"revision": 1}).body
+    assert api.ok("GET", f"{api.runs}/chat")["spec"]["env"] == {"KEY": "other"}
+
+
+def test_ended_runs_of_a_name_are_its_earlier_ones(rig: Rig) -> None:
+    api = Client.of(rig)
+    first = api.ok("POST", api.runs, {**TASK, "name": "one", "priority": 1}, status=201)
+    finish(rig, first["id"])
+    assert api.refused("POST", f"{api.runs}/one/roll-back", {"revision": 0})[0] == 409
+    rig.world.clock.at += 60_000_000
+    second = api.ok("POST", api.runs, {**TASK, "name": "one", "priority": 2}, status=201)
+    found = api.ok("GET", f"{api.runs}/one/revisions?earlier=true")["items"]
+    assert [(each["run_id"], each["spec"]["priority"]) for each in found] == [(second["id"], 2), (first["id"], 1)]
+    assert len(api.ok("GET", f"{api.runs}/one/revisions")["items"]) == 1

@@ -22,6 +22,8 @@ ROWS = (
     ("DELETE", f"{_IN}/runs/{{run_name}}", Access.member, Verb.run, "v1.runs.delete"),
     ("GET", f"{_IN}/runs/{{run_name}}/spec", Access.member, Verb.read, "v1.runs.get_spec"),
     ("PUT", f"{_IN}/runs/{{run_name}}/spec", Access.member, Verb.run, "v1.runs.apply"),
+    ("GET", f"{_IN}/runs/{{run_name}}/revisions", Access.member, Verb.read, "v1.runs.list_revisions"),
+    ("POST", f"{_IN}/runs/{{run_name}}/roll-back", Access.member, Verb.run, "v1.runs.roll_back"),
     ("POST", f"{_IN}/runs/{{run_name}}/stop", Access.member, Verb.run, "v1.runs.stop"),
     ("GET", f"{_IN}/runs/{{run_name}}/jobs", Access.member, Verb.read, "v1.runs.list_jobs"),
     ("GET", f"{_IN}/runs/{{run_name}}/logs", Access.member, Verb.read, "v1.runs.read_logs"),

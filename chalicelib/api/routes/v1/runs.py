@@ -20,11 +20,13 @@ from chalicelib.api.wire.v1.runs import (
     log_lines_json,
     metrics_json,
     plan_json,
+    revision_json,
     run_json,
     run_path,
     run_spec_json,
     run_summary_json,
 )
+from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.domain import keys, pages
 from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.instants import Micros
@@ -33,7 +35,7 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import NotFound, Problem, WrongQuery
+from chalicelib.errors import NotFound, Problem, Refused, WrongQuery
 from chalicelib.store import nouns
 from chalicelib.store.logs import LogQuery
 from chalicelib.store.sealed_specs import of_run
@@ -60,6 +62,19 @@ class JobsQuery(PageQuery):
 
 class StopQuery(WriteQuery):
     abort: bool = False
+
+
+class RevisionQuery(RequestBody):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=answers.PAGE)] = 20
+    earlier: bool = False
+
+
+class RollBackBody(RequestBody):
+    model_config = ConfigDict(extra="forbid")
+
+    revision: Annotated[int, Field(ge=0, le=999_999)]
 
 
 class LogQueryParameters(PageQuery):
@@ -234,6 +249,53 @@ def list_jobs(call: Call, query: JobsQuery) -> Annotated[Answer, contract.V1JobP
 
 def _by_submission(job: Job) -> tuple[Micros, str]:
     return job.submitted_at, job.id
+
+
+@asks(RevisionQuery)
+def list_revisions(call: Call, query: RevisionQuery) -> Annotated[Answer, contract.V1Revisions]:
+    """The specs that the run has had, newest first. With `earlier` also the last specs of the runs that it replaced."""
+    row = _row(call)
+    found = [(row, body) for body in call.plane.read.run_bodies(row.run, query.limit)]
+    if query.earlier:
+        others = runs.replaced(call.plane, row.run, query.limit)
+        found += [(other, body) for other in others for body in call.plane.read.run_bodies(other.run, 1)]
+    items = [revision_json(of.run, body, of.jobs, env=_own(call, of)) for of, body in found[: query.limit]]
+    return answers.resource(call, {"items": items})
+
+
+@takes_both(RollBackBody, WriteQuery)
+def roll_back(
+    call: Call, body: RollBackBody, query: WriteQuery
+) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, DryRun(contract.V1RunPlan)]:
+    """Gives the live run the spec of one of its earlier revisions, with the values that it had: a new revision. What
+    can't be changed while it runs is refused, as when a spec is written."""
+
+    def wanted(plane: Plane) -> tuple[dict[str, Any], plans.SeenRun]:
+        row = runs.get(plane, call.tenant, name=call.params["run_name"], run_id=None)
+        if row.run.finished:
+            hint = "Submit it again with its spec: `revisions` has it."
+            raise Refused(f"The run {row.run.name} has ended, so it can't be rolled back.", hint=hint)
+        text = runs.spec_at(plane, row.run, body.revision)
+        # Its secrets stay with it, whoever asks: the run had both together, and the answer hides them from others.
+        known = specs.stored(plane.seal, RunSpec, text, of_run(row.run.id), own=True)
+        return {**specs.raw(row.run_spec), "configuration": known}, plans.SeenRun(row.run.id, row.run.deployment_num)
+
+    def act(plane: Plane, _: str) -> RunRow:
+        spec, seen = wanted(plane)
+        return plans.apply_plan(plane, call.actor, call.tenant, spec, seen, role=call.role)
+
+    if query.dry_run:
+        plan = _plan(call, wanted(call.plane)[0])
+        if plan.current is not None:
+            runs.refuse_change(plan.current.run, plan.obstacles)
+        row = _row(call)
+        was = configuration_of(RunSpec, runs.spec_at(call.plane, row.run, body.revision), env=_own(call, row))
+        return changed(call, {**plan_json(plan, unchanged=not would_write(call.plane, act)), "spec": was})
+
+    def answer(row: RunRow) -> Answer:
+        return specs.applied(call, _spec(call, row), _tag(row.run), made=False)
+
+    return write(call, query, "change", act, lambda done: answer(done.result or _row(call)))
 
 
 @takes_both(Nothing, StopQuery)

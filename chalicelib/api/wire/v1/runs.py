@@ -15,7 +15,7 @@ from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
-from chalicelib.domain.runs import Run
+from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.store.logs import Piece
@@ -115,6 +115,21 @@ def run_json(row: RunRow, project_name: str, now: Micros, *, env: bool) -> contr
         **run_summary_json(row, project_name, now),
         "spec": run_spec_json(row, env=env),
         "jobs": [job_json(history[-1]) for history in row.histories()],
+    }
+
+
+def revision_json(run: Run, body: RunBody, jobs: Sequence[Job], *, env: bool) -> contract.V1Revision:
+    of = [job for job in jobs if not job.finished and job.deployment_num == body.deployment_num]
+    first = body.deployment_num == 0
+    return {
+        "run_id": run.id,
+        "revision": body.deployment_num,
+        "current": body.deployment_num == run.deployment_num,
+        "applied_at": _date(body.applied_at or (run.submitted_at if first else None)),
+        "applied_by": body.applied_by or (run.user_name if first else None),
+        "jobs": len(of),
+        "ready": sum(job.ready_at is not None and job.draining_at is None for job in of),
+        "spec": configuration_of(RunSpec, body.run_spec, env=env),
     }
 
 
