@@ -56,7 +56,7 @@ function JobLog({ run, job, attempts, query }) {
     link(run.project, "runs", run.name, { ...query, tab: "logs", job: query.job, line: linkOf(selected, number, extended) });
   const onLine = (/** @type {number} */ number, /** @type {boolean} */ extended) => setQuery({ tab: "logs", line: linkOf(selected, number, extended) });
 
-  return html`<section class="log" aria-label="Log">
+  return html`<div class="log">
     <div class="log-tools">
       <${SearchField} label="Search in the log" value=${query.find ?? ""} placeholder="Search (n: next, N: previous)" onInput=${(/** @type {string} */ find) => setQuery({ find })}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && step(event.shiftKey ? -1 : 1)} />
@@ -75,7 +75,7 @@ function JobLog({ run, job, attempts, query }) {
       follow=${follow} onFollow=${setFollow} wrap=${look.wrap} times=${look.times} query=${search.query} only=${look.only ? search.only : null}
       selected=${selected} current=${search.current} target=${target} hrefOf=${hrefOf} onLine=${onLine} />`}
     <p class="log-state" role="status">${stateText(feed, ended)}</p>
-  </section>`;
+  </div>`;
 }
 
 /** @param {Run} run @param {string} job @param {boolean} tail */
