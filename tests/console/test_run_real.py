@@ -103,7 +103,7 @@ def test_a_log_has_keys_and_room_for_fifteen_lines_on_a_small_screen(signed_in: 
     signed_in.see("990,000 more characters")
     assert signed_in.attribute("aria-pressed", role="button", name="Follow") == "true"
     signed_in.press("Only these")
-    signed_in.see(role="link", name="Line 49")
+    signed_in.see(role="link", name="Line 4999")
     signed_in.gone(role="link", name="Line 5000")
     assert signed_in.count(css=".log-line") < 100  # of those in sight
 
@@ -115,7 +115,7 @@ def test_a_log_grows_while_one_looks(signed_in: Tab, server: Server) -> None:
         signed_in.open("#/main/runs/speaks?tab=logs")
         signed_in.see("first", css=".log-text")
         spoken.open()
-    signed_in.shows("second", css=".log-window")
+        signed_in.shows("second", css=".log-window")
     signed_in.shows("2 lines, complete", css=".log-state")
 
 
