@@ -7,7 +7,7 @@ import { Button } from "../../kit/button.js";
 import { Empty, Loading } from "../../kit/empty.js";
 import { SearchField, SelectField } from "../../kit/fields.js";
 import { Failed, Notice } from "../../kit/notice.js";
-import { html, useEffect, useMemo, useState } from "../../kit/preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "../../kit/preact.js";
 import { toastFailure } from "../../kit/toast.js";
 import { Query, linesOf, linkOf, nextMatch } from "../../lib/log_lines.js";
 import { attemptsOf } from "../../lib/timeline.js";
@@ -45,7 +45,7 @@ function JobLog({ run, job, attempts, query }) {
   const [target, setTarget] = useState(selected && { number: selected.from, turn: 0 });
   const goTo = (/** @type {number | null} */ number) => number && setTarget({ number, turn: Date.now() });
   const step = (/** @type {1 | -1} */ by) => {
-    const number = nextMatch(search.matches, search.current ?? (by > 0 ? 0 : Infinity), by);
+    const number = nextMatch(search.matches, search.place.current ?? (by > 0 ? 0 : Infinity), by);
     if (!number) return;
     setFollow(false);
     search.setCurrent(number);
@@ -101,7 +101,9 @@ function useFeed(run, job, tail) {
 /** What is found, kept up as lines come. @param {import("../../lib/log_lines.js").LogLines} lines @param {number} version @param {string} text */
 function useSearch(lines, version, text) {
   const query = useMemo(() => (text ? new Query(text) : null), [text]);
-  const [current, setCurrent] = useState(/** @type {number | null} */ (null));
+  const [current, show] = useState(/** @type {number | null} */ (null));
+  const place = useRef(current); // at once, for keys that come faster than the page is drawn
+  const setCurrent = (/** @type {number | null} */ number) => show((place.current = number));
   const kept = useMemo(() => ({ matches: /** @type {number[]} */ ([]), upTo: 0 }), [query, lines]);
   const matches = useMemo(() => {
     if (!query) return kept.matches;
@@ -113,7 +115,7 @@ function useSearch(lines, version, text) {
   }, [kept, version]);
   const only = useMemo(() => (query ? matches.map((number) => number - lines.first) : null), [matches, query]);
   useEffect(() => setCurrent(null), [query]);
-  return { query, matches, only, current, setCurrent };
+  return { query, matches, only, current, place, setCurrent };
 }
 
 /** @param {{search: Search, step: (by: 1 | -1) => void, look: Look, setLook: (look: Look) => void}} props */
@@ -150,7 +152,9 @@ function lastLook() {
 
 /** @param {Record<string, () => void>} acts */
 function useKeys(acts) {
-  useEffect(() => listen(Object.entries(acts).map(([keys, act]) => ({ keys, text: KEYS[keys] ?? "", act }))));
+  const latest = useRef(acts);
+  latest.current = acts;
+  useEffect(() => listen(Object.keys(acts).map((keys) => ({ keys, text: KEYS[keys] ?? "", act: () => latest.current[keys]?.() }))), []);
 }
 
 /** @type {Record<string, string>} */
