@@ -7,6 +7,7 @@ export type RunSummary = Schemas["V1RunSummary"];
 export type Run = Schemas["V1Run"];
 export type Job = Schemas["V1Job"];
 export type Service = Schemas["V1Service"];
+export type Revision = Schemas["V1Revision"];
 export type RunPlan = Schemas["V1RunPlan"];
 export type FleetSummary = Schemas["V1FleetSummary"];
 export type Fleet = Schemas["V1Fleet"];

@@ -74,7 +74,7 @@ def test_a_run_is_stopped(server: Server, signed_in: Tab) -> None:
     tab.see("terminated", within=HEAD)
 
 
-def test_a_service_gets_a_new_version(server: Server, signed_in: Tab) -> None:
+def test_a_service_gets_a_new_version_and_goes_back(server: Server, signed_in: Tab) -> None:
     tab = signed_in
     world.apply(server, world.chat("versions", env={"VERSION": "1"}))
     world.wait(server, "versions", "running")
@@ -92,6 +92,13 @@ def test_a_service_gets_a_new_version(server: Server, signed_in: Tab) -> None:
     tab.see("All replicas run revision 1.")
     replicas = world.v1(server, "GET", "/runs/versions/service")["replicas"]
     assert {each["revision"] for each in replicas if each["ready_at"]} == {1}
+    tab.see(role="heading", name="Revision 1, the latest")
+    tab.press("Roll back to revision 0")
+    tab.see("removed:", within={"role": "dialog"})
+    tab.press("Roll back", within={"role": "dialog"})
+    tab.see(role="heading", name="Revision 2, the latest")
+    tab.see("All replicas run revision 2.")
+    assert world.v1(server, "GET", "/runs/versions/spec")["env"] == {"VERSION": "1"}
 
 
 def test_a_model_is_tried(signed_in: Tab) -> None:

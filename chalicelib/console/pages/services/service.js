@@ -47,7 +47,7 @@ export function OneService({ project, name, query }) {
     <${Tabs} label="Parts of the service" tabs=${tabs} current=${tab} />
     ${tab === "scaling" && html`<${Scaling} service=${service} history=${history} />`}
     ${tab === "replicas" && html`<${Replicas} service=${service} project=${project} />`}
-    ${tab === "rollout" && html`<${Rollout} project=${project} service=${service} reload=${reload} />`}
+    ${tab === "rollout" && html`<${Rollout} project=${project} service=${service} ended=${["done", "failed", "terminated"].includes(run.status)} reload=${reload} />`}
     ${tab === "try" && (service.model ? html`<${TryIt} service=${service} model=${service.model} />` : html`<${Empty} title="This service has no model to try." />`)}
     ${tab === "call" && html`<${Calls} service=${service} />`}
   </${Page}>`;
