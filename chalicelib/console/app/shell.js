@@ -51,7 +51,7 @@ function Shell() {
   }, [route.page, project]);
   useEffect(() => {
     setMenu(false);
-    document.querySelector("h1")?.focus({ preventScroll: true });
+    if (document.activeElement !== document.body) document.querySelector("h1")?.focus({ preventScroll: true }); // not as it is loaded: Tab begins at the top
     scrollTo(0, 0);
   }, [route.project, route.page, route.parts.join("/")]);
   useGlobalKeys(pages, project, () => setPalette(true), () => setHelp(true));

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
+from chalicelib.console import bundle
 from tests.harness.server import PATIENCE, ROOT, until
 
 HOME = ROOT / ".venvs" / "console"
@@ -238,6 +238,7 @@ def _element(text: str | None, found: Found) -> Found:
     return {"text": text, "exact": False, **found} if text is not None else found
 
 
-def needed(files: Sequence[str] = (".installed", "node_modules/axe-core")) -> None:
-    if missing := [name for name in files if not (HOME / name).exists()]:
-        pytest.skip(f"the browser isn't installed here ({missing[0]} is missing); `make test` installs it into .venvs")
+def needed() -> None:
+    wanted = (HOME / ".installed", HOME / "node_modules" / "axe-core", ROOT / bundle.TOOLS / ".installed")
+    if missing := [path for path in wanted if not path.exists()]:
+        pytest.skip(f"{missing[0].relative_to(ROOT)} isn't installed here; `make test` installs it")

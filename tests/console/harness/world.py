@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.harness.server import Server, until
+from chalicelib.console import FOLDER, bundle
+from tests.console.harness import bundled
+from tests.harness.server import ROOT, Server, until
 
+ESBUILD = ROOT / bundle.TOOLS / "node_modules" / ".bin" / "esbuild"
 V1 = "/api/v1/projects/main"
 MODEL = Path(__file__).with_name("model.py").read_text(encoding="utf-8")
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31mred\x1b[0m \u202egnp.exe \x1b]0;title\x07 </script>"
@@ -15,13 +18,21 @@ MACHINES = {"resources": {"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}}
 
 
 def start(home: Path) -> Server:
-    """Four local hosts, and a cloud without GPUs that can run anything."""
+    """Four local hosts, a simulated cloud, and the console as a wheel has it."""
     flags = ("--fake-cloud", "--fake-cloud-name", "aws", "--local-hosts", "4")
-    server = Server(home, flags=flags, env={"DSTACK_AGENT_RUNTIME": "process"})
+    env = {"DSTACK_AGENT_RUNTIME": "process", bundled.FOLDER: str(home / "console")}
+    server = Server(home, flags=flags, env=env, program=bundled.__name__)
     home.mkdir()
+    write_console(home / "console")
     server.start()
     until("the hosts", lambda: sum(each["status"] == "idle" for each in server.call("/api/instances/list", {})) == 4)
     return server
+
+
+def write_console(folder: Path) -> None:
+    folder.mkdir()
+    for name, content in bundle.bundled(FOLDER, ESBUILD).items():
+        (folder / name).write_bytes(content)
 
 
 def v1(server: Server, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
