@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from chalicelib.errors import AlreadyExists, DstackError, Forbidden, Invalid, NotFound, Refused
-    from dstack_serverless.sdk.client import AsyncClient, Client
+    from dstack_serverless.sdk.async_client import AsyncClient
+    from dstack_serverless.sdk.client import Client
     from dstack_serverless.sdk.errors import RunEnded, Unanswered, WaitedTooLong
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "AsyncClient": "client",
+    "AsyncClient": "async_client",
     "Client": "client",
 }  # the modules of `sdk` that define them; `errors` has the others
 

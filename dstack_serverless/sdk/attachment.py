@@ -14,9 +14,7 @@ from chalicelib.errors import Refused
 from cli.connection.polling import PollPauses
 from dstack_serverless.sdk.configurations import session_of
 from dstack_serverless.sdk.core import Core
-from dstack_serverless.sdk.errors import RunEnded, WaitedTooLong
-
-FINISHED = ("terminated", "failed", "done")
+from dstack_serverless.sdk.errors import FINISHED, RunEnded, WaitedTooLong
 
 
 class Attachment:

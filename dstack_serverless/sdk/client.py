@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: the same nouns and methods, on one transport.
+"""`Client`, and what it shares with `AsyncClient`: the same nouns and methods, on one transport.
 
 The server, the token and the project are those that are given, else those of `DSTACK_SERVER_URL`, `DSTACK_TOKEN` and
 `DSTACK_PROJECT`, else those that the command line uses (`~/.dstack/config.yml`).
@@ -6,10 +6,9 @@ The server, the token and the project are those that are given, else those of `D
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -24,7 +23,7 @@ from dstack_serverless.sdk.flow import Exchange, Flow, Item, Lost, NotSent, Paus
 from dstack_serverless.sdk.machines import Fleets, Gateways, Instances, Volumes
 from dstack_serverless.sdk.observations import Events, Offers
 from dstack_serverless.sdk.people import Projects, Secrets, Users
-from dstack_serverless.sdk.resource import Async, Mode, Sync
+from dstack_serverless.sdk.resource import Mode, Sync
 from dstack_serverless.sdk.runs import Runs
 from dstack_serverless.sdk.settings import certificates, endpoint_of
 
@@ -36,7 +35,7 @@ RETRIES = 4
 POOL = 100  # connections at a time
 
 
-class _Nouns(Generic[Mode]):
+class Nouns(Generic[Mode]):
     """What both clients have."""
 
     def __init__(
@@ -91,7 +90,7 @@ class _Nouns(Generic[Mode]):
         raise NotImplementedError
 
 
-class Client(_Nouns[Sync]):
+class Client(Nouns[Sync]):
     """Calls a control plane and waits for its answers. Threads may share one."""
 
     sleep: Callable[[float], None] = staticmethod(time.sleep)
@@ -145,9 +144,9 @@ class Client(_Nouns[Sync]):
     def _do(self, step: Any) -> Any:
         if isinstance(step, Exchange):
             try:
-                return _reply(self._http.request(**_arguments(step, self._http.timeout)))
+                return reply_of(self._http.request(**arguments_of(step, self._http.timeout)))
             except httpx.RequestError as error:
-                raise _translation(error) from error
+                raise translation_of(error) from error
         if isinstance(step, Pause):
             return self.sleep(step.seconds)
         if isinstance(step, Together):
@@ -166,82 +165,10 @@ class Client(_Nouns[Sync]):
             return error
 
 
-class AsyncClient(_Nouns[Async]):
-    """Calls a control plane from asyncio."""
-
-    sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
-
-    def _open(self, settings: dict[str, Any]) -> None:
-        self._http = httpx.AsyncClient(**settings)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def send(self, request: Request[T]) -> T:
-        """The answer to a call that a function of `dstack_serverless.api` describes."""
-        answer: T = await self.run_flow(self.core.ask(request))
-        return answer
-
-    async def run_flow(self, flow: Flow[Any]) -> Any:
-        send, value = flow.send, None
-        while True:
-            try:
-                step = send(value)
-            except StopIteration as end:
-                return end.value
-            send, value = await self._done(flow, step)
-
-    async def iterate(self, flow: Flow[None]) -> AsyncIterator[Any]:
-        send, value = flow.send, None
-        while True:
-            try:
-                step = send(value)
-            except StopIteration:
-                return
-            if isinstance(step, Item):
-                yield step.value
-                send, value = flow.send, None
-            else:
-                send, value = await self._done(flow, step)
-
-    async def _done(self, flow: Flow[Any], step: Any) -> tuple[Callable[[Any], Any], Any]:
-        try:
-            return flow.send, await self._do(step)
-        except Exception as error:  # noqa: BLE001 - as above
-            return flow.throw, error
-
-    async def _do(self, step: Any) -> Any:
-        if isinstance(step, Exchange):
-            try:
-                return _reply(await self._http.request(**_arguments(step, self._http.timeout)))
-            except httpx.RequestError as error:
-                raise _translation(error) from error
-        if isinstance(step, Pause):
-            return await self.sleep(step.seconds)
-        if isinstance(step, Together):
-            turns = asyncio.Semaphore(step.at_once)
-            return await asyncio.gather(*(self._result(flow, turns) for flow in step.flows))
-        assert isinstance(step, Work), step
-        return await asyncio.to_thread(step.do)
-
-    async def _result(self, flow: Flow[Any], turns: asyncio.Semaphore) -> Any:
-        async with turns:
-            try:
-                return await self.run_flow(flow)
-            except DstackError as error:
-                return error
-
-
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 
 
-def _arguments(exchange: Exchange, usual: httpx.Timeout) -> dict[str, Any]:
+def arguments_of(exchange: Exchange, usual: httpx.Timeout) -> dict[str, Any]:
     request = exchange.request
     arguments: dict[str, Any] = {"method": request.method, "url": request.path, "headers": {**request.headers}}
     if request.query:
@@ -257,10 +184,10 @@ def _arguments(exchange: Exchange, usual: httpx.Timeout) -> dict[str, Any]:
     return arguments
 
 
-def _reply(response: httpx.Response) -> Reply:
+def reply_of(response: httpx.Response) -> Reply:
     return Reply(response.status_code, response.headers, response.content)
 
 
-def _translation(error: httpx.RequestError) -> NotSent | Lost:
+def translation_of(error: httpx.RequestError) -> NotSent | Lost:
     why = "it took too long" if isinstance(error, httpx.TimeoutException) else str(error) or type(error).__name__
     return NotSent(why) if isinstance(error, UNSENT) else Lost(why)

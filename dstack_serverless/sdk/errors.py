@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chalicelib import contract
 
 NO_SUCH_PATH = (404, 405)
+FINISHED = ("terminated", "failed", "done")  # statuses of a run that has ended
 
 
 class Unanswered(Refused):

@@ -12,9 +12,8 @@ from cli.connection.polling import PollPauses
 from dstack_serverless.api import logs as logs_api
 from dstack_serverless.api import metrics as metrics_api
 from dstack_serverless.api import runs as api
-from dstack_serverless.sdk.attachment import FINISHED, Attachment
 from dstack_serverless.sdk.configurations import Configuration, run_spec_of
-from dstack_serverless.sdk.errors import RunEnded, WaitedTooLong
+from dstack_serverless.sdk.errors import FINISHED, RunEnded, WaitedTooLong
 from dstack_serverless.sdk.flow import UNSET, Flow, Item, Items, Pause, Together
 from dstack_serverless.sdk.paging import Order, pages
 from dstack_serverless.sdk.resource import Mode, Resource, iterated, method
@@ -22,6 +21,7 @@ from dstack_serverless.sdk.resource import Mode, Resource, iterated, method
 if TYPE_CHECKING:
     from chalicelib import contract
     from chalicelib.contract import bodies
+    from dstack_serverless.sdk.attachment import Attachment
 
 BEFORE_LOG = ("submitted", "provisioning", "pulling")
 RUNS = Order("submitted_at", "prev_submitted_at", after_id="prev_run_id")
@@ -146,6 +146,8 @@ class Runs(Resource[Mode]):
         """Forwards the job's ports to this machine, over SSH: `with client.runs.attach("web") as attached:`, and then
         `attached.ports[80]` is the local port of the job's port 80. `ports`: which local ports they should have.
         `identity`: your private key, if the run has another. Raises WaitedTooLong after `timeout` seconds."""
+        from dstack_serverless.sdk.attachment import Attachment  # it loads asyncio, which most programs don't need
+
         return Attachment(self.core, name, ports or {}, replica=replica, job=job, identity=identity, timeout=timeout)
 
     # --- their parts -------------------------------------------------------------------------------------------------
