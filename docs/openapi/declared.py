@@ -32,6 +32,7 @@ class Declared:
     media: str = JSON
     status: int = HTTPStatus.OK
     creates: bool = False  # with status 201, if it makes something
+    lacks: bool = False  # with status 404, if there is no such file
     body: type[BaseModel] | None = None
     query: type[BaseModel] | None = None
     uploads: bool = False
@@ -51,6 +52,7 @@ class Answers(NamedTuple):
     status: int = HTTPStatus.OK
     creates: bool = False
     dry_run: Any = None
+    lacks: bool = False
 
 
 @cache
@@ -84,7 +86,7 @@ def answers_of(hint: Any) -> Answers:
     if not kinds:
         return Answers(None, NOTHING, status, dry_run=dry_run)
     if isinstance(kinds[0], str):
-        return Answers(None, kinds[0], status)
+        return Answers(None, kinds[0], status, lacks=HTTPStatus.NOT_FOUND in others)
     return Answers(kinds[0], status=status, creates=HTTPStatus.CREATED in others, dry_run=dry_run)
 
 

@@ -57,6 +57,7 @@ ERRORS: Mapping[str, tuple[str, str, Any]] = {
     "500": ("Failed", "The control plane failed. Its log has the cause, under the id in `msg`.", contract.Failure),
     "503": ("Busy", "The server is busy, or isn't deployed completely. Try again in a moment.", contract.Failure),
 }
+NO_FILE = "NoFile"  # a 404, too
 ONCE = "/api/project/{project_name}/runs/apply"
 TEXT = {"type": "string"}
 HEADERS: Mapping[str, Schema] = {
@@ -136,6 +137,7 @@ def document() -> Schema:
             "schemas": types.named,
             "responses": {
                 **{name: _response(text, types.of(status)) for status, (name, text, _) in ERRORS.items()},
+                NO_FILE: _response("There is no such file.", types.of("404")),
                 "Unchanged": {"description": "The caller has it already."},
                 PROBLEM: {"description": PROBLEMS, "content": {MEDIA: {"schema": types.of(PROBLEM)}}},
             },
@@ -170,7 +172,7 @@ def _operation(route: Route, found: Declared, types: Types, examples: Mapping[st
         "description": "\n\n".join(filter(None, (found.text, CALLERS[route.access]))),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": body} if body else {}),
-        "responses": {**_dry_run(found, types), **_answer(found, types, example), **_errors(route)},
+        "responses": {**_dry_run(found, types), **_answer(found, types, example), **_errors(route, found)},
         "security": [] if route.access is Access.public else [{"token": []}],
     }
 
@@ -231,7 +233,8 @@ def _answer(found: Declared, types: Types, example: Schema) -> Schema:
     if found.media == NOTHING:
         return {status: {"description": phrase}}
     if found.media != JSON:
-        return {status: {"description": phrase, "content": {found.media: {"schema": {"type": "string"}}}}}
+        schema: Schema = {"type": "object"} if found.media.partition(";")[0].endswith("+json") else TEXT
+        return {status: {"description": phrase, "content": {found.media: {"schema": schema}}}}
     schema = types.of((found.name, "answer"))
     made = {"201": _response(HTTPStatus.CREATED.phrase, schema, example)} if found.creates else {}
     if found.dry_run is not None and found.status == HTTPStatus.OK:
@@ -253,12 +256,13 @@ def _example(example: Schema, part: str) -> Schema:
     return {"example": example[part]} if part in example else {}
 
 
-def _errors(route: Route) -> Schema:
+def _errors(route: Route, found: Declared) -> Schema:
     if is_v1(route.path):
         unchanged = {"304": {"$ref": "#/components/responses/Unchanged"}} if route.method == "GET" else {}
         return {**unchanged, "default": {"$ref": f"#/components/responses/{PROBLEM}"}}
-    found = set(ERRORS) if "{project_name}" in route.path else set(ERRORS) - {"404"}
-    return {status: {"$ref": f"#/components/responses/{ERRORS[status][0]}"} for status in sorted(found)}
+    listed = set(ERRORS) if "{project_name}" in route.path else set(ERRORS) - {"404"}
+    errors = {status: {"$ref": f"#/components/responses/{ERRORS[status][0]}"} for status in sorted(listed)}
+    return {**errors, "404": {"$ref": f"#/components/responses/{NO_FILE}"}} if found.lacks else errors
 
 
 def text() -> str:

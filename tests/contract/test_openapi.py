@@ -34,6 +34,19 @@ def operations() -> dict[str, Any]:
 
 
 @pytest.mark.slow
+def test_what_isnt_plain_json_is_described_as_it_is_answered() -> None:
+    """Found by `python -m tests.fuzz.schema`."""
+    found = operations()
+    for name, media in (
+        ("documents_schema", "application/schema+json"),
+        ("documents_openapi", "application/vnd.oai.openapi+json;version=3.1"),
+    ):
+        assert found[name]["responses"]["200"]["content"][media]["schema"] == {"type": "object"}
+    files = [operation for name, operation in found.items() if name.startswith("console_file")]
+    assert files and all("404" in operation["responses"] for operation in files)
+
+
+@pytest.mark.slow
 def test_examples_keep_their_schemas() -> None:
     whole = orjson.loads(DOCUMENT.read_bytes())
     seen = 0

@@ -19,7 +19,7 @@ def page(call: Call) -> Annotated[Answer, HTML]:
     return _to(call, console.index())
 
 
-def file(call: Call) -> Annotated[Answer, FILE]:
+def file(call: Call) -> Annotated[Answer, FILE, HTTPStatus.OK, HTTPStatus.NOT_FOUND]:
     """A file that the console's page loads."""
     name = "/".join(call.params.values())
     found = console.file(name)
