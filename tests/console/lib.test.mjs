@@ -77,3 +77,13 @@ test('problems of both kinds say what was wrong', () => {
   assert.equal(problemOf(400, { detail: [{ msg: 'older', code: 'error' }] }).detail, 'older');
   assert.match(problemOf(502, null).detail, /502/);
 });
+
+test('what an address brings, and where it may send a browser', async () => {
+  const { arrivalOf, isLocal, placeOf } = await import(`${lib}/arrival.js`);
+  assert.equal(arrivalOf('#/main/runs?code=no'), null);
+  assert.deepEqual(arrivalOf('#code=c&to=%2Fmain%2Fruns%3Fq%3Da'), { kind: 'code', code: 'c', to: '#/main/runs?q=a' });
+  assert.deepEqual(arrivalOf('#code=c&to=https://elsewhere'), { kind: 'code', code: 'c', to: '#/' });
+  assert.deepEqual(arrivalOf('#sign-on=corp&code=c&state=s'), { kind: 'sign-on', provider: 'corp', code: 'c', state: 's', error: '' });
+  assert.equal(placeOf('/main/runs'), '#/main/runs');
+  assert.deepEqual(['http://localhost:10999/auth/callback', 'https://localhost/', 'http://localhost.example.com/', 'javascript:alert(1)', null].map(isLocal), [true, false, false, false, false]);
+});

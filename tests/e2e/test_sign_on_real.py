@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -167,6 +169,30 @@ def test_a_console_passes_on_what_was_meant_for_a_command_line(server: Server) -
     onward = server.call("/api/auth/get_next_redirect", given)["redirect_url"]
     assert onward.startswith("http://localhost:10999/auth/callback?") and parse_qs(urlsplit(onward).query)["code"]
     assert server.call("/api/auth/web/callback", given)["username"] == "carl"
+
+
+def test_a_browser_that_signs_on_comes_back_to_the_console_and_is_known_there(server: Server) -> None:
+    """What the console's page does: it begins, is sent back with what only the page sees, and finishes."""
+    console = server.url.replace("127.0.0.1", "localhost")
+    begin = Request(f"{console}/api/auth/corp/authorize", json.dumps({"base_url": console}).encode())
+    with urlopen(begin, timeout=PATIENCE) as begun:
+        proof, address = begun.headers["Set-Cookie"].partition(";")[0], json.load(begun)["authorization_url"]
+    back = sign_on(address, "kim", f"{console}/auth/corp/callback")
+    connection = HTTPConnection(urlsplit(console).netloc, timeout=PATIENCE)
+    connection.request("GET", back.removeprefix(console))
+    location = urljoin(back, str(connection.getresponse().headers["Location"]))
+    assert location.startswith(f"{console}/#sign-on=corp&")
+    given = {name: values[0] for name, values in parse_qs(urlsplit(location).fragment).items() if name != "sign-on"}
+    assert server.call("/api/auth/get_next_redirect", given)["redirect_url"] is None
+    for cookie, status in (("dstack-sign-on=another", 400), (proof, 200)):
+        headers = {"Cookie": cookie, "Content-Type": "application/json"}
+        connection = HTTPConnection(urlsplit(console).netloc, timeout=PATIENCE)
+        connection.request("POST", "/api/auth/corp/callback", json.dumps(given), headers)
+        reply = connection.getresponse()
+        assert reply.status == status
+    entered = json.load(reply)
+    assert entered["username"] == "kim"
+    assert server.call("/api/users/get_my_user", token=entered["creds"]["token"])["username"] == "kim"
 
 
 # --- who may, and what they become ------------------------------------------------------------------------------------

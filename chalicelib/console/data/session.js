@@ -58,7 +58,7 @@ function leave() {
   if (token.get() === null) return;
   dropToken();
   session.set(NOBODY);
-  location.hash = "";
+  history.replaceState(null, "", location.pathname);
   location.reload();
 }
 

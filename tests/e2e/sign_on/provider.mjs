@@ -27,7 +27,7 @@ server.listen(0, '127.0.0.1', () => {
     application_type: 'native',
     token_endpoint_auth_method: 'none',
     grant_types: ['authorization_code', device],
-    redirect_uris: ['http://localhost/auth/callback'],
+    redirect_uris: ['http://localhost/auth/callback', 'http://localhost/auth/corp/callback'],
   };
   const provider = new Provider(`http://127.0.0.1:${port}`, {
     clients: [
