@@ -5,13 +5,11 @@ The class is imported wherever its facts are needed; its parts are imported when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.aws.facts import FACTS
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.kit.delegation import OfGroups, OfMachines, OfVolumes
-from chalicelib.domain.offers import Offer
+from chalicelib.backends.kit.delegation import OfAccount, OfGroups, OfMachines, OfVolumes
 
 if TYPE_CHECKING:
     from chalicelib.backends.aws.client import Clients
@@ -19,8 +17,9 @@ if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
 
 
-class AwsBackend(OfMachines, OfGroups, OfVolumes):
+class AwsBackend(OfAccount, OfMachines, OfGroups, OfVolumes):
     facts = FACTS
+    _client: Clients
 
     def __init__(
         self,
@@ -40,22 +39,16 @@ class AwsBackend(OfMachines, OfGroups, OfVolumes):
         from chalicelib.backends.aws.prices import Prices
         from chalicelib.backends.aws.volumes import AwsVolumes
 
-        self._config, self._clients = config, clients or Clients(config.creds, endpoint=endpoint or None)
-        self._networks = Networks(self._clients, config, now)
-        self._images = AwsImages(self._clients, config, now)
-        self._machines = Machines(self._clients, config, self._networks, self._images, now)
-        self._groups = AwsGroups(self._clients, config)
-        priced, self._price_file = Prices(self._clients, now, prices), prices is not None
-        self._catalog = AwsCatalog(self._clients, config, priced, now)
-        self._volumes = AwsVolumes(self._clients, config, self._networks, priced, now)
+        self._config, self._client = config, clients or Clients(config.creds, endpoint=endpoint or None)
+        self._networks = Networks(self._client, config, now)
+        self._images = AwsImages(self._client, config, now)
+        self._machines = Machines(self._client, config, self._networks, self._images, now)
+        self._groups = AwsGroups(self._client, config)
+        priced, self._price_file = Prices(self._client, now, prices), prices is not None
+        self._catalog = AwsCatalog(self._client, config, priced, now)
+        self._volumes = AwsVolumes(self._client, config, self._networks, priced, now)
 
     def check(self) -> None:
         from chalicelib.backends.aws.checking import check
 
-        check(self._clients, self._config, self._networks, self._images, price_file=self._price_file)
-
-    def offers(self) -> Sequence[Offer]:
-        return self._catalog.offers()
-
-    def close(self) -> None:
-        self._clients.close()
+        check(self._client, self._config, self._networks, self._images, price_file=self._price_file)

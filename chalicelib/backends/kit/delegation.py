@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Owned, OwnedGroup, OwnedVolume, VolumeRequest
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.offer_requests import OfferRequest
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.volumes import ProviderDisk
-from chalicelib.errors import BackendError
+from chalicelib.errors import BackendError, Bug
 
 
 class ClientPart(Protocol):
@@ -22,6 +24,10 @@ class ClientPart(Protocol):
 
 class CatalogPart(Protocol):
     def offers(self) -> Sequence[Offer]: ...
+
+
+class LiveCatalogPart(Protocol):
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]: ...
 
 
 class MachinePart(Protocol):
@@ -78,6 +84,23 @@ class OfAccount:
 
     def offers(self) -> Sequence[Offer]:
         return self._catalog.offers()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class OfMarket:
+    """For a provider whose offers can't be listed."""
+
+    facts: BackendFacts
+    _client: ClientPart
+    _catalog: LiveCatalogPart
+
+    def offers(self) -> Sequence[Offer]:
+        raise Bug(f"what {self.facts.title} has is asked for each request")
+
+    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
+        return self._catalog.offers_for(request)
 
     def close(self) -> None:
         self._client.close()

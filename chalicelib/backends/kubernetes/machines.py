@@ -14,7 +14,6 @@ from typing import Any
 
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import by_region, everywhere, outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -48,7 +47,7 @@ SINGLY = 3  # pods that are described one by one; for more of them the namespace
 LEVEL = "pod-security.kubernetes.io/enforce"
 
 
-class Pods(DescribesOne, Objects):
+class Pods(Objects):
     def __init__(self, clusters: Clusters, now: Now, watches: ContextWatches, identities: Identities) -> None:
         super().__init__(clusters)
         self._now, self._watches, self._identities = now, watches, identities

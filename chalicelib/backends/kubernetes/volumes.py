@@ -68,7 +68,7 @@ class Claims:
 
     # --- attachments follow from pods ---------------------------------------------------------------------------------
 
-    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         """Raises Unfit for a pod that was created without it, and Transient for one that doesn't show (yet)."""
         self._body(handle)
         pods = [pod for each in machine if (pod := self._pod(each)) is not None]
@@ -87,7 +87,7 @@ class Claims:
         except Gone:
             return None
 
-    def detach(self, handle: Handle) -> None:
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
         """It is detached when its pod has ended."""
         self._body(handle)
 

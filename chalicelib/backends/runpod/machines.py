@@ -14,7 +14,6 @@ from functools import partial
 
 from chalicelib.backends.kit.cache import LookupCache
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -39,7 +38,7 @@ ABOUT_ONE = (InsufficientCapacity, QuotaExceeded, Unfit)  # of several requests,
 MOST_LOGS = 3  # that one call reads: each takes a moment, because a log has no end
 
 
-class RunpodPods(DescribesOne):
+class RunpodPods:
     def __init__(self, client: Client, now: Now, forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: they were others, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers

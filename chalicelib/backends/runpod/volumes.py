@@ -49,7 +49,7 @@ class NetworkVolumes:
     def describe(self, handle: Handle) -> ProviderDisk:
         return self._disk(self._body(handle.id))
 
-    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+    def attach(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool) -> None:
         """Raises Unfit for a pod that was created without it, and NotYet for one that isn't listed yet."""
         self._body(handle.id)
         pods = {each.id for each in machine}
@@ -59,7 +59,7 @@ class NetworkVolumes:
             names = ", ".join(sorted(pods)) or "without a handle"
             raise Unfit(f"The pod {names} doesn't mount {handle.id}, and a pod gets a volume only from its beginning.")
 
-    def detach(self, handle: Handle) -> None:
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
         """It is detached when its pod has ended."""
         self._body(handle.id)
 

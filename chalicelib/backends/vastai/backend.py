@@ -6,25 +6,22 @@ The class is imported wherever its facts are needed; its parts are imported when
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.backends.kit.clock import Now, system_time
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.kit.delegation import OfMachines, OfMarket
 from chalicelib.backends.vastai.facts import FACTS
-from chalicelib.domain.instances import Handle
-from chalicelib.domain.offers import Offer
-from chalicelib.errors import BackendError, Bug, Unfit
+from chalicelib.errors import Unfit
 
 if TYPE_CHECKING:
     from chalicelib.backends.price_file import OfflinePrices
     from chalicelib.backends.vastai.client import VastAIClient
     from chalicelib.backends.vastai.config import VastAIBackendConfig
-    from chalicelib.domain.offer_requests import OfferRequest
 
 
-class VastAIBackend:
+class VastAIBackend(OfMarket, OfMachines):
     facts = FACTS
+    _client: VastAIClient
 
     def __init__(
         self,
@@ -42,7 +39,7 @@ class VastAIBackend:
         self._config = config
         self._client = client or VastAIClient(config.creds.api_key, now, endpoint=endpoint)
         self._catalog = VastAICatalog(self._client, now, config.regions, community=config.community_cloud)
-        self._instances = VastAIInstances(self._client, now, self._catalog.forget)
+        self._machines = VastAIInstances(self._client, now, self._catalog.forget)
 
     def check(self) -> None:
         """Its key, and the form of its regions: Vast.ai has no list of them."""
@@ -54,27 +51,3 @@ class VastAIBackend:
                 hint="Write a country, such as `us`, or a country and a place, such as `us-california`.",
             )
         self._client.check()
-
-    def offers(self) -> Sequence[Offer]:
-        raise Bug("what Vast.ai has is asked for each request")
-
-    def offers_for(self, request: OfferRequest) -> Sequence[Offer]:
-        return self._catalog.offers_for(request)
-
-    def create(self, request: CreateRequest) -> Iterator[Handle]:
-        return self._instances.create(request)
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        return self._instances.describe(handles)
-
-    def describe_several(self, machines: Sequence[Sequence[Handle]]) -> Sequence[Machine | BackendError]:
-        return self._instances.describe_several(machines)
-
-    def terminate(self, handle: Handle) -> None:
-        self._instances.terminate(handle)
-
-    def list_owned(self, instance_id: str | None = None, region: str = "") -> Iterator[Owned]:
-        return self._instances.list_owned(instance_id, region)
-
-    def close(self) -> None:
-        self._client.close()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from chalicelib.backends.kit.clock import Now
-from chalicelib.backends.kit.delegation import DescribesOne
 from chalicelib.backends.kit.owners import owned
 from chalicelib.backends.kit.regions import outcomes
 from chalicelib.backends.kit.scripts import secrets_of
@@ -25,7 +24,7 @@ from chalicelib.errors import BackendError, Bug, Gone, InsufficientCapacity, Tra
 INSTANCE = "vm"  # the kind of their handles
 
 
-class VastAIInstances(DescribesOne):
+class VastAIInstances:
     def __init__(self, client: VastAIClient, now: Now, forget_offers: Callable[[], None]) -> None:
         """`forget_offers`: an offer is no longer there, as a creation has shown."""
         self._client, self._now, self._forget_offers = client, now, forget_offers

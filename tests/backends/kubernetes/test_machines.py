@@ -405,7 +405,7 @@ def test_one_cluster_that_doesnt_answer_hides_nothing_of_another(home: Cluster, 
 
 def test_a_watch_cache_that_is_behind_fails_a_list(home: Cluster, backend: KubernetesBackend, clock: Clock) -> None:
     """A further page that has expired isn't the end of the list."""
-    backend._clusters.page = 1
+    backend._client.page = 1
     expired = faults.errors.refusal(410, "Expired", "The provided continue parameter is too old").answer
     fault(home, "list nodes", expired, fits=lambda call: "continue" in call.query)
     with pytest.raises(Transient, match="too old"):
