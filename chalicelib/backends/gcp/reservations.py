@@ -25,9 +25,8 @@ from chalicelib.errors import Unfit
 
 Place = tuple[str, str]  # zone and name
 WARNING: Micros = 10 * MINUTE  # before a reservation ends, its machines are told
-SHOWN: Micros = (
-    30 * MINUTE
-)  # after a future reservation begins, in which the one that is made of it may still be missing
+# After a future reservation begins, in which the one that is made of it may still be missing.
+SHOWN: Micros = 30 * MINUTE
 _COMING = ("CREATING", "READY", "UPDATING")
 _APPROVED = ("APPROVED", "COMMITTED", "PENDING_AMENDMENT_APPROVAL", "PROCURING", "PROVISIONING")
 

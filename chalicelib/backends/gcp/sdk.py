@@ -20,18 +20,9 @@ from chalicelib.errors import Bug
 
 PACKAGE = "google.cloud.compute_v1"
 SERVICES = (  # that are called
-    *(
-        "accelerator_types",
-        "disks",
-        "firewalls",
-        "future_reservations",
-        "global_operations",
-        "images",
-        "instances",
-        "machine_types",
-    ),
-    *("networks", "projects", "region_operations", "regions", "reservations", "resource_policies", "routers"),
-    *("subnetworks", "zone_operations"),
+    *("accelerator_types", "disks", "firewalls", "future_reservations", "global_operations", "images", "instances"),
+    *("machine_types", "networks", "projects", "region_operations", "regions", "reservations", "resource_policies"),
+    *("routers", "subnetworks", "zone_operations"),
 )
 _lock = threading.RLock()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.backends.kit.owners import REQUEST_TAG, all_tags, owned_volume
 from chalicelib.backends.kit.regions import everywhere
+from chalicelib.backends.kit.visibility import if_there
 from chalicelib.backends.kubernetes.labels import labels_of, tags_of
 from chalicelib.backends.kubernetes.quantities import parsed
 from chalicelib.backends.kubernetes.usage import takes_resources
@@ -82,10 +83,8 @@ class Claims:
     def _pod(self, handle: Handle) -> Body | None:
         region = self._region(handle)
         namespace = handle.data.get("namespace") or self._clusters.cluster(region).namespace
-        try:
-            return self._clusters.call(region, "GET", ("api", "v1", "namespaces", namespace, "pods", handle.id))
-        except Gone:
-            return None
+        path = ("api", "v1", "namespaces", namespace, "pods", handle.id)
+        return if_there(lambda: self._clusters.call(region, "GET", path))
 
     def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
         """It is detached when its pod has ended."""

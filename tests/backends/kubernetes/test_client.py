@@ -116,14 +116,14 @@ def test_a_404_of_something_in_between_proves_nothing(clock: Clock, answer: byte
     with answering(lambda request: (404, {}, answer)) as server:
         found = backend(server, clock)
         with pytest.raises(BackendError) as refused:
-            found._clusters.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
+            found._client.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
         assert type(refused.value) is Transient
         found.close()
     status = b'{"kind": "Status", "reason": "NotFound", "message": "pods \\"one\\" not found"}'
     with answering(lambda request: (404, {}, status)) as server:
         found = backend(server, clock)
         with pytest.raises(Gone):
-            found._clusters.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
+            found._client.call("odd", "GET", ("api", "v1", "namespaces", "n", "pods", "one"))
         found.close()
 
 
@@ -154,7 +154,7 @@ def test_a_path_cant_lead_elsewhere(clock: Clock) -> None:
     found = backend("http://127.0.0.1:9", clock)
     for part in ("", ".", ".."):
         with pytest.raises(Bug):
-            found._clusters.call("odd", "GET", ("api", "v1", part))
+            found._client.call("odd", "GET", ("api", "v1", part))
     found.close()
 
 
