@@ -27,6 +27,8 @@ export type User = Schemas["V1User"];
 export type Secret = Schemas["V1SecretSummary"];
 export type Backend = Schemas["V1Backend"];
 export type Quota = Schemas["V1Quota"];
+export type Past = Schemas["V1State"];
+export type Mark = Schemas["V1Mark"];
 export type ProblemDetails = Schemas["V1Problem"];
 
 export type Role = Member["role"];

@@ -166,3 +166,22 @@ def test_the_events_page_finds_them_by_actor_and_target(signed_in: Tab) -> None:
     assert signed_in.axe() == []
     signed_in.follow("run broken")
     signed_in.heading("broken")
+
+
+def test_one_travels_to_a_failure_and_can_change_nothing_there(signed_in: Tab) -> None:
+    signed_in.open("#/main/past")
+    signed_in.heading("Failures, deployments, scaling")
+    assert signed_in.axe() == []
+    signed_in.click(css=".past-mark", has="run broken")
+    signed_in.see(css=".past-mark[aria-current]", has="run broken")
+    assert "at=" in signed_in.place()
+    signed_in.keys("[", "]")
+    signed_in.shows("failed", css="[data-table]", has="broken")
+    signed_in.follow("broken")
+    signed_in.heading("broken")
+    signed_in.shows("This is how it was", css=".past-banner")
+    signed_in.shows("it will not work", css=".log-tail")
+    assert signed_in.count(role="button", name="Apply again") == 0
+    assert signed_in.axe() == []
+    signed_in.follow("Now")
+    signed_in.see(role="button", name="Apply again")

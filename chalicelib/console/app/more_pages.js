@@ -2,6 +2,7 @@
 export { default as Account } from "../pages/account/index.js";
 export { default as Launch } from "../pages/launch/index.js";
 export { default as Offers } from "../pages/offers/index.js";
+export { default as Past } from "../pages/past/index.js";
 export { default as Services } from "../pages/services/index.js";
 export { default as Settings } from "../pages/settings/index.js";
 export { default as Users } from "../pages/users/index.js";

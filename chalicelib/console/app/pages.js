@@ -20,6 +20,7 @@ export const PAGES = [
   { name: "offers", title: "Offers", icon: "offers", key: "p", of: "project", load: more("Offers") },
   { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: more("Launch") },
   { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
+  { name: "past", title: "Time travel", icon: "clock", key: "t", of: "project", load: more("Past") },
   { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", load: more("Settings") },
   { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), load: more("Users") },
   { name: "account", title: "Your account", icon: "key", of: "server", load: more("Account") },

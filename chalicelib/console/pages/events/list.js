@@ -5,6 +5,7 @@ import { Icon } from "../../kit/icon.js";
 import { html } from "../../kit/preact.js";
 import { Ticked } from "../../kit/ticked.js";
 import { Ago } from "../../kit/time.js";
+import { DAY } from "../../lib/past.js";
 import { markKind } from "../../lib/timeline.js";
 
 /** @typedef {import("../../types").Event} Event */
@@ -17,13 +18,22 @@ export function Events({ events, project, empty, current }) {
   return html`<ol class="events">${events.map((event) => {
     const kind = markKind(event) ?? "calm";
     return html`<li key=${event.id} class=${`event ${kind}${event.id === current ? " current" : ""}`}>
-      <span class="event-at"><${Ago} at=${event.at} /></span>
+      <span class="event-at">${then(event, project)}</span>
       <span class="event-icon"><${Icon} name=${LOOKS[kind] ?? "dot"} /></span>
       <span class="event-what">${event.user && html`<a href=${link(project, "events", { user: event.user })} title=${event.token ? `with the token ${event.token}` : undefined}><b>${event.user}</b></a>`}
         ${event.targets.slice(0, 3).map((target) => html`<${Target} key=${target.id} target=${target} project=${event.project ?? project} />`)}
         <span class="event-text"><${What} event=${event} /></span></span>
     </li>`;
   })}</ol>`;
+}
+
+// Of the last day, a date leads to how things were then.
+/** @param {Event} event @param {string | null} project */
+function then(event, project) {
+  const ago = html`<${Ago} at=${event.at} />`;
+  const where = event.project ?? project;
+  const recent = Date.now() - Date.parse(event.at) < DAY;
+  return where && recent ? html`<a href=${link(where, "past", { at: event.at })} aria-label=${`How things were at ${event.at.slice(0, 19)}`}>${ago}</a>` : ago;
 }
 
 /** @param {{event: Event}} props */

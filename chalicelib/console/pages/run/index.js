@@ -14,6 +14,7 @@ import { CostSoFar, hourly } from "./cost.js";
 import { Jobs } from "./jobs.js";
 import { Logs } from "./logs.js";
 import { Metrics } from "./metrics.js";
+import { PastRun } from "./past.js";
 import { Spec } from "./spec.js";
 import { Summary } from "./summary.js";
 import { hasEnded, useRun } from "./use_run.js";
@@ -35,6 +36,7 @@ const TABS = {
 
 /** @param {import("../../types").PageProps} props */
 export default function RunPage({ project, parts, query }) {
+  if (query.at) return html`<${PastRun} project=${project} name=${parts[0]} query=${query} />`;
   return html`<${OneRun} key=${`${project}/${parts[0]}`} project=${project} name=${parts[0]} query=${query} />`;
 }
 

@@ -6,10 +6,10 @@ import { html, useMemo, useState } from "../../kit/preact.js";
 import { Ago, Lasted } from "../../kit/time.js";
 import { Money } from "../../kit/money.js";
 import { Ticked } from "../../kit/ticked.js";
-import { spans } from "../../lib/ansi.js";
 import { LogLines } from "../../lib/log_lines.js";
 import { bytes, merged } from "../../lib/series.js";
 import { hourly } from "./cost.js";
+import { TailLines } from "./tail.js";
 import { Timeline } from "./timeline.js";
 import { hasEnded, runPath } from "./use_run.js";
 import { Why } from "./why.js";
@@ -17,8 +17,7 @@ import { leadJob } from "./words.js";
 
 /** @typedef {import("../../types").Run} Run */
 
-const TAIL = 18; // lines
-const PIECES = 100; // of the log, in which these lines are
+const PIECES = 100; // of the log, in which its last lines are
 const STARTED = ["running", "terminating", "terminated", "failed", "done", "aborted"];
 
 /** @param {{run: Run, events: import("../../types").Event[]}} props */
@@ -48,9 +47,7 @@ function Tail({ run, job }) {
   usePolling(load, job.finished_at ? 3600 : 2, [job.id, job.finished_at]);
   const href = link(run.project, "runs", run.name, { tab: "logs" });
   return html`<${Section} title="Log" actions=${html`<a href=${href}>All of the log</a>`}>
-    <div class="log-tail" tabindex="0" role="region" aria-label="End of the log">${lines === null ? html`<p class="soft">Reading …</p>` : lines.length === 0 ? html`<p class="soft">Nothing was written yet.</p>` :
-      lines.window(lines.length - TAIL, lines.length).map((line) => html`<div class="log-text" key=${line.number} dir="auto">${spans(line.raw, line.style, 2000).map(({ text, classes }, index) => html`<span key=${index} class=${classes}>${text}</span>`)}${"\n"}</div>`)}
-    </div><//>`;
+    ${lines === null ? html`<p class="soft">Reading …</p>` : html`<${TailLines} lines=${lines} />`}<//>`;
 }
 
 // What it uses now, in a word each: the tab has the history.
