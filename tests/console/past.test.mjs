@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { DAY, STEP, along, daySteps, instantOf, instantText, nextMark, spoken, stepAt, stepFor } from "../../chalicelib/console/lib/past.js";
+import { DAY, STEP, afterwards, along, daySteps, instantOf, instantText, nextMark, spoken, stepAt, stepFor } from "../../chalicelib/console/lib/past.js";
 
 const NOW = Date.parse("2026-11-28T12:02:30Z");
 
@@ -29,8 +29,10 @@ test("keys move by an hour, and to the ends", () => {
 test("marks are found before and after an instant", () => {
   const marks = ["06:00", "07:00"].map((time) => ({ at: `2026-11-28T${time}:00Z` }));
   const at = Date.parse(marks[0].at);
-  assert.equal(nextMark(marks, at, 1), marks[1]);
-  assert.equal(nextMark(marks, at + 1, -1), marks[0]);
+  assert.equal(nextMark(marks, at, 1), marks[0]);
+  assert.equal(nextMark(marks, at + 2, -1), marks[0]);
+  assert.equal(nextMark(marks, afterwards(marks[0].at), 1), marks[1]);
+  assert.equal(nextMark(marks, afterwards(marks[1].at), -1), marks[0]);
   assert.equal(nextMark(marks, at, -1), undefined);
   assert.deepEqual([along(NOW, NOW), along(NOW - DAY / 2, NOW), along(0, NOW)], [100, 50, 0]);
 });

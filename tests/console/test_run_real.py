@@ -7,7 +7,7 @@ import pytest
 from tests.console.harness import world
 from tests.console.harness.browser import Tab
 from tests.harness.gates import gate
-from tests.harness.server import Server
+from tests.harness.server import Server, until
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +158,7 @@ def test_it_is_stopped_and_applied_again_once_one_has_agreed(signed_in: Tab, ser
 def test_the_events_page_finds_them_by_actor_and_target(signed_in: Tab) -> None:
     signed_in.open("#/main/events")
     signed_in.fill("Target", "run/broken")
+    until("the address", lambda: "target=run%2Fbroken" in signed_in.place())
     signed_in.see("job failed")
     signed_in.choose("Actor", "by people")
     signed_in.gone("job failed")

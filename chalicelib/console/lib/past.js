@@ -39,9 +39,13 @@ export function stepFor(key, step, last) {
   return to === undefined ? null : Math.max(0, Math.min(last, to));
 }
 
+/** The first instant, of those that a script has, at which something had happened: its date has microseconds, too.
+ * @param {string} date */
+export const afterwards = (date) => Date.parse(date) + 1;
+
 /** The mark after an instant, or before it. @param {Mark[]} marks oldest first @param {number} at @param {1 | -1} by */
 export function nextMark(marks, at, by) {
-  return by > 0 ? marks.find((mark) => Date.parse(mark.at) > at) : marks.findLast((mark) => Date.parse(mark.at) < at);
+  return by > 0 ? marks.find((mark) => afterwards(mark.at) > at) : marks.findLast((mark) => afterwards(mark.at) < at);
 }
 
 /** How far along the day an instant is: 0 to 100. @param {number} at @param {number} now */

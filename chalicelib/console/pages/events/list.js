@@ -5,7 +5,7 @@ import { Icon } from "../../kit/icon.js";
 import { html } from "../../kit/preact.js";
 import { Ticked } from "../../kit/ticked.js";
 import { Ago } from "../../kit/time.js";
-import { DAY } from "../../lib/past.js";
+import { DAY, afterwards, instantText } from "../../lib/past.js";
 import { markKind } from "../../lib/timeline.js";
 
 /** @typedef {import("../../types").Event} Event */
@@ -33,7 +33,7 @@ function then(event, project) {
   const ago = html`<${Ago} at=${event.at} />`;
   const where = event.project ?? project;
   const recent = Date.now() - Date.parse(event.at) < DAY;
-  return where && recent ? html`<a href=${link(where, "past", { at: event.at })} aria-label=${`How things were at ${event.at.slice(0, 19)}`}>${ago}</a>` : ago;
+  return where && recent ? html`<a href=${link(where, "past", { at: instantText(afterwards(event.at)) })}>${ago}</a>` : ago;
 }
 
 /** @param {{event: Event}} props */

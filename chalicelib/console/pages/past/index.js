@@ -9,7 +9,7 @@ import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
 import { clock } from "../../kit/time.js";
 import { useStore } from "../../kit/use_store.js";
-import { STEP, instantOf, instantText } from "../../lib/past.js";
+import { STEP, afterwards, instantOf, instantText } from "../../lib/past.js";
 import { ago, duration, exact, millis } from "../../lib/time.js";
 import { useMarks, usePast } from "./states.js";
 import { MARKS, PastBanner, Travel } from "./travel.js";
@@ -70,6 +70,6 @@ function Then({ project, at, state }) {
 function Happened({ marks, at, onAt }) {
   if (marks.length === 0) return null;
   return html`<${Section} title="Failures, deployments, scaling"><ul class="past-marks">${marks.toReversed().slice(0, 50).map((mark, index) => html`<li key=${index}>
-    <button type="button" class=${`past-mark ${MARKS[mark.kind]}`} aria-current=${Date.parse(mark.at) === at ? "true" : undefined} onClick=${() => onAt(Date.parse(mark.at))}>
+    <button type="button" class=${`past-mark ${MARKS[mark.kind]}`} aria-current=${afterwards(mark.at) === at ? "true" : undefined} onClick=${() => onAt(afterwards(mark.at))}>
       <span class="number" title=${exact(Date.parse(mark.at))}>${ago(Date.parse(mark.at), Date.now())}</span><b>${mark.kind}</b><span>${mark.target.type} ${mark.target.name}: ${mark.text}</span></button></li>`)}</ul><//>`;
 }

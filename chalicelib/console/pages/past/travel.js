@@ -3,7 +3,7 @@ import { listen } from "../../app/keys.js";
 import { Button } from "../../kit/button.js";
 import { Icon } from "../../kit/icon.js";
 import { html, useEffect, useRef } from "../../kit/preact.js";
-import { along, daySteps, nextMark, spoken, stepAt, stepFor } from "../../lib/past.js";
+import { afterwards, along, daySteps, nextMark, spoken, stepAt, stepFor } from "../../lib/past.js";
 import { ago, exact, utc } from "../../lib/time.js";
 
 /** @typedef {import("../../types").Mark} Mark */
@@ -18,7 +18,7 @@ export function Travel({ at, now, marks, state, onAt }) {
   const to = (/** @type {number} */ index) => onAt(/** @type {number} */ (steps[index]));
   const jump = (/** @type {1 | -1} */ by) => {
     const mark = nextMark(marks, at, by);
-    if (mark) onAt(Date.parse(mark.at));
+    if (mark) onAt(afterwards(mark.at));
   };
   const latest = useRef(jump);
   latest.current = jump;
