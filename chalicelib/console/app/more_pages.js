@@ -1,8 +1,11 @@
 // Pages that few people open first: one file for them all, loaded with the first of them.
 export { default as Account } from "../pages/account/index.js";
+export { default as Fleets } from "../pages/fleets/index.js";
+export { default as Gateways } from "../pages/gateways/index.js";
 export { default as Launch } from "../pages/launch/index.js";
 export { default as Offers } from "../pages/offers/index.js";
 export { default as Past } from "../pages/past/index.js";
 export { default as Services } from "../pages/services/index.js";
 export { default as Settings } from "../pages/settings/index.js";
 export { default as Users } from "../pages/users/index.js";
+export { default as Volumes } from "../pages/volumes/index.js";
