@@ -48,6 +48,7 @@ IMPORTED = frozenset(  # of the agent's files, those that a server imports as we
     )
 )
 COMPRESSED = frozenset(("chalicelib/api/openapi.json",))  # `api/routes/documents.py` reads it
+SKILL = "skills/dstack/SKILL.md"  # `dstack init --skill` reads it
 CONSOLE = "chalicelib/console"  # it says itself what is shipped of it
 _MOVED = "|".join(folder for folder, place in PLACES.items() if folder != place)
 _MENTIONED = re.compile(rf"\b(?:{_MOVED})\b".encode())
@@ -93,6 +94,7 @@ def files(root: Path, say: Callable[[str], None] = print) -> Iterator[tuple[str,
     """Everything that the package has, by its path in the wheel."""
     for name, content in console(root, say).items():
         yield placed(f"{CONSOLE}/{name}"), content
+    yield f"{PACKAGE}/{SKILL}", (root / SKILL).read_bytes()
     packed: dict[str, bytes] = {}
     for folder in PLACES:
         for path in sorted((root / folder).rglob("*")):

@@ -115,6 +115,7 @@ def test_it_holds_one_package_and_nothing_else(wheel: Path) -> None:
     }  # tests/console says what is in it
     ours = [path for path in tracked if not path.startswith("chalicelib/console/")]
     expected = {re.sub(r"^\w+", lambda top: folders[top[0]], compressed(path)) for path in ours} | console
+    expected.add(f"{PACKAGE}/{BUILD['SKILL']}")
     assert {name for name in names if ".dist-info/" not in name} == expected - {""}
     assert f"{PACKAGE}/plane/console/__init__.py" in console
     assert entry_points.split() == [

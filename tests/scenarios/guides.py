@@ -36,8 +36,9 @@ CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.
     for page in (ROOT / "docs" / "guides").glob("*.md")
     if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
 }
+SKILL = ROOT / "skills" / "dstack" / "SKILL.md"  # for coding agents
 PAGES = sorted(
-    {*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API} - AWS - CLOUDS - SDKS
+    {*(ROOT / "docs" / "guides").glob("*.md"), SKILL} - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API} - AWS - CLOUDS - SDKS
 )
 SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
