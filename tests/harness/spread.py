@@ -82,6 +82,7 @@ LONGEST = (
     "tests/runtime/",
     "tests/e2e/",
     "tests/cli/test_server_real.py",
+    "tests/infra/test_charges.py",
 )
 
 

@@ -1,7 +1,7 @@
 """AWS's protocols, both ways: a request of the SDK becomes a call, and a call is answered in the service's own format.
 
 Everything goes by botocore's service models: whatever isn't in them is neither read nor written. moto is asked the same
-way as the SDK would ask it, without changing anything of the process.
+way as the SDK would ask it, without changing anything of the process but what it would find out anew for each call.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from botocore.model import OperationModel, ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 from moto.core import model as moto_model
+from moto.core import responses
 from moto.core.botocore_stubber import BotocoreStubber
 from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.serialize import EC2Serializer, JSONSerializer, QuerySerializer
+
+responses.method_names_from_class = cache(responses.method_names_from_class)  # of thousands of methods
 
 Params = dict[str, Any]
 _SCOPE = re.compile(r"Credential=([^/]+)/\d+/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
