@@ -89,7 +89,8 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
             method=incoming.method,
             path=path,
             query={name: values[-1] for name, values in query.items() if values},
-            headers=incoming.headers,
+            # API Gateway compresses by itself, and would take bytes that are compressed already for text.
+            headers={name: value for name, value in incoming.headers.items() if name.lower() != "accept-encoding"},
             body=incoming.raw_body,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import orjson
 import pytest
 
 import app as mounted
+from chalicelib import console
 from chalicelib.api.dispatch import is_v1
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.v1.preferences import BILLED
@@ -84,6 +86,23 @@ def test_an_event_reaches_its_route_with_its_parameters(rig: Rig, call: Call) ->
     made = submit(rig, task())
     sent = event("/api/project/{project_name}/runs/get", orjson.dumps({"run_name": "hello"}), project_name="main")
     assert call(sent) == (200, made)
+
+
+def test_the_console_is_text_whatever_the_browser_accepts(
+    app: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("index.html", b"<!doctype html>"), ("main-A1B2C3D4.js", b"1;")):
+        (tmp_path / name).write_bytes(text)
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
+    monkeypatch.setattr(console, "BUNDLED", tmp_path)
+    for sent, body in (
+        (event("/", method="GET"), "<!doctype html>"),
+        (event("/console/{part}", method="GET", part="main-A1B2C3D4.js"), "1;"),
+    ):
+        sent["headers"] |= {"Accept": "text/html,*/*;q=0.8", "Accept-Encoding": "gzip, br"}
+        answer = app(sent, None)
+        assert (answer["statusCode"], answer["body"]) == (200, body)
+        assert "Content-Encoding" not in answer["headers"] and not answer.get("isBase64Encoded")
 
 
 def test_a_body_may_be_absent_or_nonsense(rig: Rig, call: Call) -> None:

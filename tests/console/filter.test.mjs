@@ -93,3 +93,12 @@ test('the sums of a project', () => {
   const fleets = [{ gpus: 10, busy_gpus: 8, price_per_hour_usd: 20 }, { gpus: 0, busy_gpus: 0, price_per_hour_usd: 0.5 }];
   assert.deepEqual(summary(RUNS, fleets, NOW), { running: 2, waiting: 1, failed: 1, gpus: 10, busy: 8, hourly: 20.5 });
 });
+
+test('what has changed is said in one sentence', async () => {
+  const { changedSince, sentence, statusesOf } = await import(`${lib}/announce.js`);
+  const before = statusesOf(RUNS);
+  assert.equal(sentence(changedSince(before, RUNS)), '');
+  const after = [{ ...RUNS[0], status: 'failed' }, ...RUNS.slice(1), run('new')];
+  assert.equal(sentence(changedSince(before, after)), 'train-7 is failed, new is running.');
+  assert.equal(sentence(changedSince(new Map(), [...RUNS, ...RUNS])), '8 runs changed.');
+});

@@ -12,6 +12,7 @@ import { Page } from "../kit/page.js";
 import { html, useEffect, useState } from "../kit/preact.js";
 import { Toasts } from "../kit/toast.js";
 import { useStore } from "../kit/use_store.js";
+import { Announcer } from "./announcer.js";
 import { Keys } from "./help.js";
 import { listen } from "./keys.js";
 import { HOME, hrefOf, pageOf, shown } from "./pages.js";
@@ -73,6 +74,7 @@ function Shell() {
       : Current.of === "project" && !project ? html`<${NoProject} />`
       : html`<${Opened} key=${`${project}/${Current.name}/${route.parts.join("/")}`} page=${Current} project=${project} parts=${route.parts} query=${route.query} />`
     }</main>
+    <${Announcer} project=${project} />
     ${palette && html`<${Palette} project=${project} onClose=${() => setPalette(false)} />`}
     ${help && html`<${Keys} onClose=${() => setHelp(false)} />`}
   </div>`;

@@ -147,8 +147,9 @@ function Row({ row, id, columns, at, height, current, onOpen, selection, chosen,
     const busy = target.closest("a, button, input, label, select") || String(getSelection());
     if (!busy && onOpen) onOpen(row);
   };
-  return html`<tr aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
+  // The same markup again is skipped altogether: scrolling draws only rows that weren't there.
+  return useMemo(() => html`<tr aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
     ${selection && html`<td class="checks"><input type="checkbox" aria-label=${`Select ${selection.nameOf?.(row) ?? id}`} checked=${chosen} onChange=${() => toggle(selection, id)} /></td>`}
     ${columns.map((/** @type {Column} */ column) => html`<td key=${column.key} class=${classes(column.align, column.plain && "whole")}>${column.cell ? column.cell(row) : column.value?.(row)}</td>`)}
-  </tr>`;
+  </tr>`, [row, columns, at, height, current, chosen, onOpen, selection]);
 }

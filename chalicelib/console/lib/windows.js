@@ -1,6 +1,6 @@
 // Which rows of a long list are drawn: those in sight, and a few around them.
 
-const OVERSCAN = 8;
+const OVERSCAN = 5;
 
 /** @param {number} top how far it is scrolled @param {number} height of what is seen @param {number} rowHeight @param {number} count */
 export function windowOf(top, height, rowHeight, count) {
