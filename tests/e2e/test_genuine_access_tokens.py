@@ -10,6 +10,10 @@ from tests.e2e.peer import VENV, Peer, joined
 from tests.e2e.test_genuine_cli import LONG, TASK, finished, write
 from tests.harness.server import PATIENCE, Server, until
 
+DEAR = "{type: task, name: dear, commands: [sleep 600], resources: {gpu: 'H100:8'}}"
+LATER = "{type: task, name: later, commands: [sleep 600]}"
+POOL = {"type": "fleet", "name": "pool", "nodes": "0..2"}
+
 
 def made(server: Server, name: str, *verbs: str) -> str:
     body = {"name": name, "verbs": verbs, "projects": ["main"], "expires_in": 3600}
@@ -53,3 +57,21 @@ def test_the_python_api_runs_a_task_with_one(peer: Peer, server: Server) -> None
     token = made(server, "program", "run", "project")
     seen = peer.python(Path(__file__).parent / "api_journey.py", token=token)
     assert seen["status"] == "running" and seen["ended"] == "terminated" and seen["got"] == "byapi"
+
+
+def test_a_run_over_the_dollars_of_its_token_waits_and_says_so(tmp_path: Path) -> None:
+    server = Server(tmp_path / "server", flags=("--fake-cloud", "--no-local-fleet"))
+    server.home.mkdir()
+    try:
+        server.start()
+        server.call("/api/project/main/fleets/apply", {"plan": {"spec": {"configuration": POOL}}, "force": False})
+        wanted = {"name": "ci", "verbs": ["run"], "dollars_a_day": 0.01}
+        token = server.call("/api/users/access_tokens/create", wanted)["token"]
+        peer = joined(server, tmp_path / "home", token)
+        peer.run("apply", "-y", "-d", "-f", write(peer, "dear.dstack.yml", DEAR))
+        until("it to be spent", lambda: server.call("/api/users/access_tokens/list")[0]["spent_today"] >= 0.01)
+        peer.run("apply", "-y", "-d", "-f", write(peer, "later.dstack.yml", LATER))
+        waits = "".join("".join(row) for row in peer.run("ps", "-v").rows())
+        assert "waiting for quota: the access token ci has spent its $0.01 of today" in " ".join(waits.split()), waits
+    finally:
+        server.close()

@@ -152,3 +152,22 @@ def test_two_passes_at_once_never_lose_a_job_from_the_record() -> None:
     place.reconciler().run([QUEUE, f"run/{jobs[0].run_id}"], kinds=())
     assert placed(place, *jobs) == 2
     assert sorted(place.again(Spending(id="t1")).jobs) == sorted(f"{job.run_id}/0/0/0" for job in jobs)
+
+
+def test_each_replica_counts(place: Engine) -> None:
+    place.hosts(3)
+    first = limited(place, "chat", type="service", port=80, commands=["serve"], replicas=2)
+    first = first.with_(replica_group="0")
+    place.save(first)
+    reconcile(place)
+    price(place, first, 120.0)
+    run = place.again(b.run("chat"))
+    replica, third = (b.job(run, replica=number, replica_group="0", due_at=place.at) for number in (1, 2))
+    place.save(replica)
+    reconcile(place)
+    price(place, replica, 180.0)
+    place.at += MINUTE
+    assert spent(place) == pytest.approx(5.0)
+    place.save(third)
+    place.reconciler().run([QUEUE, f"run/{run.id}"], kinds=())
+    assert placed(place, third) == 0 and "has spent its $5.00 of today" in place.again(third).message
