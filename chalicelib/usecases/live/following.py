@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -21,10 +21,10 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.touched import Touched
 from chalicelib.engine.ports import ChangeLog
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.live import items
 from chalicelib.usecases.live.event_changes import EventChanges
 from chalicelib.usecases.live.items import Item, Items, Kind
+from chalicelib.usecases.ports import SealedPorts
 
 PAGE = 500  # items at once
 CHECK: Micros = MINUTE  # between two comparisons of what is alive
@@ -37,6 +37,11 @@ _UNSETTLED = {"fleets": "submitted", "instances": "pending", "volumes": "submitt
 _TICKING = ("cost_usd",)  # fields that change by themselves
 
 Shown = Mapping[str, Any]  # an item as the caller gets it
+
+
+class FollowPorts(SealedPorts, Protocol):
+    @property
+    def journal(self) -> ChangeLog | None: ...
 
 
 class Following(NamedTuple):
@@ -69,7 +74,7 @@ class Follow:
     """What one caller may follow: these kinds of things of these projects. `show` makes what it gets of an item."""
 
     def __init__(
-        self, plane: Plane, projects: Sequence[Project], kinds: Collection[Kind], show: Callable[[Item], Shown]
+        self, plane: FollowPorts, projects: Sequence[Project], kinds: Collection[Kind], show: Callable[[Item], Shown]
     ) -> None:
         self._plane, self._kinds, self._show = plane, kinds, show
         self._projects = {project.id: project for project in projects}
@@ -108,9 +113,9 @@ class Follow:
         place = news.place._replace(level=_highest(STEADY, shown), checked_at=self._plane.clock.now(), digest=digest)
         if digest == news.place.digest:
             return replace(news, place=place)
-        had = {(kind, each["id"]) for kind, each in shown}
+        had = {(kind, each["id"]) for kind, each in news.items}
         return replace(
-            news, place=place, items=[*(each for each in news.items if (each[0], each[1]["id"]) not in had), *shown]
+            news, place=place, items=[*news.items, *(each for each in shown if (each[0], each[1]["id"]) not in had)]
         )
 
 

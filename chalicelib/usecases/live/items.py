@@ -70,9 +70,15 @@ class Items:
         return found
 
     def alive(self, kinds: Collection[Kind]) -> list[Item]:
-        """All that may still change by itself."""
-        live = [item for kind in KINDS if kind in kinds and kind != "runs" for item in self._listed(kind, None, None)]
-        return live + (self._runs(None, None, only_active=True) if "runs" in kinds else [])
+        """All that may still change by itself. What an index shows is read again by its key: it may lag, and nobody
+        should get an older state after a newer one."""
+        found: list[Item] = []
+        for kind in KINDS:
+            if kind in kinds:
+                listed = self._runs(None, None, only_active=True) if kind == "runs" else self._listed(kind, None, None)
+                again = kind in ("runs", "instances") and listed
+                found += self._found(kind, [item.id for item in listed]) if again else listed
+        return found
 
     def of(self, units: Iterable[str], kinds: Collection[Kind]) -> tuple[list[Item], list[tuple[Kind, str]]]:
         """The items of these units as they are now, and those that are gone from the lists."""
