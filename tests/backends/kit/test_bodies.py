@@ -21,6 +21,8 @@ from chalicelib.backends.kit.bodies import filled
         ({"a": ["{b}", {"c": "{b}"}], "d": 1}, {"b": None}, {"d": 1}),
         ({"a": {}, "b": []}, {}, {"a": {}, "b": []}),  # what the template has empty stays
         ({"a": "{a}"}, {"a": {}}, {"a": {}}),
+        ({"{a}": 1, "to {b}": 2}, {"a": "x", "b": "y"}, {"x": 1, "to y": 2}),  # in keys, too
+        ({"{a}": 1, "b": 2}, {"a": None}, {"b": 2}),
     ],
 )
 def test_what_has_no_value_is_left_out_with_what_has_nothing_else(template: Any, values: Any, body: Any) -> None:

@@ -39,6 +39,14 @@ def test_nothing_new_is_gone(lag: Lag, clock: Clock) -> None:
     assert str(lag.gone("machine", [])) == "Nimbus has no machine for this."
 
 
+def test_what_is_as_old_as_the_lag_shows(lag: Lag, clock: Clock) -> None:
+    created = clock.now()
+    clock.passes(9)
+    assert lag.is_within(created)
+    clock.passes(1)
+    assert not lag.is_within(created)
+
+
 def test_what_a_list_lacks_is_looked_up_once_it_should_show(lag: Lag, clock: Clock) -> None:
     handles, found = [made("one", clock), made("two", clock)], {"two": "its body"}
     assert lag.first_shown(handles, {"two": "listed"}, lambda _: None) == (handles[1], "listed")
