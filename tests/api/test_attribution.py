@@ -29,6 +29,7 @@ BESIDE = {  # what is written without an event, and why
     "/api/project/{project_name}/repos/upload_code": "nor is code",
     "/api/project/{project_name}/repos/init": "nor is what a checkout is",
     "/api/project/{project_name}/repos/delete": "nor that it isn't any more",
+    "/api/users/sign_in_codes/create": "a code is nothing until a page has it",
     "/api/project/{project_name}/logs/poll": "that somebody reads",
     "/api/v1/projects/{project_name}/runs/{run_name}/logs": "nor is that",
     "/api/project/{project_name}/runs/get_plan": "when an archive was last asked for",

@@ -37,7 +37,7 @@ def test_the_version_is_asked_before_the_token(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/api", "/api/project//runs/get", "/api/project/main/runs", "/api/presets/push", "/x" * 900]
+    "path", ["/nothing", "/api", "/api/project//runs/get", "/api/project/main/runs", "/api/presets/push", "/x" * 900]
 )
 def test_an_undeclared_path_is_a_json_404(rig: Rig, path: str) -> None:
     reply = rig.call(path)
