@@ -4,7 +4,6 @@ import { link } from "./router.js";
 import Overview from "../pages/overview/index.js";
 import Runs from "../pages/runs/index.js";
 import Run from "../pages/run/index.js";
-import Events from "../pages/events/index.js";
 
 /** @typedef {import("../types").PageEntry} PageEntry */
 
@@ -22,7 +21,7 @@ export const PAGES = [
   { name: "volumes", title: "Volumes", icon: "volumes", key: "v", of: "project", load: more("Volumes") },
   { name: "gateways", title: "Gateways", icon: "gateways", key: "w", of: "project", load: more("Gateways") },
   { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: more("Launch") },
-  { name: "events", title: "Events", icon: "events", key: "e", of: "project", component: Events },
+  { name: "events", title: "Events", icon: "events", key: "e", of: "project", load: more("Events") },
   { name: "past", title: "Time travel", icon: "clock", key: "t", of: "project", load: more("Past") },
   { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", load: more("Settings") },
   { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), load: more("Users") },

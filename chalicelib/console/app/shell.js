@@ -6,6 +6,7 @@ import { Button } from "../kit/button.js";
 import { Confirmations } from "../kit/dialog.js";
 import { Empty, Loading } from "../kit/empty.js";
 import { Icon } from "../kit/icon.js";
+import { lazy } from "../kit/lazy.js";
 import { Menu } from "../kit/menu.js";
 import { Failed } from "../kit/notice.js";
 import { Page } from "../kit/page.js";
@@ -72,7 +73,7 @@ function Shell() {
     <main id="main" tabindex="-1" class="main">${
       !Current ? html`<${Missing} route=${route} project=${project} />`
       : Current.of === "project" && !project ? html`<${NoProject} />`
-      : html`<${Opened} key=${`${project}/${Current.name}/${route.parts.join("/")}`} page=${Current} project=${project} parts=${route.parts} query=${route.query} />`
+      : html`<${componentOf(Current)} key=${`${project}/${Current.name}/${route.parts.join("/")}`} project=${project} parts=${route.parts} query=${route.query} />`
     }</main>
     <${Announcer} project=${project} />
     ${palette && html`<${Palette} project=${project} onClose=${() => setPalette(false)} />`}
@@ -144,15 +145,14 @@ function Me({ name, onHelp }) {
   ]} />`;
 }
 
-/** @param {{page: import("../types").PageEntry} & import("../types").PageProps} props */
-function Opened({ page, ...props }) {
-  const [loaded, setLoaded] = useState(/** @type {any} */ (page.component ? { default: page.component } : null));
-  const [error, setError] = useState(/** @type {any} */ (null));
-  useEffect(() => {
-    if (!loaded) page.load?.().then(setLoaded, setError);
-  }, []);
-  if (error) return html`<${Page} title=${page.title}><${Failed} error=${{ detail: "This page couldn’t be loaded.", hint: "The server may have been updated: load the console again." }} /></${Page}>`;
-  return loaded ? html`<${loaded.default} ...${props} />` : html`<${Loading} />`;
+/** @type {Map<string, (props: any) => any>} */
+const loaded = new Map();
+
+/** @param {import("../types").PageEntry} page */
+function componentOf({ name, component, load }) {
+  if (component) return component;
+  if (!loaded.has(name)) loaded.set(name, lazy(() => /** @type {NonNullable<typeof load>} */ (load)().then((module) => module.default)));
+  return /** @type {(props: any) => any} */ (loaded.get(name));
 }
 
 function NoProject() {

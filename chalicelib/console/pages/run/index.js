@@ -3,6 +3,7 @@ import { link } from "../../app/router.js";
 import { Empty, Loading } from "../../kit/empty.js";
 import { Money } from "../../kit/money.js";
 import { Failed } from "../../kit/notice.js";
+import { lazy } from "../../kit/lazy.js";
 import { Page } from "../../kit/page.js";
 import { html } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
@@ -13,12 +14,13 @@ import { Connect } from "./connect.js";
 import { CostSoFar, hourly } from "./cost.js";
 import { Jobs } from "./jobs.js";
 import { Logs } from "./logs.js";
-import { Metrics } from "./metrics.js";
-import { PastRun } from "./past.js";
-import { Spec } from "./spec.js";
 import { Summary } from "./summary.js";
 import { hasEnded, useRun } from "./use_run.js";
 import { placeText } from "./words.js";
+
+const Metrics = lazy(() => import("../../app/more_pages.js").then((more) => more.RunMetrics));
+const PastRun = lazy(() => import("../../app/more_pages.js").then((more) => more.PastRun));
+const Spec = lazy(() => import("../../app/more_pages.js").then((more) => more.RunSpec));
 
 /** @typedef {import("../../types").Run} Run */
 /** @typedef {import("../../types").Event} Event */
