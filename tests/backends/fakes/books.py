@@ -46,7 +46,9 @@ class Resource:
 class Books:
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now
-        self._all: dict[str, Resource] = {}
+        self._all: list[Resource] = []
+        self._of_kind: dict[str, list[Resource]] = {}  # thousands are of a kind that is only sold
+        self._counted: list[Resource] = []
         self._numbers = itertools.count(1)
 
     def add(
@@ -63,17 +65,21 @@ class Books:
         identity = f"{prefix}{uuid.UUID(int=number << 64)}"
         made = Resource(kind, identity, number, now, facts, counts or {}, now + lag)
         made.goes(now, *steps)
-        self._all[made.id] = made
+        self._all.append(made)
+        self._of_kind.setdefault(kind, []).append(made)
+        if made.counts:
+            self._counted.append(made)
         return made
 
     def existing(self, kind: str = "") -> Iterator[Resource]:
         """The truth, in the order of creation."""
         now = self.now()
-        return (each for each in self._all.values() if kind in ("", each.kind) and each.state(now) is not GONE)
+        all_ = self._of_kind.get(kind, ()) if kind else self._all
+        return (each for each in all_ if each.state(now) is not GONE)
 
     def made(self, kind: str) -> list[Resource]:
         """All that there ever were."""
-        return [each for each in self._all.values() if each.kind == kind]
+        return list(self._of_kind.get(kind, ()))
 
     def shown(self, kind: str) -> Iterator[Resource]:
         """What the provider shows: nothing before its lag is over."""
@@ -83,7 +89,7 @@ class Books:
         return next((each for each in self.shown(kind) if each.id == identity), None)
 
     def used(self, counter: str) -> int:
-        now, counted = self.now(), (each for each in self._all.values() if counter in each.counts)
+        now, counted = self.now(), (each for each in self._counted if counter in each.counts)
         return sum(each.counts[counter] for each in counted if each.state(now) is not GONE)
 
     def over(self, counts: Mapping[str, int], limits: Mapping[str, int]) -> str | None:
