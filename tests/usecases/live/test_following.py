@@ -133,11 +133,11 @@ class Follower:
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["journal", "events"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_a_follower_ends_up_with_what_is_there(tmp_path: Path, seed: int, alone: bool) -> None:
     town = Town(tmp_path, seed, alone=alone)
     follower = Follower(town)
-    for _ in range(8):
+    for _ in range(16):
         for _ in range(town.rng.randrange(4)):
             town.submit() if town.rng.random() < 0.3 else town.change()
         town.clock.at += round(town.rng.choice((0.2, 1, 5, 30)) * SECOND)
@@ -147,4 +147,4 @@ def test_a_follower_ends_up_with_what_is_there(tmp_path: Path, seed: int, alone:
     for _ in range(3):
         town.clock.at += MINUTE
         follower.poll()
-    assert follower.runs == town.truth() and town.count > 3
+    assert follower.runs == town.truth() and town.count > 0
