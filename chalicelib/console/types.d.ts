@@ -19,6 +19,8 @@ export type Gateway = Schemas["V1Gateway"];
 export type Changes = Schemas["V1Changes"];
 export type Offer = Schemas["V1Offer"];
 export type Event = Schemas["V1Event"];
+export type Costs = Schemas["V1Costs"];
+export type CostSeries = Schemas["V1CostSeries"];
 export type LogLine = Schemas["V1LogLine"];
 export type Metrics = Schemas["V1Metrics"];
 export type Project = Schemas["V1Project"];
@@ -55,7 +57,7 @@ export interface PageEntry {
   icon: string;
   key?: string; // `g` and then this
   of: "project" | "server"; // what its address is about
-  shown?: (session: import("./data/session.js").Session) => boolean;
+  shown?: (session: import("./data/session.js").Session, project: string | null) => boolean;
   hidden?: boolean; // reached by links alone
   component?: (props: any) => any;
   load?: () => Promise<{ default: (props: any) => any }>;

@@ -9,7 +9,7 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.applying.follow import Stages
 from cli.applying.host_progress import HostProgress
 from cli.applying.runs import ApplyOptions, LoadedConfiguration
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session
 from cli.screen.render import as_json, facts
 from cli.screen.terminal import Terminal
@@ -60,6 +60,7 @@ def apply_fleet(session: Session, definition: LoadedConfiguration, options: Appl
     if options.as_json:
         terminal.print(as_json(fleet))
         return 0
+    console.mention(terminal, session.client, "fleets", fleet["name"], opened=options.web)
     if options.detach:
         terminal.print(f"Fleet {fleet['name']} is applied; its machines are created in the background.")
         return 0

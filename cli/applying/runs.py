@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chalicelib.errors import NotFound, Refused
 from cli.applying.follow import Stages, ending, exit_code, follow
 from cli.applying.job_log import JobLog
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.polling import POLL_SECONDS
 from cli.connection.session import Session
 from cli.repositories.repos import Brought, RepoFlags, bring
@@ -69,6 +69,7 @@ class ApplyOptions:
     attached: AttachOptions = field(default_factory=AttachOptions)
     in_place: bool = False  # never delete and re-create anything
     repo: RepoFlags = field(default_factory=RepoFlags)
+    web: bool = False  # open its page of the console
 
 
 @dataclass
@@ -223,6 +224,7 @@ class Submission:
         if self.options.as_json:
             self.session.terminal.print(as_json(run))
             return 0
+        console.mention(self.session.terminal, self.session.client, "runs", name, opened=self.options.web)
         for line in addresses(run, self.session.client.url):
             self.session.terminal.print(line)
         if at := run["next_triggered_at"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from chalicelib.errors import NotFound
 from cli.applying.certificates import with_certificate
 from cli.applying.runs import ApplyOptions, LoadedConfiguration
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session
 from cli.screen.render import as_json, facts
 from cli.tables.cells import gigabytes
@@ -60,6 +60,7 @@ def apply_volume(session: Session, definition: LoadedConfiguration, options: App
     if options.as_json:
         session.terminal.print(as_json(created))
         return 0
+    console.mention(session.terminal, session.client, "volumes", created["name"], opened=options.web)
     settled = _settled(session, created, calls.volumes_get, options)
     return _ending(session, f"Volume {settled['name']}", settled)
 
@@ -103,6 +104,7 @@ def apply_gateway(session: Session, definition: LoadedConfiguration, options: Ap
     if options.as_json:
         session.terminal.print(as_json(applied))
         return 0
+    console.mention(session.terminal, session.client, "gateways", applied["name"], opened=options.web)
     settled = _settled(session, applied, calls.gateways_get, options)
     return _ending(session, f"Gateway {settled['name']}", settled, _share(settled))
 

@@ -14,7 +14,7 @@ from cli.applying.runs import ApplyOptions, Submission
 from cli.applying.volumes_and_gateways import apply_gateway, apply_volume
 from cli.connection.session import open_session
 from cli.repositories.repos import RepoFlags
-from cli.screen.parameters import Command, Flags, ProjectOption, Value, YesOption, command, given, new_group
+from cli.screen.parameters import Command, Flags, ProjectOption, Value, WebOption, YesOption, command, given, new_group
 from cli.ssh.attachment import AttachOptions
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def apply(
     force: Annotated[Switch, typer.Option("--force", help="Apply even if nothing changed.")] = False,
     verbose: Annotated[Switch, typer.Option("--verbose", "-v", help="Show every line of the plan.")] = False,
     as_json: Annotated[Switch, typer.Option("--json", help="Print what was submitted as JSON; needs -y.")] = False,
+    web: WebOption = False,
     name: Annotated[Text, typer.Option("-n", "--name", metavar="NAME", help="Overrides the name in the file.")] = None,
     env: Annotated[
         Texts,
@@ -139,7 +140,7 @@ def apply(
     shown = {name: flags[name] for name in SHOWN_OFFERS}
     brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity, lfs_pointers)
     attached = AttachOptions(ssh_identity, host or "localhost", ())
-    options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, **shown)
+    options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, web=web, **shown)
     if definition.kind in RUN_TYPES:
         with definition.places.locating():
             raise typer.Exit(Submission(session, definition, options).apply())
@@ -161,6 +162,8 @@ def _refuse_contradictions(ctx: typer.Context) -> None:
         raise typer.BadParameter(
             "Reading the file from standard input needs -y: nobody can answer a question there.", ctx=ctx
         )
+    if flags["as_json"] and flags["web"]:
+        raise typer.BadParameter("--json and --web contradict each other: one document, and one address.", ctx=ctx)
     if flags["as_json"] and not flags["yes"]:
         raise typer.BadParameter("--json needs -y: a question would break the JSON output.", ctx=ctx)
 

@@ -13,9 +13,9 @@ from chalicelib.domain import pages
 from chalicelib.errors import NotFound
 from cli.commands.automation import stored
 from cli.commands.secret import get_secret
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import WATCH_SECONDS, Session, all_users, completer, open_session, watch
-from cli.screen.parameters import Flags, JsonOption, ProjectOption, WatchOption, command, new_group
+from cli.screen.parameters import Flags, JsonOption, ProjectOption, WatchOption, WebOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.since import since_moment
 from cli.tables.cells import moment
@@ -120,6 +120,7 @@ def list_events(
     within_gateway: WithinGateway = None,
     include_type: IncludeType = None,
     actor: Actor = None,
+    web: WebOption = False,
 ) -> None:
     """List events, oldest first: the last 100, or all since --since."""
     if ctx.invoked_subcommand is None:
@@ -183,6 +184,9 @@ def _list(ctx: typer.Context) -> None:
         if len(given) > 1:
             raise typer.BadParameter(f"{' and '.join(given)} can't be combined.", ctx=ctx)
     session = open_session(ctx, flags["project"])
+    if flags["web"]:
+        console.show(session.terminal, session.client, "events", **_shown(flags))
+        return
     start = since_moment(flags["since"], session.terminal.now())
     body = _filter(session, flags)
 
@@ -196,6 +200,16 @@ def _list(ctx: typer.Context) -> None:
             session.terminal.print(event_line(one, session.terminal.width, session.terminal.colour))
 
     watch(session, show, flags["watching"], json_too=flags["json_wanted"])
+
+
+def _shown(flags: Flags) -> dict[str, str]:
+    """The filters that the console has, too: a thing, and who acted."""
+    kinds = ("run", "fleet", "volume", "gateway", "secret", "automation")
+    given = {kind: flags[f"target_{kind}"] or flags.get(f"within_{kind}") or () for kind in kinds}
+    named = [f"{kind}/{name}" for kind, names in given.items() for name in names]
+    people = [name for name in flags["actor"] or () if name != "system"]
+    found = {"target": named[:1], "type": (flags["include_type"] or [])[:1], "user": people[:1]}
+    return {key: values[0] for key, values in found.items() if values}
 
 
 def _filter(session: Session, flags: Flags) -> bodies.ListEventsBody:

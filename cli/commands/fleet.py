@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound, Refused
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.parameters import (
+    JsonOption,
+    ProjectOption,
+    VerboseOption,
+    WatchOption,
+    WebOption,
+    YesOption,
+    command,
+    new_group,
+)
 from cli.screen.render import as_json
 from cli.screen.since import seconds_of
 from cli.tables.fleets import fleets_table, joins_table
@@ -26,11 +35,16 @@ FleetArgument = Annotated[
 
 @app.callback()
 def fleet(
-    ctx: typer.Context, *, project: ProjectOption = None, verbose: VerboseOption = False, watching: WatchOption = False
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    verbose: VerboseOption = False,
+    watching: WatchOption = False,
+    web: WebOption = False,
 ) -> None:
     """Manage fleets and their machines."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), verbose, watching, json_wanted=False)
+        _list(open_session(ctx, project), verbose, watching, json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack fleet list", "dstack fleet list -v --json")
@@ -41,12 +55,17 @@ def list_fleets(
     verbose: VerboseOption = False,
     watching: WatchOption = False,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """List fleets, the newest first, each with its machines."""
-    _list(open_session(ctx, project), verbose, watching, json_wanted)
+    _list(open_session(ctx, project), verbose, watching, json_wanted, web=web)
 
 
-def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
+def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "fleets")
+        return
+
     def show() -> None:
         fleets = calls.fleets_list(session.client, {"include_imported": True})
         session.cache_names("fleet", [found["name"] for found in fleets])
@@ -87,7 +106,7 @@ def get(
 
 def list_all(session: Session) -> None:
     """The table of all fleets, for the older spelling."""
-    _list(session, verbose=False, watching=False, json_wanted=False)
+    _list(session, verbose=False, watching=False, json_wanted=False, web=False)
 
 
 def delete_one(session: Session, fleet: str, number: int, yes: bool) -> None:

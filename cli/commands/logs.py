@@ -8,8 +8,9 @@ import typer
 
 from cli.applying.follow import follow, job_of
 from cli.applying.job_log import JobLog, LogReader, last_lines
+from cli.connection import console
 from cli.connection.session import completer, open_session
-from cli.screen.parameters import ProjectOption, command, new_group
+from cli.screen.parameters import ProjectOption, WebOption, command, new_group
 from cli.screen.since import since_moment
 from cli.tables.runs import FINISHED, newest
 
@@ -42,6 +43,7 @@ def logs(
     following: Annotated[
         bool | None, typer.Option("-f", "--follow/--no-follow", help="Until the run ends; default on a terminal.")
     ] = None,
+    web: WebOption = False,
 ) -> None:
     """Print the log of a run, and follow it while the run is active.
 
@@ -50,6 +52,9 @@ def logs(
     No --json: a log is the job's own bytes.
     """
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "runs", run, tab="logs")
+        return
     start = since_moment(since, session.terminal.now())
     explicit, found = following is not None, session.get_run(run)
     if following is None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import completer, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, command, new_group
 from cli.screen.render import as_json
 from cli.tables.metrics import axis_line, axis_of, metrics_table
 
@@ -34,6 +34,7 @@ def metrics(
     ] = None,
     job: Annotated[int | None, typer.Option("--job", min=0, metavar="N", help="Show only this node.")] = None,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """Show a run's CPU, memory and GPU use.
 
@@ -41,6 +42,9 @@ def metrics(
     last hour, or since the run began.
     """
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "runs", run, tab="metrics")
+        return
 
     def show() -> None:
         found = session.get_run(run)

@@ -8,9 +8,9 @@ import typer
 
 from cli.applying.definition import synthetic_task
 from cli.applying.flags import PLANNED, max_offers, overrides, taking
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, open_session
-from cli.screen.parameters import Flags, JsonOption, ProjectOption, Value, command, new_group
+from cli.screen.parameters import Flags, JsonOption, ProjectOption, Value, WebOption, command, new_group
 from cli.screen.render import as_json, facts
 from cli.tables.cells import money, requirements
 from cli.tables.offers import ages_line, asked_lines, gpus_table
@@ -46,6 +46,7 @@ def offer(
         list[str] | None,
         typer.Option("--group-by", metavar="KEYS", help="gpu, optionally with backend, region, count."),
     ] = None,
+    web: WebOption = False,
     **flags: Value,
 ) -> None:
     """List available machines, cheapest first.
@@ -55,6 +56,9 @@ def offer(
     """
     groups = _groups(group_by)
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "offers")
+        return
     profile, no_profile = flags["profile"], flags["no_profile"]
     spec, places = synthetic_task(session.terminal, overrides(ctx), profile=profile, no_profile=no_profile)
     json_wanted = json_wanted or format_ == "json"

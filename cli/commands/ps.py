@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from chalicelib.domain import pages
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, WebOption, command, new_group
 from cli.tables.runs import run_name, runs_table
 
 if TYPE_CHECKING:
@@ -35,12 +35,16 @@ def ps(
         Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="The output format.")
     ] = None,
     as_json: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """List runs.
 
     Shows the active runs; if there are none, the last one that ended.
     """
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "runs")
+        return
     as_json = as_json or format_ == "json"
 
     def show() -> None:

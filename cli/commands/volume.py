@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.parameters import (
+    JsonOption,
+    ProjectOption,
+    VerboseOption,
+    WatchOption,
+    WebOption,
+    YesOption,
+    command,
+    new_group,
+)
 from cli.screen.render import as_json
 from cli.tables.volumes import volumes_table
 
@@ -23,11 +32,16 @@ VolumeArgument = Annotated[
 
 @app.callback()
 def volume(
-    ctx: typer.Context, *, project: ProjectOption = None, verbose: VerboseOption = False, watching: WatchOption = False
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    verbose: VerboseOption = False,
+    watching: WatchOption = False,
+    web: WebOption = False,
 ) -> None:
     """Manage volumes: disks that outlive runs."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), verbose, watching, json_wanted=False)
+        _list(open_session(ctx, project), verbose, watching, json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack volume list", "dstack volume list -v --json")
@@ -38,12 +52,17 @@ def list_volumes(
     verbose: VerboseOption = False,
     watching: WatchOption = False,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """List volumes, the newest first."""
-    _list(open_session(ctx, project), verbose, watching, json_wanted)
+    _list(open_session(ctx, project), verbose, watching, json_wanted, web=web)
 
 
-def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
+def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "volumes")
+        return
+
     def show() -> None:
         found = calls.volumes_list(session.client)
         session.cache_names("volume", [one["name"] for one in found])

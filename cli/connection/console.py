@@ -26,6 +26,14 @@ def signed_in(client: Client, address: str) -> str:
     return f"{client.url}/#{urlencode({'code': code, 'to': address.partition('#')[2]})}"
 
 
+def mention(here: Terminal, client: Client, *parts: str, opened: bool) -> None:
+    """After something was applied: its page for people who look at the screen, or opened if they asked for it."""
+    if opened:
+        show(here, client, *parts)
+    elif here.watched:
+        here.dim(f"In the console: {page(client, *parts)}")
+
+
 def show(here: Terminal, client: Client, *parts: str, **query: str) -> None:
     """Prints the address of a page, and opens it: what `--web` does."""
     address = page(client, *parts, **query)

@@ -35,6 +35,7 @@ ProjectOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask for confirmation.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds until Ctrl-C.")]
+WebOption = Annotated[bool, typer.Option("--web", help="Open its page of the web console, and print the address.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Show more columns.")]
 
 

@@ -55,3 +55,40 @@ def test_a_code_that_is_none_is_refused(dstack: Dstack, plane: Plane) -> None:
     opened: list[str] = []
     ended = browsing(dstack, opened)("console")
     assert ended.code == 1 and "which it can't be" in ended.err and not opened
+
+
+# --- the pages of things ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("ps", "/main/runs"),
+        ("logs train", "/main/runs/train?tab=logs"),
+        ("metrics train", "/main/runs/train?tab=metrics"),
+        ("fleet", "/main/fleets"),
+        ("fleet list", "/main/fleets"),
+        ("volume", "/main/volumes"),
+        ("offer", "/main/offers"),
+        ("event", "/main/events"),
+        ("event --within-run train --actor ann", "/main/events?target=run%2Ftrain&user=ann"),
+    ],
+)
+def test_web_prints_the_page_of_the_thing_and_opens_it_signed_in(
+    dstack: Dstack, plane: Plane, line: str, place: str
+) -> None:
+    plane.answers |= {
+        "/api/project/main/runs/get": {"id": "run-id"},
+        "/api/users/list": [{"id": "ann-id", "username": "ann"}],
+    }
+    opened: list[str] = []
+    ended = browsing(dstack, opened)(*line.split(), "--web")
+    assert ended.code == 0, ended.err
+    assert ended.out == f"{plane.url}/#{place}\n", "nothing that signs anybody in is printed"
+    (address,) = opened
+    assert fragment(address) == {"code": ["once-only"], "to": [place]}
+
+
+def test_a_name_that_is_no_part_of_an_address_is_quoted(dstack: Dstack, plane: Plane) -> None:
+    ended = browsing(dstack, [])("logs", "a/b?c#d", "--web")
+    assert ended.out == f"{plane.url}/#/main/runs/a%2Fb%3Fc%23d?tab=logs\n"

@@ -23,6 +23,7 @@ export const PAGES = [
   { name: "launch", title: "Launch", icon: "launch", key: "n", of: "project", load: more("Launch") },
   { name: "events", title: "Events", icon: "events", key: "e", of: "project", load: more("Events") },
   { name: "past", title: "Time travel", icon: "clock", key: "t", of: "project", load: more("Past") },
+  { name: "costs", title: "Costs", icon: "costs", key: "c", of: "project", shown: (session, project) => session.can("manage", project), load: more("Costs") },
   { name: "settings", title: "Settings", icon: "settings", key: ",", of: "project", load: more("Settings") },
   { name: "users", title: "Users", icon: "users", key: "u", of: "server", shown: (session) => session.can("server"), load: more("Users") },
   { name: "account", title: "Your account", icon: "key", of: "server", load: more("Account") },
@@ -31,7 +32,7 @@ export const PAGES = [
 export const HOME = "overview";
 
 /** Those that somebody sees in a project. @param {import("../data/session.js").Session} session @param {string | null} project */
-export const shown = (session, project) => PAGES.filter((page) => !page.hidden && (page.of === "server" || project !== null) && (page.shown?.(session) ?? true));
+export const shown = (session, project) => PAGES.filter((page) => !page.hidden && (page.of === "server" || project !== null) && (page.shown?.(session, project) ?? true));
 
 /** @param {PageEntry} page @param {string | null} project */
 export const hrefOf = (page, project) => link(page.of === "server" ? null : project, page.name);

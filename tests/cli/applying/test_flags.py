@@ -330,6 +330,7 @@ LINES = {
 }
 ELSEWHERE = {  # flags that show on another command line than the plain one
     ("apply", "detach"): Line("apply -y"),
+    ("apply", "web"): Line("apply -y -d"),
     ("apply", "as_json"): Line("apply -y"),
     ("apply", "force"): Line("apply -y", plane={"/runs/get_plan": active}),
     ("apply", "no_repo"): Line("apply -f repo.yml"),
