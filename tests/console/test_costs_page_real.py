@@ -1,0 +1,116 @@
+"""The page of costs: bars and a table of what was counted, by what somebody chooses, as a picture and as a file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.billing.ledger import IDLE
+from chalicelib.domain import keys
+from chalicelib.domain.costs import CostDay, CostRow
+from chalicelib.domain.instants import DAY, Micros, day_of
+from chalicelib.runtime.clock import SystemClock
+from chalicelib.store import nouns
+from chalicelib.store.sqlite import SqliteStore
+from tests.console.harness.browser import Tab
+from tests.harness.server import Server
+
+pytestmark = pytest.mark.slow
+NAME = "research"  # a project that nothing runs in: only what was counted
+
+
+def day(project_id: str, at: Micros, chance: random.Random) -> CostDay:
+    def hours(most: float) -> tuple[tuple[int, float, float], ...]:
+        return tuple((hour, chance.random() * most, chance.random() * 8) for hour in range(24))
+
+    rows = [
+        CostRow(user=user, fleet="h100-eu", gpu="H100", hours=hours(most)) for user, most in (("ana", 9), ("bo", 4))
+    ]
+    rows.append(CostRow(user="ana", fleet="l4-pool", gpu="L4", hours=hours(1)))
+    rows += [
+        CostRow(user=IDLE, fleet=fleet, gpu=gpu, hours=hours(2))
+        for fleet, gpu in (("h100-eu", "H100"), ("l4-pool", "L4"))
+    ]
+    return CostDay(project_id=project_id, day=at, rows=tuple(rows))
+
+
+@pytest.fixture(scope="module")
+def spent(server: Server) -> Iterator[Server]:
+    """A month of a project's days, as they were counted."""
+    server.call("/api/projects/create", {"project_name": NAME, "is_public": False})
+    store, today = SqliteStore(server.data / "plane.db"), day_of(SystemClock().now())
+    found = nouns.find_target(store, keys.project_name(NAME))
+    assert found is not None
+    chance = random.Random(1)
+    store.commit([nouns.put(day(found[0], today - back * DAY, chance)) for back in range(1, 31)])
+    store.close()
+    yield server
+    server.call("/api/projects/delete", {"projects_names": [NAME]})
+
+
+@pytest.fixture
+def page(spent: Server, tabs: Callable[..., Tab]) -> Tab:
+    tab = tabs()
+    tab.open()
+    tab.sign_in(spent.token)
+    tab.go(f"#/{NAME}/costs")
+    tab.heading("Costs")
+    return tab
+
+
+def test_costs_by_user_fleet_and_gpu_add_up(page: Tab) -> None:
+    page.see(css=".cost-chart svg[role=img]")
+    assert page.count(css=".cost-chart title") == 30
+    total = page.text(css=".tile dd .number")
+    for by, names in (("User", ["ana", "bo", "idle"]), ("Fleet", ["h100-eu", "l4-pool"]), ("GPU", ["H100", "L4"])):
+        page.choose("By", by)
+        page.see(role="columnheader", name=by)
+        assert sorted(page.texts(css="tbody tr td:first-child")) == names
+        assert page.text(css=".tile dd .number") == total
+    page.shows("is like the last 7 days")
+    assert "by=gpu" in page.place()
+    page.choose("Time (UTC)", "Last 7 days")
+    page.settled()
+    assert "days=7" in page.place() and page.count(css=".cost-chart title") == 7
+
+
+def test_a_quota_is_a_line_and_today_has_hours(page: Tab, spent: Server) -> None:
+    spent.call(f"/api/projects/{NAME}/set_quota", {"money": 300})
+    page.go(f"#/{NAME}/costs?days=7")
+    page.see(css=".cost-budget")
+    page.shows("$300.00 a day")
+    page.choose("Time (UTC)", "Today, by the hour")
+    page.shows("No machine was had in this time.")
+
+
+def test_admins_see_all_projects(page: Tab) -> None:
+    page.follow("All projects")
+    page.heading("Costs of all projects")
+    page.see(role="link", name=NAME)
+    page.follow(NAME)
+    page.heading("Costs")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_is_for_everybody(page: Tab, theme: str, tmp_path: Path) -> None:
+    page.theme(theme)  # type: ignore[arg-type]
+    assert page.axe() == []
+    for width in (1280, 400):
+        page.resize(width, 800)
+        page.settled()
+        assert page.sideways() <= 0
+        page.picture(tmp_path / f"costs-{theme}-{width}.png")
+
+
+def test_who_only_runs_things_has_no_such_page(spent: Server, tabs: Callable[..., Tab]) -> None:
+    cat = spent.call("/api/users/create", {"username": "cat", "global_role": "user"})["creds"]["token"]
+    spent.call(f"/api/projects/{NAME}/add_members", {"members": [{"username": "cat", "project_role": "user"}]})
+    tab = tabs()
+    tab.open()
+    tab.sign_in(cat)
+    tab.go(f"#/{NAME}/runs")
+    tab.heading("Runs")
+    assert "Costs" not in tab.texts(css="nav a")
