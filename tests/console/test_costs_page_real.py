@@ -80,8 +80,8 @@ def test_costs_by_user_fleet_and_gpu_add_up(page: Tab) -> None:
 def test_a_quota_is_a_line_and_today_has_hours(page: Tab, spent: Server) -> None:
     spent.call(f"/api/projects/{NAME}/set_quota", {"money": 300})
     page.go(f"#/{NAME}/costs?days=7")
-    page.see(css=".cost-budget")
-    page.shows("$300.00 a day")
+    page.shows("quota $300.00 a day")
+    assert page.count(css=".cost-budget") == 1
     page.choose("Time (UTC)", "Today, by the hour")
     page.shows("No machine was had in this time.")
 
