@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { KINDS, applied, eventReader, noLists } from "../../chalicelib/console/lib/changes.js";
+import { KINDS, applied, costing, eventReader, noLists } from "../../chalicelib/console/lib/changes.js";
 
 const none = () => Object.fromEntries(KINDS.map((kind) => [kind, []]));
 const document = (changes) => ({ reset: false, more: false, cursor: "1", poll_after_ms: 0, ...none(), ...changes, removed: { ...none(), ...changes.removed } });
@@ -28,6 +28,18 @@ test("what is removed goes, and all of it at a new beginning", () => {
   assert.equal(ids(applied(lists, document({ removed: { runs: ["b"] } })).runs), "a");
   const anew = applied(lists, document({ reset: true, runs: [run("z", 1)] }));
   assert.deepEqual([ids(anew.runs), ids(anew.volumes)], ["z", ""]);
+});
+
+test("what runs cost goes on between two answers", () => {
+  const known = new WeakMap(), hour = 3_600_000;
+  const runs = [run("a", 2, { price_per_hour_usd: 2, cost_usd: 10 }), run("b", 1, { price_per_hour_usd: 0, cost_usd: 5 })];
+  assert.equal(costing(runs, 0, known), runs); // as they came
+  const later = costing(runs, hour / 2, known);
+  assert.deepEqual([later[0].cost_usd, later[1] === runs[1]], [11, true]);
+  const fresh = run("a", 2, { price_per_hour_usd: 2, cost_usd: 12 });
+  costing([fresh], hour, known);
+  assert.deepEqual(costing([fresh, later[1]], 2 * hour, known).map((each) => each.cost_usd), [14, 5]);
+  assert.equal(costing(runs.slice(1), 5 * hour, known)[0], runs[1]);
 });
 
 test("ten thousand things are patched at once", () => {

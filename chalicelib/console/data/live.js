@@ -1,7 +1,7 @@
 // Lists of what there is, kept up to date by one feed for each project that the page shows: usually one. A hidden tab asks
 // nothing, and one that nobody touches asks twice a minute where it has to ask.
 import { useEffect, useState } from "../kit/preact.js";
-import { KINDS, applied, eventReader, noLists } from "../lib/changes.js";
+import { KINDS, applied, costing, eventReader, noLists } from "../lib/changes.js";
 import { store } from "../lib/store.js";
 import { useStore } from "../kit/use_store.js";
 import { call } from "./api.js";
@@ -11,11 +11,12 @@ import { session } from "./session.js";
 /** @typedef {import("../types").Kind} Kind */
 /** @template T @typedef {{items: T[], loading: boolean, error: any, changedAt: number}} Collection */
 /** @typedef {ReturnType<typeof store<Collection<any>>>} Held */
-/** @typedef {{loop: ReturnType<typeof feed>, held: Record<Kind, Held>, users: number, rest: number}} Followed */
+/** @typedef {{loop: ReturnType<typeof feed>, held: Record<Kind, Held>, users: number, rest: number, tick: () => void}} Followed */
 
 const UNUSED_MS = 30_000; // after which a feed that no page shows stops
 const IDLE_AFTER_MS = 5 * 60_000;
 const SILENT_MS = 60_000; // of a stream that shows every 20 s that it lives
+const COSTS_MS = 20_000; // after which what runs cost by now is shown
 const BROKEN = 2; // streams in a row of which nothing came: something on the way keeps them back, so ask instead
 
 /** @type {Map<string | null, Followed>} */
@@ -30,11 +31,19 @@ function follow(project) {
   const first = () => store(/** @type {Collection<any>} */ ({ items: [], loading: true, error: null, changedAt: 0 }));
   const held = /** @type {Record<Kind, Held>} */ (Object.fromEntries(KINDS.map((kind) => [kind, first()])));
   let lists = noLists();
+  const costed = /** @type {WeakMap<any, number>} */ (new WeakMap());
+  const tick = () => {
+    const runs = costing(lists.runs, Date.now(), costed);
+    if (runs === lists.runs) return;
+    lists = { ...lists, runs };
+    held.runs.set({ ...held.runs.get(), items: runs });
+  };
   const loop = feed({
     ask: (question) => ask(project, question),
     apply(document) {
       const before = lists;
       lists = applied(lists, document);
+      if (lists.runs !== before.runs) costing(document.runs, Date.now(), costed);
       for (const kind of KINDS) {
         const was = held[kind].get();
         if (was.loading || was.error || lists[kind] !== before[kind]) held[kind].set({ items: lists[kind], loading: document.more, error: null, changedAt: Date.now() });
@@ -46,7 +55,7 @@ function follow(project) {
     },
     wait,
   });
-  const one = { loop, held, users: 0, rest: 0 };
+  const one = { loop, held, users: 0, rest: 0, tick };
   followed.set(project, one);
   return one;
 }
@@ -109,6 +118,8 @@ document.addEventListener("visibilitychange", () => {
 });
 for (const kind of ["pointerdown", "pointermove", "keydown", "wheel"]) addEventListener(kind, () => { touchedAt = Date.now(); idle && setIdle(false); }, { passive: true });
 setInterval(() => setIdle(Date.now() - touchedAt > IDLE_AFTER_MS), 15_000);
+
+setInterval(() => { for (const { tick, users } of inSight() ? followed.values() : []) if (users > 0) tick(); }, COSTS_MS);
 
 /** @param {boolean} now */
 function setIdle(now) {

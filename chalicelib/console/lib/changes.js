@@ -50,6 +50,22 @@ function newestFirst(one, two) {
   return first === second ? (one.id < two.id ? 1 : -1) : first < second ? 1 : -1;
 }
 
+/** The runs with what they cost by now: the server says it when something else changes, and between that it is their price
+ * times the time. `known`: the moment at which each cost was so, which is noted here for new ones.
+ * @param {any[]} runs @param {number} now @param {WeakMap<any, number>} known @returns {any[]} the same array, if nothing costs */
+export function costing(runs, now, known) {
+  let differs = false;
+  const next = runs.map((run) => {
+    const at = known.get(run) ?? now;
+    const more = run.price_per_hour_usd > 0 ? (run.price_per_hour_usd * (now - at)) / 3_600_000 : 0;
+    const shown = more > 0 ? { ...run, cost_usd: run.cost_usd + more } : run;
+    known.set(shown, more > 0 ? now : at);
+    differs ||= shown !== run;
+    return shown;
+  });
+  return differs ? next : runs;
+}
+
 /** Reads server-sent events, in whatever pieces they come. @param {(name: string, data: string) => void} onEvent @returns {(text: string) => void} */
 export function eventReader(onEvent) {
   let rest = "";
