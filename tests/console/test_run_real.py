@@ -186,3 +186,25 @@ def test_one_travels_to_a_failure_and_can_change_nothing_there(signed_in: Tab) -
     assert signed_in.axe() == []
     signed_in.follow("Now")
     signed_in.see(role="button", name="Apply again")
+
+
+def test_what_changed_between_submissions_is_shown_and_taken_back(signed_in: Tab, server: Server) -> None:
+    served = world.service("revised", "echo first; sleep 36000", probes=[], auth=False)
+    world.apply(server, served)
+    world.wait(server, "revised", "running")
+    world.apply(server, {**served, "commands": ["echo second; sleep 36000"]})
+    signed_in.open("#/main/runs/revised?tab=spec")
+    until("its first spec", lambda: signed_in.count(css="option", has="revision 0"))
+    older = signed_in.attribute("value", css="option", has="revision 0")
+    assert older is not None
+    signed_in.choose("Compared with", older)
+    signed_in.shows("echo first", css=".diff .gone")
+    signed_in.shows("echo second", css=".diff .new")
+    assert signed_in.axe() == []
+    signed_in.choose("Compared with", "")
+    signed_in.choose("Spec", older)
+    signed_in.press("Roll back to this")
+    signed_in.press("Roll back", within={"css": "dialog"})
+    signed_in.shows("echo first", css=".code")
+    until("a third spec", lambda: signed_in.count(css="option", has="revision 1"))
+    world.v1(server, "POST", "/runs/revised/stop?abort=true")

@@ -36,7 +36,8 @@ const SPEC = {
 test("a configuration is as somebody would have written it", () => {
   assert.equal(specText(SPEC), `type: task
 name: train
-commands: [python train.py]
+commands:
+  - python train.py
 ports: ["80:8000", 22]
 retry:
   on_events: [no-capacity]

@@ -1,14 +1,15 @@
-// Two texts, line by line: what goes and what comes, by a sign and a word, never by a colour alone.
-import { changesOnly, lineDiff } from "../lib/diff.js";
-import { html, useMemo } from "./preact.js";
+import { changesOnly } from "../lib/diff.js";
+import { html } from "./preact.js";
 
-const SIGNS = { same: " ", gone: "−", new: "+" }, WORDS = { same: "", gone: "removed: ", new: "added: " };
+/** @type {Record<import("../lib/diff.js").DiffLine["kind"], [string, string]>} */
+const SIGNS = { same: ["", ""], gone: ["−", "removed"], new: ["+", "added"] };
 
-/** @param {{before: string, after: string, label: string}} props */
-export function Diff({ before, after, label }) {
-  const lines = useMemo(() => changesOnly(lineDiff(before, after)), [before, after]);
-  if (lines.length === 0 || lines.every((line) => line === null)) return html`<p class="soft">No line differs.</p>`;
-  return html`<div class="code diff"><pre tabindex="0" role="region" aria-label=${label}>${lines.map((line, number) => (line === null
-    ? html`<span key=${number} class="diff-gap">⋯${"\n"}</span>`
-    : html`<span key=${number} class="diff-${line.kind}"><span aria-hidden="true">${SIGNS[line.kind]} </span><span class="unseen">${WORDS[line.kind]}</span>${line.text}${"\n"}</span>`))}</pre></div>`;
+/** What differs between two texts, with a few lines around it.
+ * @param {{lines: import("../lib/diff.js").DiffLine[], label: string}} props */
+export function Diff({ lines, label }) {
+  if (lines.every((line) => line.kind === "same")) return html`<p>They are the same.</p>`;
+  return html`<div class="diff" tabindex="0" role="region" aria-label=${label}><table><tbody>${changesOnly(lines).map((line, index) => line === null
+    ? html`<tr key=${index} class="skipped"><td colspan="4">…</td></tr>`
+    : html`<tr key=${index} class=${line.kind}><td class="diff-at">${line.before}</td><td class="diff-at">${line.after}</td>
+      <td aria-hidden="true">${SIGNS[line.kind][0]}</td><td><span class="unseen">${SIGNS[line.kind][1]} </span>${line.text}</td></tr>`)}</tbody></table></div>`;
 }

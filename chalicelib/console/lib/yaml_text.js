@@ -79,7 +79,7 @@ function ports(value) {
 export function yaml(value, depth = 0) {
   const indent = "  ".repeat(depth);
   if (Array.isArray(value)) {
-    const short = value.length > 0 && value.every((each) => typeof each !== "object" && !String(each).includes("\n"));
+    const short = value.length > 0 && value.every((each) => typeof each !== "object" && !/\s/.test(String(each))); // words, not sentences: commands have a line each
     const flow = `[${value.map((each) => scalar(each, depth, true)).join(", ")}]`;
     if (value.length === 0 || (short && value.length < 6 && flow.length + indent.length <= LONGEST && value.every((each) => String(each).length < 24))) return `${flow}\n`;
     return value.map((each) => `${indent}- ${nested(each, depth)}`).join("");

@@ -25,7 +25,7 @@ const Spec = lazy(() => import("../../app/more_pages.js").then((more) => more.Ru
 /** @typedef {import("../../types").Run} Run */
 /** @typedef {import("../../types").Event} Event */
 
-/** @type {Record<string, {title: string, show: (props: {run: Run, events: Event[], query: Record<string, string>, at: number}) => any}>} */
+/** @type {Record<string, {title: string, show: (props: {run: Run, events: Event[], query: Record<string, string>, at: number, reload: () => Promise<void>}) => any}>} */
 const TABS = {
   summary: { title: "Summary", show: (props) => html`<${Summary} ...${props} />` },
   logs: { title: "Logs", show: (props) => html`<${Logs} ...${props} />` },
@@ -56,7 +56,7 @@ function OneRun({ project, name, query }) {
     <${Line} run=${run} at=${at} />
     <${Failed} error=${error} retry=${reload} />
     <${Tabs} label="Parts of the run" tabs=${tabs} current=${current} />
-    ${tab.show({ run, events, query, at })}
+    ${tab.show({ run, events, query, at, reload })}
   <//>`;
 }
 
