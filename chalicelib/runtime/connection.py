@@ -19,6 +19,7 @@ import orjson
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from chalicelib.api.v1 import PREFIX, problems
 from chalicelib.runtime.connection_admission import Seats
 from chalicelib.serving.headers import MOST, MOST_LINES, one
 from chalicelib.serving.paced_reading import PacedReader
@@ -77,6 +78,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     _head = b""  # of its response, until the first part of the body follows
     _in_head = False
     _size = _lines = 0  # of the request whose head is being read
+    _target = b""  # its beginning, at least, which says in what form it is refused
     _head_bytes = 0  # received since the beginning, or since the last part of a body
     _moves = False  # the data being parsed contained part of a body
     _fault: tuple[int, str] | None = None  # an invalid request: status and message of its refusal
@@ -242,11 +244,13 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
             raise ValueError("nothing may follow")  # the parser's caller ends the connection; so for what follows
         super().on_message_begin()
         self.scope["state"]["connection"] = self
-        self._in_head, self._head_bytes, self._size, self._lines = True, 0, 0, 0
+        self._in_head, self._head_bytes, self._size, self._lines, self._target = True, 0, 0, 0, b""
         self._within(self.head_seconds)
 
     def on_url(self, url: bytes) -> None:
         self._size += len(url)
+        if not self._resuming and len(self._target) < len(PREFIX):
+            self._target += url[: len(PREFIX)]
         if self._size <= MOST and not self._resuming:
             super().on_url(url)
 
@@ -420,8 +424,10 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]  # the type check
     def _say(self, status: int, msg: str) -> None:
         """The last word on this connection. What the client still sends is read for a while and forgotten, or it might
         never see it."""
-        body = orjson.dumps({"detail": [{"msg": msg, "code": "error"}]})
-        head = f"content-type: application/json\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        media, body = "application/json", orjson.dumps({"detail": [{"msg": msg, "code": "error"}]})
+        if self._target.startswith(PREFIX.encode()):
+            media, body = problems.MEDIA, problems.malformed(status, msg).body
+        head = f"content-type: {media}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
         method = self.scope.get("method") or self.parser.get_method().decode()
         shown = b"" if method == "HEAD" else body
         self.transport.write(STATUS_LINE[status] + head.encode() + shown)

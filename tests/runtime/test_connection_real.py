@@ -132,6 +132,17 @@ def test_a_head_that_is_too_large_is_refused_by_size(patient: Listening, line: b
     assert "more than 16 KB of headers, or more than 128" in problem(patient.ask(HEAD + line), 431)
 
 
+@pytest.mark.parametrize("long", ["target", "header"])
+def test_under_api_v1_it_is_refused_as_a_problem(patient: Listening, long: str) -> None:
+    """Found by `python -m tests.fuzz.schema`."""
+    query, header = (b"a" * 20_000, b"") if long == "target" else (b"", b"X: " + b"a" * 20_000 + b"\r\n")
+    answer = patient.ask(b"GET /api/v1/runs?" + query + b" HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 ") and b"content-type: application/problem+json" in head, answer
+    found = json.loads(body)
+    assert (found["status"], found["code"]) == (431, "malformed") and "16 KB of headers" in found["detail"]
+
+
 def test_most_heads_are_refused_at_a_quarter_of_what_is_read(patient: Listening) -> None:
     fits = HEAD + b"X: a\r\n" * 120 + b"Content-Length: 0\r\nConnection: close\r\n"
     assert patient.ask(fits + b"X: " + b"a" * 14_000 + b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ class Kind:
 FAILED = Kind(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", "The control plane failed")
 NO_PATH = Kind(HTTPStatus.NOT_FOUND, "no-such-path", "There is nothing at this path")
 WRONG_METHOD = Kind(HTTPStatus.METHOD_NOT_ALLOWED, "wrong-method", "This method isn't supported here")
+MALFORMED = Kind(HTTPStatus.BAD_REQUEST, "malformed", "This can't be read as a request")
 REFUSED = Kind(HTTPStatus.CONFLICT, "refused", "This can't be done now")
 
 KINDS: Mapping[type[DstackError], Kind] = {
@@ -76,7 +77,7 @@ KINDS: Mapping[type[DstackError], Kind] = {
 
 def kinds() -> list[Kind]:
     """All of them, by code."""
-    found = {kind.code: kind for kind in (*KINDS.values(), NO_PATH, WRONG_METHOD)}
+    found = {kind.code: kind for kind in (*KINDS.values(), NO_PATH, WRONG_METHOD, MALFORMED)}
     return [kind for _, kind in sorted(found.items())]
 
 
@@ -114,6 +115,11 @@ def no_such_path(path: str) -> Failure:
 def wrong_method(method: str, allowed: list[str]) -> Failure:
     names = ", ".join(sorted({*allowed, "HEAD"} if "GET" in allowed else allowed))
     return problem(WRONG_METHOD, f"{method[:20]} is not supported here; use {names}", headers={"Allow": names})
+
+
+def malformed(status: int, detail: str) -> Failure:
+    """The refusal of what no path is looked up for. `status`: HTTP's for what is wrong with it."""
+    return problem(replace(MALFORMED, status=HTTPStatus(status)), detail)
 
 
 def problem(
