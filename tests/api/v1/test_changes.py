@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from chalicelib.domain import keys
@@ -17,12 +18,14 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.planning.kernel.transitions import Draft
+from chalicelib.runtime.chalice_app import RESOURCES, ControlPlane
 from chalicelib.store import nouns
 from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.commit_journal import CommitJournal
 from chalicelib.usecases.live.event_changes import LATE
 from chalicelib.usecases.live.following import PAGE
 from tests.api.rig import Rig
+from tests.api.test_app import event
 from tests.api.test_runs import job_of, placed, run_of
 from tests.api.v1.rest import TASK, Client
 from tests.api.v1.test_runs import copies
@@ -252,6 +255,18 @@ def test_what_is_no_cursor_of_this_feed_is_refused(rig: Rig) -> None:
     follower.load()
     for query in ("cursor=abc", f"cursor={follower.cursor}&kinds=runs", "kinds=people", "page=2"):
         assert follower.api.refused("GET", f"/api/v1/changes?{query}")[0] == 422, query
+
+
+def test_in_aws_who_asks_for_a_stream_gets_the_document(rig: Rig) -> None:
+    """So that a client needs no setting: it looks at the type of the answer."""
+    submit(rig, "one")
+    sent = event(RESOURCES, method="GET", **{"proxy+": "changes"})
+    sent["path"], sent["pathParameters"] = "/api/v1/changes", {"proxy": "changes"}
+    sent["headers"]["Accept"] = "text/event-stream, application/json"
+    answer = ControlPlane(lambda: rig.world.plane)(sent, None)
+    kind = {name.lower(): value for name, value in answer["headers"].items()}["content-type"]
+    assert (answer["statusCode"], kind) == (200, "application/json")
+    assert [run["name"] for run in orjson.loads(answer["body"])["runs"]] == ["one"]
 
 
 def test_a_poll_reads_little_when_nothing_has_changed(rig: Rig) -> None:
