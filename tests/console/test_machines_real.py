@@ -89,3 +89,8 @@ def test_a_gateway_says_what_to_enter_at_the_dns(server: Server, shown: Tab) -> 
         assert shown.axe() == []
     finally:
         world.v1(server, "DELETE", "/gateways/door")
+
+
+def test_a_service_shows_how_many_of_its_replicas_are_ready(shown: Tab) -> None:
+    shown.open("#/main/services")
+    shown.shows("1/1", **shown.row("chat"))

@@ -30,7 +30,7 @@ export default function Services({ project, parts, query }) {
 const COLUMNS = [
   { key: "name", title: "Name", value: (run) => run.name, cell: (run) => html`<a href=${link(run.project, "services", run.name)}>${run.name}</a>` },
   { key: "status", title: "Status", width: 10, value: (run) => run.status, cell: (run) => html`<${Status} value=${run.status} title=${run.why} />` },
-  { key: "replicas", title: "Replicas", width: 6, align: "right", value: (run) => run.replicas, cell: (run) => run.replicas },
+  { key: "replicas", title: "Replicas", width: 6, align: "right", value: (run) => run.replicas?.ready, cell: (run) => html`<span class="number" title="Replicas that are ready, of those wanted">${run.replicas?.ready}/${run.replicas?.wanted}</span>` },
   { key: "url", title: "Address", wide: true, cell: (run) => html`<a class="mono" href=${addressOf(run.service_url, BASE)} rel="noopener noreferrer" target="_blank">${addressOf(run.service_url, BASE)}</a>` },
   { key: "why", title: "Why", wide: true, value: (run) => run.why ?? "" },
   { key: "user", title: "User", width: 7, wide: true, value: (run) => run.user },
