@@ -1,15 +1,16 @@
 """The files of the web console, and what a browser must be told about each.
 
 A checkout has the sources, which run as they are. A wheel and the API's artefact have what `bundle.py` makes of them: a
-page, a script and a style whose names change with what is in them, so that browsers keep them for good.
+page, two scripts and a style whose names change with what is in them, so that browsers keep them for good.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -24,59 +25,59 @@ MEDIA = {
 }
 _SOURCES = ("app", "data", "kit", "lib", "pages", "styles", "vendor")
 _HASHED = re.compile(r"-[A-Z0-9]{8}\.(?:js|css)")  # as esbuild names what it writes
+_SAFE = {"X-Content-Type-Options": "nosniff"}
 _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True)
 class File:
     content: bytes
+    zipped: bytes | None  # the same, compressed by gzip
     media: str
-    zipped: bytes | None = None  # the same, compressed by gzip
     headers: dict[str, str] = field(default_factory=dict)
 
 
 def file(name: str) -> File | None:
     """The file that is served at `/console/{name}`; None if there is none."""
-    return _bundled(name) if BUNDLED.is_dir() else _read(FOLDER, name)  # sources may change at any time
+    return _bundle(BUNDLED).get(name) if BUNDLED.is_dir() else _source(name)  # sources may change at any time
 
 
 @cache
-def _bundled(name: str) -> File | None:
-    return _read(BUNDLED, name)
+def _bundle(folder: Path) -> dict[str, File]:
+    found = {}
+    for path in folder.glob("*.gz"):
+        name, zipped = path.stem, path.read_bytes()
+        caching = _FOR_GOOD if _HASHED.search(name) else "no-cache"
+        found[name] = File(gzip.decompress(zipped), zipped, _media(name), {"Cache-Control": caching, **_SAFE})
+    return found
 
 
-def _read(folder: Path, name: str) -> File | None:
-    path = folder / name
-    known = folder == BUNDLED or name.partition("/")[0] in _SOURCES
-    if not known or ".." in path.parts or path.suffix not in MEDIA or not path.is_file():
+def _source(name: str) -> File | None:
+    path = Path(name)
+    if path.suffix not in MEDIA or ".." in path.parts or path.parts[0] not in _SOURCES:
         return None
-    zipped = path.with_name(f"{path.name}.gz")
-    caching = _FOR_GOOD if folder == BUNDLED and _HASHED.search(name) else "no-cache"
-    return File(
-        path.read_bytes(),
-        MEDIA[path.suffix],
-        zipped.read_bytes() if zipped.is_file() else None,
-        {"Cache-Control": caching, "X-Content-Type-Options": "nosniff"},
+    here = FOLDER / path
+    return (
+        File(here.read_bytes(), None, _media(name), {"Cache-Control": "no-cache", **_SAFE}) if here.is_file() else None
     )
+
+
+def _media(name: str) -> str:
+    return MEDIA[Path(name).suffix]
 
 
 def index() -> File:
     """The page."""
-    return _bundled_index() if BUNDLED.is_dir() else _index(FOLDER)
+    if BUNDLED.is_dir():
+        return _index(_bundle(BUNDLED)[INDEX])
+    return _index(File((FOLDER / INDEX).read_bytes(), None, _media(INDEX)))
 
 
-@cache
-def _bundled_index() -> File:
-    return _index(BUNDLED)
-
-
-def _index(folder: Path) -> File:
-    """The page runs the console's own scripts alone, and no text becomes markup there, wherever it comes from."""
-    content = (folder / INDEX).read_bytes()
-    zipped = folder / f"{INDEX}.gz"
+def _index(file: File) -> File:
+    """It runs the console's own scripts alone, and no text becomes markup there, wherever it comes from."""
     policy = {
         "default-src": "'none'",
-        "script-src": " ".join(("'self'", *_inline(content))),
+        "script-src": " ".join(("'self'", *_inline(file.content))),
         "style-src": "'self'",
         "connect-src": "'self'",
         "img-src": "'self' data:",
@@ -91,9 +92,9 @@ def _index(folder: Path) -> File:
         "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
         "Cross-Origin-Opener-Policy": "same-origin",
         "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
+        **_SAFE,
     }
-    return File(content, MEDIA[".html"], zipped.read_bytes() if zipped.is_file() else None, headers)
+    return replace(file, headers=headers)
 
 
 def _inline(content: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is shipped of the console: one page, one script and one style, each with a twin that is compressed already.
+"""What is shipped of the console: one page, two scripts and one style, compressed as browsers get them.
 
 The wheel and the API's artefact in AWS have the same bytes. esbuild, which bundles, is one of the packages that
 `make .venvs/console_build/.installed` installs; a source distribution has what it made. Without it the sources are
@@ -28,7 +28,6 @@ _OPTIONS = (
     *(f"--alias:{name}={file}" for name, file in _VENDORED.items()),
 )
 _IMPORTS = re.compile(r'<script type="importmap">.*?</script>\n', re.DOTALL)
-_COMPRESSED = {".html", ".js", ".css"}
 
 
 class Unbundled(RuntimeError):
@@ -58,10 +57,8 @@ def bundled(folder: Path, esbuild: Path) -> dict[str, bytes]:
             raise Unbundled(done.stderr)
         made = {path.name: path.read_bytes() for path in sorted(Path(out).iterdir())}
     made["index.html"] = _page((folder / "index.html").read_text(encoding="utf-8"), list(made)).encode()
-    twins = {
-        f"{name}.gz": gzip.compress(text, mtime=0) for name, text in made.items() if Path(name).suffix in _COMPRESSED
-    }
-    return {**made, **twins, "licences.txt": "\n\n".join(_licences(folder)).encode()}
+    zipped = {f"{name}.gz": gzip.compress(text, mtime=0) for name, text in made.items()}
+    return {**zipped, "licences.txt": "\n\n".join(_licences(folder)).encode()}
 
 
 def _page(page: str, names: list[str]) -> str:

@@ -92,7 +92,6 @@ def test_the_console_is_text_whatever_the_browser_accepts(
     app: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in (("index.html", b"<!doctype html>"), ("main-A1B2C3D4.js", b"1;")):
-        (tmp_path / name).write_bytes(text)
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
     monkeypatch.setattr(console, "BUNDLED", tmp_path)
     for sent, body in (
