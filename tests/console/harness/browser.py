@@ -218,6 +218,11 @@ class Tab:
     def picture(self, path: Path) -> None:
         self.ask("picture", path=str(path), scale="css")
 
+    def loaded(self) -> dict[str, int]:
+        """Files of the console that have come, and how many bytes they were on the way."""
+        came = [(each["name"].removeprefix(self.url).partition("#")[0], each["encoded"]) for each in self.ask("bytes")]
+        return {name: size for name, size in came if not name.startswith("/api/")}
+
     def asked(self, start: str = "/api/") -> list[str]:
         """The calls that it has made, without their queries."""
         paths = [(each["method"], each["url"].removeprefix(self.url)) for each in self.ask("requests")]

@@ -23,7 +23,7 @@ class Tab {
   requests = [];
   pending = new Set();
 
-  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, touch = false }) {
+  static async make({ origin, width = 1280, height = 800, theme = 'light', clock = false, polls = false }) {
     const self = new Tab();
     self.context = await browser.newContext({
       viewport: { width, height },
@@ -31,7 +31,6 @@ class Tab {
       reducedMotion: 'reduce',
       locale: 'en-GB',
       timezoneId: 'UTC',
-      hasTouch: touch,
       permissions: ['clipboard-read', 'clipboard-write'],
     });
     await self.context.addInitScript(POLICY);
@@ -43,6 +42,9 @@ class Tab {
         return route.abort();
       },
     );
+    // As where there is no stream of changes: behind the gateway of an API in AWS.
+    const asked = (route) => route.continue({ headers: { ...route.request().headers(), accept: 'application/json' } });
+    if (polls) await self.context.route((url) => url.pathname.endsWith('/api/v1/changes'), asked);
     if (clock) await self.context.clock.install();
     await self.page_(await self.context.newPage());
     return self;

@@ -1,0 +1,75 @@
+"""What the console may cost its users and its server: bytes, calls, elements of the page. Times are benches'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bench.listing import add_copies
+from tests.console.harness import world
+from tests.console.harness.browser import Browser, Tab
+from tests.harness.server import Server, until
+
+FILES, FIRST_LOAD, ALL = 4, 60_000, 120_000  # bytes on the way
+NODES = 2_500  # elements, however long the list
+RUNS = 10_000
+
+
+def test_the_first_load_is_few_small_files(signed_in: Tab) -> None:
+    tab = signed_in
+    tab.settled()
+    found = tab.loaded()
+    assert len(found) <= FILES and sum(found.values()) <= FIRST_LOAD, found
+
+
+def test_all_pages_together_are_small(signed_in: Tab) -> None:
+    tab = signed_in
+    for place in tab.script("[...document.querySelectorAll('#nav a')].map((link) => link.getAttribute('href'))"):
+        tab.go(place)
+    tab.go("#/main/runs/train?tab=metrics")
+    found = tab.loaded()
+    assert sum(size for name, size in found.items() if name == "/" or name.startswith("/console/")) <= ALL, found
+
+
+def test_a_server_of_ones_own_is_asked_once_for_all_changes(server: Server, signed_in: Tab) -> None:
+    tab = signed_in
+    tab.go("#/main/runs")
+    before = len(tab.asked())
+    world.apply(server, world.task("noticed", "true"))
+    tab.see("noticed")
+    tab.see("done", within=tab.row("noticed"))
+    assert tab.asked()[before:] == []
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with ten thousand runs."""
+    one = world.start(tmp_path_factory.mktemp("crowded") / "home")
+    try:
+        world.apply(one, world.task("first", "true"))
+        found = world.wait(one, "first", "done")
+        add_copies(one.data, found["id"], RUNS - 1)
+        yield one
+    finally:
+        one.close()
+
+
+def test_ten_thousand_runs_are_filtered_sorted_and_scrolled(crowded: Server, browser: Browser) -> None:
+    tab = browser.tab(crowded.url)
+    tab.open("#/main/runs")
+    tab.sign_in(crowded.token)
+    rows = "document.querySelector('main table')?.getAttribute('aria-rowcount') ?? 0"
+    until("all of them", lambda: int(tab.script(rows)) == RUNS + 1)
+    assert tab.script("document.querySelectorAll('*').length") < NODES
+    tab.keys("/")
+    tab.type("run-77")
+    until("those with the name", lambda: int(tab.script(rows)) == 111 + 1)
+    tab.press("Name")
+    until("an order", lambda: tab.attribute("aria-sort", role="columnheader", has="Name") is not None)
+    tab.keys("/", "Control+a", "Delete")
+    until("all of them again", lambda: int(tab.script(rows)) == RUNS + 1)
+    tab.script("document.querySelector('[data-table]').scrollTop = 1e9")
+    until("the last row", lambda: tab.count(css=f'tr[aria-rowindex="{RUNS + 1}"]') == 1)
+    assert tab.script("document.querySelectorAll('*').length") < NODES
+    tab.close()
