@@ -95,6 +95,28 @@ def test_a_run_over_http(server: Server) -> None:
     assert ask(server, "GET", f"{RUNS}/hello").status == 404
 
 
+def test_changes_over_http(server: Server) -> None:
+    """From both stores: the lists, what is new in them, and nothing while nothing happens."""
+    started = ask(server, "GET", "/api/v1/changes?projects=main")
+    assert started.content["reset"] and [fleet["name"] for fleet in started.content["fleets"]] == ["pool"]
+    place, seen = started.content["cursor"], dict[str, str]()
+    assert ask(server, "POST", RUNS, {**TASK, "name": "seen"}).status == 201
+
+    def ended() -> bool:
+        nonlocal place
+        got = ask(server, "GET", f"/api/v1/changes?projects=main&cursor={place}").content
+        assert not got["reset"]
+        place = got["cursor"]
+        seen.update({run["name"]: run["status"] for run in got["runs"]})
+        return seen.get("seen") == "done"
+
+    until("the run's end to be seen", ended)
+    assert ask(server, "DELETE", f"{RUNS}/seen").status == 204
+    got = ask(server, "GET", f"/api/v1/changes?projects=main&cursor={place}")
+    assert len(got.content["removed"]["runs"]) == 1
+    assert ask(server, "GET", "/api/v1/changes?cursor=odd").status == 422
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [("GET", "/api/v1/nothing", 404, "no-such-path"), ("PATCH", RUNS, 405, "wrong-method"),
