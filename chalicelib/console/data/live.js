@@ -15,6 +15,7 @@ import { session } from "./session.js";
 
 const UNUSED_MS = 30_000; // after which a feed that no page shows stops
 const IDLE_AFTER_MS = 5 * 60_000;
+const RESTING = 30; // seconds between the calls of one that nobody touches
 const SILENT_MS = 60_000; // of a stream that shows every 20 s that it lives
 const COSTS_MS = 20_000; // after which what runs cost by now is shown
 const BROKEN = 2; // streams in a row of which nothing came: something on the way keeps them back, so ask instead
@@ -177,17 +178,21 @@ export async function refresh(_kind, project) {
   followed.get(null)?.loop.hurry();
 }
 
-/** Calls `fn` now and every so many seconds, but not in a hidden tab. @param {() => any} fn @param {number} seconds @param {any[]} [inputs] */
-export function usePolling(fn, seconds, inputs = []) {
+/** Calls `fn` now and every so many seconds, but not in a hidden tab, and twice a minute at most where nobody touches it.
+ * @param {() => any} fn @param {number} seconds @param {any[]} [inputs] @param {{watched?: boolean}} [options] `watched`: also untouched it is looked at, as a log that is followed */
+export function usePolling(fn, seconds, inputs = [], { watched = false } = {}) {
   const [, setTurn] = useState(0);
   useEffect(() => {
-    let timer = 0, over = false;
+    let timer = 0, over = false, busy = false;
     const turn = async () => {
+      if (busy) return;
       clearTimeout(timer);
-      if (document.visibilityState === "visible") await fn();
-      if (!over) timer = window.setTimeout(turn, seconds * 1000);
+      busy = true;
+      if (inSight()) await fn();
+      busy = false;
+      if (!over) timer = window.setTimeout(turn, (idle && !watched ? Math.max(seconds, RESTING) : seconds) * 1000);
     };
-    const shown = () => document.visibilityState === "visible" && void turn();
+    const shown = () => inSight() && void turn();
     document.addEventListener("visibilitychange", shown);
     void turn().then(() => !over && setTurn((number) => number + 1));
     return () => {
@@ -195,5 +200,5 @@ export function usePolling(fn, seconds, inputs = []) {
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", shown);
     };
-  }, [seconds, ...inputs]);
+  }, [seconds, watched, ...inputs]);
 }

@@ -1,13 +1,15 @@
 import { link } from "../../app/router.js";
+import { get } from "../../data/api.js";
 import { Empty } from "../../kit/empty.js";
 import { Money } from "../../kit/money.js";
-import { html } from "../../kit/preact.js";
+import { Section } from "../../kit/page.js";
+import { html, useEffect, useState } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
-import { Ago, Lasted } from "../../kit/time.js";
-import { Section } from "../../kit/page.js";
+import { Lasted } from "../../kit/time.js";
+import { toastFailure } from "../../kit/toast.js";
+import { runPath } from "./use_run.js";
 import { where } from "./words.js";
-import { attemptsOf } from "../../lib/timeline.js";
 
 /** @typedef {import("../../types").Job} Job */
 /** @typedef {import("../../types").Run} Run */
@@ -25,11 +27,26 @@ const columns = (run) => [
   { key: "exit", title: "Exit", width: 4, align: "right", cell: (/** @type {Job} */ job) => job.exit_status ?? "" },
 ];
 
-/** @param {{run: Run, events: import("../../types").Event[]}} props */
-export function Jobs({ run, events }) {
-  const earlier = attemptsOf(run.jobs, events).filter((each) => !each.latest);
+/** @param {{run: Run}} props */
+export function Jobs({ run }) {
+  const earlier = useEarlier(run);
   return html`<${Table} label="Jobs" columns=${columns(run)} rows=${run.jobs} keyOf=${(/** @type {Job} */ job) => job.id}
       empty=${html`<${Empty} title="It has no job yet." next=${run.why} />`} />
-    ${earlier.length > 0 && html`<${Section} title="Earlier attempts"><ul class="attempts">${earlier.map(({ id, name, at }) => html`<li key=${id}>
-      <a href=${link(run.project, "runs", run.name, { tab: "logs", job: id })}>${name}</a> <span class="soft"><${Ago} at=${at} /></span></li>`)}</ul><//>`}`;
+    ${earlier.length > 0 && html`<${Section} title="Earlier attempts" flush><${Table} label="Earlier attempts" columns=${[ATTEMPT, ...columns(run)]} rows=${earlier} keyOf=${(/** @type {Job} */ job) => job.id} /><//>`}`;
+}
+
+/** @type {import("../../kit/table.js").Column} */
+const ATTEMPT = { key: "attempt", title: "Attempt", width: 5, align: "right", cell: (/** @type {Job} */ job) => job.attempt + 1 };
+
+/** The attempts before the latest, newest first. @param {Run} run @returns {Job[]} */
+function useEarlier(run) {
+  const [jobs, setJobs] = useState(/** @type {Job[]} */ ([]));
+  const latest = run.jobs.map((job) => job.id).join();
+  const more = run.jobs.some((job) => job.attempt > 0);
+  useEffect(() => {
+    const leaving = new AbortController();
+    if (more) get(`${runPath(run.project, run.name)}/jobs`, { limit: 100 }, { signal: leaving.signal }).then(({ items }) => setJobs(items), (error) => !leaving.signal.aborted && toastFailure(error));
+    return () => leaving.abort();
+  }, [run.id, latest]);
+  return jobs.filter((job) => !latest.includes(job.id));
 }

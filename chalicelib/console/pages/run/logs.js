@@ -39,7 +39,7 @@ function JobLog({ run, job, attempts, query }) {
   const [follow, setFollow] = useState(selected === null);
   const [look, setLook] = useLook();
   const ended = run.jobs.find((each) => each.id === job)?.finished_at !== null;
-  usePolling(() => feed.poll(), ended ? NEVER : follow ? SOON : LATER, [feed, ended]);
+  usePolling(() => feed.poll(), ended ? NEVER : follow ? SOON : LATER, [feed, ended], { watched: follow });
   const lines = feed.shown;
   const search = useSearch(lines, version, query.find ?? "");
   const [target, setTarget] = useState(selected && { number: selected.from, turn: 0 });
