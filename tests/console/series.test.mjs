@@ -18,8 +18,8 @@ const values = (line) => line.points.map(([, value]) => value);
 
 test("each chart has its lines, and what there is nothing of has no chart", () => {
   const charts = chartsOf(MACHINE, [point(10, 150), point(20, 350)]);
-  assert.deepEqual(charts.map((chart) => [chart.id, chart.most]), [["cpu", 400], ["memory", 8192]]);
-  assert.deepEqual(charts[0].lines[0].points, [[START + 10_000, 150], [START + 20_000, 350]]);
+  assert.deepEqual(charts.map((chart) => [chart.title, chart.most]), [["CPU, of 4 cores", null], ["Memory, of 8.0 KB", null]]);
+  assert.deepEqual(charts[0].lines[0].points, [[START + 10_000, 1.5], [START + 20_000, 3.5]]);
   assert.deepEqual(charts[1].lines.map((line) => values(line)[0]), [2048, 1024]);
   assert.deepEqual(chartsOf(MACHINE, []), []);
 });
@@ -34,10 +34,11 @@ test("each GPU has a line; a GPU that reports nothing has gaps", () => {
 test("where points are missing the line ends", () => {
   const [{ lines: [line] }] = chartsOf(MACHINE, [point(10, 1), point(20, 2), point(30, 3), point(90, 4)]);
   assert.deepEqual(line.points.map(([at]) => (at - START) / 1000), [10, 20, 30, 40, 90]);
-  assert.deepEqual(values(line), [1, 2, 3, null, 4]);
+  assert.deepEqual(values(line), [0.01, 0.02, 0.03, null, 0.04]);
 });
 
 test("amounts are short", () => {
   assert.deepEqual([0, 1023, 1536, 80 * 2 ** 30, 2 ** 50].map(bytes), ["0 B", "1023 B", "1.5 KB", "80 GB", "1024 TB"]);
   assert.equal(inUnit(99.6, "%"), "100 %");
+  assert.deepEqual([inUnit(0.25, "cores"), inUnit(24, "cores"), inUnit(2048, "bytes")], ["0.3", "24", "2.0 KB"]);
 });

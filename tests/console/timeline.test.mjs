@@ -97,8 +97,8 @@ test("short times have tenths", () => {
 
 test("attempts are those of the run and those that events know", () => {
   const events = newest(event(0, "created", [{ ...JOB, id: "first" }]), event(5, "resubmitted", [{ ...JOB, id: "second" }]), event(9, "resubmitted", [JOB]), event(9, "created", [RUN]));
-  const found = attemptsOf([{ ...job(), name: "train-0-0", submitted_at: iso(9) }], events);
-  assert.deepEqual(found.map(({ id, latest }) => [id, latest]), [["j", true], ["second", false], ["first", false]]);
+  const found = attemptsOf([{ ...job(), name: "train-0-0", attempt: 2, submitted_at: iso(9) }], events);
+  assert.deepEqual(found.map(({ id, latest, number }) => [id, latest, number]), [["j", true, 3], ["second", false, 2], ["first", false, 1]]);
 });
 
 test("marks leave out what nobody asks a chart about", () => {

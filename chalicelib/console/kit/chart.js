@@ -10,7 +10,17 @@ const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--li
 const HEIGHT = 180;
 /** @type {Promise<any> | null} */
 let library = null;
-const load = () => (library ??= import("uplot").then((module) => module.default));
+const load = () => (library ??= known().then(() => import("uplot")).then((module) => module.default));
+
+// The library formats numbers in the browser's language as it is loaded, which fails of one that isn't a language: a
+// browser that was started with the locale "C" says "en-US@posix".
+async function known() {
+  try {
+    Intl.NumberFormat(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, "language", { value: "en-US" });
+  }
+}
 
 /**
  * @param {{series: Line[], label: string, range?: [number, number] | null, onRange?: (range: [number, number] | null) => void,
@@ -82,9 +92,27 @@ function columns(series) {
   return [times.map((at) => at / 1000), ...values];
 }
 
+/** A moment of the axis: the time, with the date where that is another than before. @param {number} at seconds @param {number} [before] */
+function moment(at, before) {
+  const date = new Date(at * 1000);
+  const time = `${date.getHours()}:${String(date.getMinutes()).padStart(2, "0")}${date.getSeconds() ? `:${String(date.getSeconds()).padStart(2, "0")}` : ""}`;
+  const day = `${date.getDate()}.${date.getMonth() + 1}.`;
+  const other = before !== undefined && new Date(before * 1000).getDate() !== date.getDate();
+  return other ? `${time}\n${day}` : time;
+}
+
+/** What a colour of the style sheet is in the theme of now: a canvas knows neither variables nor `light-dark`.
+ * @param {HTMLElement} box @param {string} name */
+function shownAs(box, name) {
+  box.style.color = `var(${name})`;
+  const { color } = getComputedStyle(box);
+  box.style.color = "";
+  return color;
+}
+
 /** @param {HTMLElement} box @param {Line[]} series @param {any} state @param {string | undefined} crosshair @param {number} height */
 function options(box, series, state, crosshair, height) {
-  const colour = (/** @type {string} */ name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = (/** @type {string} */ name) => shownAs(box, name);
   const axis = { stroke: () => colour("--chart-text"), grid: { stroke: () => colour("--chart-grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const given = () => state.current.given;
   return {
@@ -96,7 +124,7 @@ function options(box, series, state, crosshair, height) {
       x: { time: true, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (given().range ? given().range.map((/** @type {number} */ at) => at / 1000) : [low, high]) },
       y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, given().max ?? Math.max(high * 1.1, 1)] },
     },
-    axes: [axis, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => given().format(value)) }],
+    axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((at, place) => moment(at, all[place - 1])) }, { ...axis, size: 64, values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((value) => given().format(value)) }],
     series: [{}, ...series.map((line, at) => ({ label: line.label, stroke: () => colour(LINES[at % LINES.length]), width: 1.5, spanGaps: false, points: { show: false } }))],
     hooks: {
       setSelect: [(/** @type {any} */ plot) => selected(plot, given().onRange)],

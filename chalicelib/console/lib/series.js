@@ -3,7 +3,7 @@
 /** @typedef {import("../types").Metrics} Metrics */
 /** @typedef {Metrics["items"][number]} Point */
 /** @typedef {{label: string, points: [number, number | null][]}} Line by milliseconds */
-/** @typedef {{id: string, title: string, unit: "%" | "bytes", most: number | null, lines: Line[]}} ChartData */
+/** @typedef {{id: string, title: string, unit: "%" | "bytes" | "cores", most: number | null, lines: Line[]}} ChartData */
 
 const GAP = 3; // of the usual distance of points
 
@@ -26,9 +26,9 @@ export function chartsOf(machine, points) {
   const charts = [
     { id: "gpu", title: "GPU use", unit: "%", most: 100, lines: each.map((gpu) => line(`GPU ${gpu}`, (point) => point.gpus[gpu]?.percent)) },
     { id: "gpu-memory", title: "GPU memory", unit: "bytes", most: null, lines: each.map((gpu) => line(`GPU ${gpu}`, (point) => point.gpus[gpu]?.memory_bytes)) },
-    { id: "cpu", title: "CPU", unit: "%", most: machine.cpus ? machine.cpus * 100 : null, lines: [line("CPU", (point) => point.cpu_percent)] },
+    { id: "cpu", title: machine.cpus ? `CPU, of ${machine.cpus} cores` : "CPU", unit: "cores", most: null, lines: [line("used", (point) => point.cpu_percent / 100)] },
     {
-      id: "memory", title: "Memory", unit: "bytes", most: machine.memory_total_bytes,
+      id: "memory", title: machine.memory_total_bytes ? `Memory, of ${bytes(machine.memory_total_bytes)}` : "Memory", unit: "bytes", most: null,
       lines: [
         line("used", (point) => point.memory_bytes),
         line("in use lately", (point) => point.working_set_bytes),
@@ -61,5 +61,8 @@ export function bytes(count) {
   return `${count < 10 && power > 0 ? count.toFixed(1) : Math.round(count)} ${UNITS[power]}`;
 }
 
-/** @param {number} value @param {"%" | "bytes"} unit */
-export const inUnit = (value, unit) => (unit === "%" ? `${Math.round(value)} %` : bytes(value));
+/** @param {number} value @param {ChartData["unit"]} unit */
+export function inUnit(value, unit) {
+  if (unit === "cores") return value < 10 ? value.toFixed(1) : String(Math.round(value));
+  return unit === "%" ? `${Math.round(value)} %` : bytes(value);
+}

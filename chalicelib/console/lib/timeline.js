@@ -96,16 +96,22 @@ export function wordsOf(event) {
 /** @param {string | null} reason */
 const spaced = (reason) => (reason ?? "").replaceAll("_", " ");
 
+/** @typedef {{id: string, name: string, at: string, latest: boolean, number: number}} Attempt `number`: 1 for the first */
 /** The attempts of a run's jobs, newest first, of which some may be known by their events alone.
  * @param {import("../types").Job[]} jobs their latest @param {Event[]} events newest first
- * @returns {{id: string, name: string, at: string, latest: boolean}[]} */
+ * @returns {Attempt[]} */
 export function attemptsOf(jobs, events) {
-  /** @type {Map<string, {id: string, name: string, at: string, latest: boolean}>} */
-  const found = new Map(jobs.map((job) => [job.id, { id: job.id, name: job.name, at: job.submitted_at, latest: true }]));
+  /** @type {Map<string, Attempt>} */
+  const found = new Map(jobs.map((job) => [job.id, { id: job.id, name: job.name, at: job.submitted_at, latest: true, number: job.attempt + 1 }]));
+  const before = new Map(jobs.map((job) => [job.name, job.attempt]));
   for (const event of events) {
     const target = event.targets[0];
     const begins = event.type === "created" || event.type === "resubmitted";
-    if (begins && target?.type === "job" && !found.has(target.id)) found.set(target.id, { id: target.id, name: target.name, at: event.at, latest: false });
+    if (begins && target?.type === "job" && !found.has(target.id)) {
+      const number = before.get(target.name) ?? 0;
+      found.set(target.id, { id: target.id, name: target.name, at: event.at, latest: false, number });
+      before.set(target.name, number - 1);
+    }
   }
   return [...found.values()].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
 }

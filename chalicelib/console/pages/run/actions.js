@@ -6,6 +6,7 @@ import { Button } from "../../kit/button.js";
 import { confirm } from "../../kit/dialog.js";
 import { Menu } from "../../kit/menu.js";
 import { html } from "../../kit/preact.js";
+import { Ticked } from "../../kit/ticked.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { money, rate } from "../../lib/money.js";
 import { stopEffect } from "./cost.js";
@@ -23,7 +24,7 @@ export function Actions({ run, reload }) {
     return html`<${Button} onClick=${() => applyAgain(run, reload)}>Apply again<//>${clone}
       <${Menu} title="" label="More actions" icon="more" items=${[{ title: "Delete", icon: "trash", danger: true, onSelect: () => remove(run) }]} />`;
   }
-  return html`${clone}<${Menu} title="Stop" icon="stop" items=${[
+  return html`${can("run", run.project) && html`<${Button} href=${link(run.project, "launch", { change: run.name })}>Change<//>`}${clone}<${Menu} title="Stop" icon="stop" items=${[
     { title: "Stop: its jobs get time to end", icon: "stop", onSelect: () => stop(run, false, reload) },
     { title: "Abort: end its jobs at once", icon: "cross", danger: true, onSelect: () => stop(run, true, reload) },
   ]} />`;
@@ -55,9 +56,15 @@ function planned({ jobs, notes }) {
   const offers = jobs.reduce((sum, job) => sum + job.offers, 0);
   const from = jobs.reduce((sum, job) => sum + job.count * (job.cheapest_per_hour_usd ?? 0), 0);
   const to = jobs.reduce((sum, job) => sum + job.count * (job.dearest_per_hour_usd ?? 0), 0);
-  return html`<p>${offers === 0 ? "There is no place for it now." : from === to ? `It costs ${rate(from)}.` : `It costs ${rate(from)} on the cheapest offers, up to ${rate(to)}.`}
+  return html`<p>${offers === 0 ? "There is no place for it now." : priceText(from, to)}
       ${" "}Files that were uploaded with it aren't sent again; <code>dstack apply</code> sends them.</p>
-    ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}>${note}</li>`)}</ul>`}`;
+    ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}><${Ticked} text=${note} /></li>`)}</ul>`}`;
+}
+
+/** @param {number} from @param {number} to */
+function priceText(from, to) {
+  if (from === to) return from === 0 ? "It costs nothing." : `It costs ${rate(from)}.`;
+  return `It costs ${from === 0 ? "nothing on machines that are there" : `${rate(from)} on the cheapest offers`}, up to ${rate(to)} on others.`;
 }
 
 /** @param {Run} run */

@@ -174,7 +174,7 @@ function stateText(feed, ended) {
 }
 
 /** @param {ReturnType<typeof attemptsOf>[number]} attempt @returns {[string, string]} */
-const named = ({ id, name, at, latest }) => [id, `${name}, ${ago(Date.parse(at), Date.now())}${latest ? "" : " (earlier attempt)"}`];
+const named = ({ id, name, at, number, latest }) => [id, `${name}${latest && number === 1 ? "" : `, attempt ${number}`}, ${ago(Date.parse(at), Date.now())}`];
 
 /** @param {Run} run @param {string} job */
 async function download(run, job) {

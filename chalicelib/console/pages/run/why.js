@@ -19,7 +19,7 @@ export function Why({ run }) {
 }
 
 /** @param {{reasons: import("../../lib/why.js").Reason[]}} props */
-const Reasons = ({ reasons }) => html`<ul class="reasons">${reasons.map(({ text, change }, index) => html`<li key=${index}>
+const Reasons = ({ reasons }) => html`<ul class="reasons">${reasons.map(({ text, change }, index) => html`<li key=${index} class=${change ? "" : "remark"}>
   <span><${Ticked} text=${text} /></span>
   ${change && html`<span class="change"><b>What would help:</b> <${Ticked} text=${change} /></span>`}
 </li>`)}</ul>`;
