@@ -3,7 +3,7 @@ export { Metrics as RunMetrics } from "../pages/run/metrics.js";
 export { PastRun } from "../pages/run/past.js";
 export { Spec as RunSpec } from "../pages/run/spec.js";
 export { default as Account } from "../pages/account/index.js";
-export { default as Costs } from "../pages/costs/index.js";
+export { AllCosts, default as Costs } from "../pages/costs/index.js";
 export { default as Events } from "../pages/events/index.js";
 export { default as Fleets } from "../pages/fleets/index.js";
 export { default as Gateways } from "../pages/gateways/index.js";

@@ -28,7 +28,7 @@ export default function CostsPage({ project, query }) {
   const groups = /** @type {Costs["by"][]} */ (project === null ? ["project", "user", "fleet", "gpu"] : ["user", "fleet", "gpu"]);
   const by = groups.find((each) => each === query.by) ?? groups[0], days = RANGES.some(([key]) => key === query.days) ? query.days : "30";
   const { costs, error, reload, now } = useCosts(project, by, Number(days));
-  const everything = session.can("server") && project !== null && html`<a href=${link(null, "costs")}>All projects</a>`;
+  const everything = session.can("server") && project !== null && html`<a href=${link(null, "all-costs")}>All projects</a>`;
   return html`<${Page} title=${project === null ? "Costs of all projects" : "Costs"} name="Costs" actions=${costs && html`${everything}<${Button} small icon="download" onClick=${() => download(project, by, Number(days))}>CSV<//>`}>
     <form class="cost-filters" aria-label="What to show" onSubmit=${(/** @type {any} */ event) => event.preventDefault()}>
       <${SelectField} label="By" value=${by} options=${groups.map((each) => [each, NAMES[each]])} onInput=${(/** @type {string} */ value) => setQuery({ by: value })} />
@@ -40,6 +40,9 @@ export default function CostsPage({ project, query }) {
         : html`${costs.usd > 0 && html`<${Bars} costs=${costs} now=${now} />`}<${Rows} costs=${costs} project=${project} />`}`}
   <//>`;
 }
+
+/** The same for all projects, for who may see that. @param {import("../../types").PageProps} props */
+export const AllCosts = (props) => html`<${CostsPage} ...${props} project=${null} />`;
 
 /** @param {string | null} project @param {Costs["by"]} by @param {number} days */
 function asked(project, by, days) {
