@@ -153,7 +153,11 @@ e2e-aws: $(VENV)/.dev .venvs/ministack/.installed ## deploy to an emulator of AW
 e2e-gpu: $(VENV)/.dev ## jobs on this machine's NVIDIA cards; its last line is JSON; ARGS=--policy, ARGS=--inside
 	@$(BIN)/python -m tests.e2e.gpu $(ARGS)
 
-deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1
+.PHONY: bundler
+bundler: ## what bundles the web console for the wheel and for AWS, where there is npm; without it, it is many files
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory .venvs/console_build/.installed; fi
+
+deploy: $(VENV)/.dev bundler ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.deploy $(IN_AWS)
 
 destroy: $(VENV)/.dev ## delete what `make deploy` created, but for data and keys; STAGE=dev REGION=… YES=1
