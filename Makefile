@@ -22,7 +22,7 @@ LEDGERS := api/test_access api/test_cold contract/test_measured contract/test_op
   wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture lock carrier-lock clean
+.PHONY: help install demo test test-fast test-pythons check ledgers e2e-onprem e2e-multinode e2e-aws e2e-gpu deploy destroy token carriers bench bench-peer cost sim fuzz mutants docs picture console-pictures lock carrier-lock clean
 
 help: ## list these
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -193,6 +193,9 @@ docs: $(VENV)/.dev ## regenerate the generated pages
 
 picture: $(VENV)/.dev ## draw the README's terminal session, docs/terminal.svg, from a real one
 	@$(BIN)/python -m docs.terminal
+
+console-pictures: $(VENV)/.dev .venvs/console/.installed .venvs/console_build/.installed ## take the docs' pictures of the console, docs/console, from a real one
+	@PICTURES=write $(BIN)/python -m pytest tests/console/test_pictures_real.py -q
 
 lock: ## resolve and pin the dependencies again (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --extra server --extra sdk --group build -o requirements.lock

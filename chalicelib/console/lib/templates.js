@@ -94,7 +94,7 @@ size: 100GB
 
 /** The task that an offer is for, if the query of a link says which. @param {Record<string, string>} query */
 export function taskFor({ gpu, backend, region, spot }) {
-  const lines = ["type: task", "name: train", 'python: "3.12"', "commands:", '  - echo "hello from $(hostname)"'];
+  const lines = ["type: task", "name: trial", 'python: "3.12"', "commands:", '  - echo "hello from $(hostname)"'];
   if (gpu) lines.push("resources:", `  gpu: ${gpu}`);
   if (backend) lines.push(`backends: [${backend}]`);
   if (region) lines.push(`regions: [${region}]`);

@@ -216,7 +216,8 @@ class Tab:
         self.ask("pass", seconds=seconds, step=step)
 
     def picture(self, path: Path) -> None:
-        self.ask("picture", path=str(path), scale="css")
+        """What the window shows, as WebP."""
+        self.ask("picture", path=str(path))
 
     def loaded(self) -> dict[str, int]:
         """Files of the console that have come, and how many bytes they were on the way."""

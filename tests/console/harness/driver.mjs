@@ -1,5 +1,6 @@
 // A headless browser that does what it is told: a request is a line of JSON on standard input, and so is its answer.
 // Every tab has a context of its own, records what goes wrong in it, and can reach no host but the one it is made for.
+import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { launch, PATIENCE } from '../../e2e/console/console.mjs';
@@ -144,7 +145,10 @@ const OPERATIONS = {
       for (const asked of [...tab.pending]) if (asked.resourceType() !== 'eventsource') await ended(asked);
     }
   },
-  picture: (tab, { path, scale }) => tab.page.screenshot({ path, scale }).then(() => null),
+  picture: async (tab, { path }) => {
+    const { data } = await tab.cdp.send('Page.captureScreenshot', { format: 'webp', quality: 82 });
+    writeFileSync(path, Buffer.from(data, 'base64'));
+  },
   // Until the page shows what it asked for; the feed of changes never ends.
   settled: async (tab) => {
     for (let quiet = 0; quiet < 2; ) {
@@ -185,6 +189,6 @@ async function answer({ id, tab: number, op, ...asked }) {
   }
 }
 
+process.stdin.once('close', () => browser.close().finally(() => process.exit())); // also amid an operation
 process.stdout.write(`${JSON.stringify({ version: browser.version() })}\n`);
 for await (const line of createInterface({ input: process.stdin })) await answer(JSON.parse(line));
-await browser.close();

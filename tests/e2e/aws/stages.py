@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.aws.automation import announced
 from tests.e2e.aws.clouds import clouds
+from tests.e2e.aws.console import console
 from tests.e2e.aws.hosts import hosts
 from tests.e2e.aws.journey import (
     Stage,
@@ -21,7 +22,7 @@ from tests.e2e.aws.plain import plain
 from tests.e2e.aws.starts import cluster, undone
 from tests.e2e.aws.volumes import volumes
 
-BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, lost_token, task)
+BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, lost_token, console, task)
 MIDDLE: tuple[Stage, ...] = (
     clouds,
     plain,

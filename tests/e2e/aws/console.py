@@ -1,0 +1,50 @@
+"""The web console as it is deployed: bundled, behind the stage of an API, by the same rules as elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import urllib.error
+import urllib.request
+
+from tests.e2e.aws.deployment import PATIENCE
+from tests.e2e.aws.journey import Journey
+
+FIRST = 4  # files of the first load
+
+
+def console(trip: Journey) -> None:
+    """The page and its files come compressed, with their rules; whoever has them gets nothing again."""
+    headers, page = _got(trip, "/")
+    rules = headers["content-security-policy"]
+    assert "default-src 'none'" in rules and "require-trusted-types-for 'script'" in rules and "unsafe" not in rules
+    assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert headers["cache-control"] == "no-cache" and _status(trip, "/", headers["etag"]) == 304
+    files = re.findall(r'"console/([^"]+)"', page)
+    assert 1 < len(files) < FIRST and "importmap" not in page, files
+    for name in files:
+        headers, text = _got(trip, f"/console/{name}")
+        assert "immutable" in headers["cache-control"] and headers["x-content-type-options"] == "nosniff", name
+        assert headers["content-type"].startswith(("text/css", "text/javascript")) and len(text) > 1_000, name
+    # What signing in asks for, and where it then gets its lists.
+    assert trip.one.call("/api/v1/users/me", method="GET")["name"] == "admin"
+    assert "items" in trip.one.call("/api/v1/projects", method="GET")
+    assert "cursor" in trip.one.call("/api/v1/changes", method="GET")
+
+
+def _got(trip: Journey, path: str) -> tuple[dict[str, str], str]:
+    asked = urllib.request.Request(trip.one.url + path, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as reply:
+        headers = {name.lower(): value for name, value in reply.getheaders()}
+        assert headers.get("content-encoding") == "gzip", headers
+        return headers, gzip.decompress(reply.read()).decode()
+
+
+def _status(trip: Journey, path: str, etag: str) -> int:
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(trip.one.url + path, headers={"If-None-Match": etag}), timeout=PATIENCE
+        ) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
