@@ -36,11 +36,23 @@ CLOUDS = {  # each takes its provider's fake: `tests/backends/<name>/test_guide.
     for page in (ROOT / "docs" / "guides").glob("*.md")
     if any((ROOT / "tests" / "backends").glob(f"{page.stem}*/test_guide.py"))
 }
+TOUR = ROOT / "docs" / "tour.md"
 SKILL = ROOT / "skills" / "dstack" / "SKILL.md"  # for coding agents
 PAGES = sorted(
-    {*(ROOT / "docs" / "guides").glob("*.md"), SKILL} - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API} - AWS - CLOUDS - SDKS
+    {*(ROOT / "docs" / "guides").glob("*.md"), SKILL, TOUR}
+    - {HOSTS, SIGN_ON, WORKLOADS, GATEWAYS, API}
+    - AWS
+    - CLOUDS
+    - SDKS
 )
-SHELL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
+SHELL = (
+    "attach",
+    "dev-environments",
+    "repositories",
+    "services",
+    "tasks",
+    "tour",
+)  # what jobs do there takes a real shell
 BOTH = " 2>&1"  # before a pipe that gets both streams
 PLAIN = ("--fake-cloud", "--no-local-fleet")  # the servers that `Virtual` can be
 
