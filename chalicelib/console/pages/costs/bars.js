@@ -26,10 +26,13 @@ export function Bars({ costs, now }) {
       ${lines.map((usd) => html`<g key=${usd}><line x1=${LEFT} x2=${width} y1=${y(usd)} y2=${y(usd)} class="cost-grid" />
         <text x=${LEFT - 8} y=${y(usd) + 4} text-anchor="end">${short(usd)}</text></g>`)}
       ${steps.map((step, at) => html`<${Bar} key=${step.at} step=${step} x=${LEFT + at * slot} slot=${slot} y=${y} of=${costs.step} />`)}
-      ${steps.map((step, at) => label(at) && html`<text key=${step.at} x=${LEFT + (at + 0.5) * slot} y=${HEIGHT - 6} text-anchor="middle">${stepText(step.at, costs.step)}</text>`)}
+      ${steps.map((step, at) => label(at) && html`<text key=${step.at} y=${HEIGHT - 6} ...${placed(LEFT + (at + 0.5) * slot, width)}>${stepText(step.at, costs.step)}</text>`)}
       ${budget > 0 && html`<line x1=${LEFT} x2=${width} y1=${y(budget)} y2=${y(budget)} class="cost-budget" />`}
     </svg></div></figure>`;
 }
+
+/** A label below its bar; at the edge it ends there. @param {number} x @param {number} width */
+const placed = (x, width) => (x + LABEL / 2 > width ? { x: width, "text-anchor": "end" } : { x, "text-anchor": "middle" });
 
 /** The width of an element, as it changes. */
 function useWidth() {

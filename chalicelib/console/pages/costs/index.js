@@ -68,12 +68,15 @@ function useCosts(project, by, days) {
   return { ...state, costs: state.key === key ? state.costs : null, error: state.key === key ? state.error : null, reload };
 }
 
+/** @param {number} value */
+const hours = (value) => value.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
 /** @param {{costs: Costs}} props */
 function Numbers({ costs }) {
   const { month, budget_usd_per_day: budget } = costs;
   const name = new Date(month.since).toLocaleDateString("en", { month: "long", timeZone: "UTC" });
   const tiles = [
-    { title: "In this time", value: money(costs.usd), note: `${costs.gpu_hours.toLocaleString("en", { maximumFractionDigits: 1 })} GPU hours` },
+    { title: "In this time", value: money(costs.usd), note: `${hours(costs.gpu_hours)} GPU hours` },
     { title: "Idle", value: idleShare(costs), note: `${money(costs.idle_usd)} for what no job had` },
     { title: `${name} so far`, value: money(month.usd), note: "in UTC" },
     { title: `${name} at its end`, value: `≈ ${money(month.forecast_usd)}`, note: "if the rest is like the last 7 days" },
@@ -96,7 +99,7 @@ function Rows({ costs, project }) {
     { key: "share", title: "Of all", align: /** @type {const} */ ("right"), width: 6, wide: true, value: (/** @type {any} */ row) => row.usd, cell: (/** @type {any} */ row) => html`<span class="number">${costs.usd > 0 ? `${Math.round((100 * row.usd) / costs.usd)} %` : "–"}</span>` },
     { key: "idle", title: "Idle", align: /** @type {const} */ ("right"), width: 8, wide: true, value: (/** @type {any} */ row) => row.idle_usd, cell: (/** @type {any} */ row) => html`<${Money} usd=${row.idle_usd} />` },
     { key: "idle-share", title: "Idle share", align: /** @type {const} */ ("right"), width: 7, value: (/** @type {any} */ row) => (row.usd > 0 ? row.idle_usd / row.usd : 0), cell: (/** @type {any} */ row) => html`<span class="number">${idleShare(row)}</span>` },
-    { key: "gpu", title: "GPU hours", align: /** @type {const} */ ("right"), width: 8, wide: true, value: (/** @type {any} */ row) => row.gpu_hours, cell: (/** @type {any} */ row) => html`<span class="number">${row.gpu_hours.toFixed(1)}</span>` },
+    { key: "gpu", title: "GPU hours", align: /** @type {const} */ ("right"), width: 8, wide: true, value: (/** @type {any} */ row) => row.gpu_hours, cell: (/** @type {any} */ row) => html`<span class="number">${hours(row.gpu_hours)}</span>` },
   ];
   return html`<${Table} label=${`Costs by ${NAMES[costs.by].toLowerCase()}`} columns=${columns} rows=${costs.items} keyOf=${(/** @type {any} */ row) => row.name ?? "—"} sort=${sort} onSort=${setSort} />`;
 }
