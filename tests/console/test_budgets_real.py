@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.harness.server import Server, until
 FILES, FIRST_LOAD, ALL = 4, 60_000, 120_000  # bytes on the way
 NODES = 2_500  # elements, however long the list
 RUNS = 10_000
+MINUTE = 60
 
 
 def test_the_first_load_is_few_small_files(signed_in: Tab) -> None:
@@ -30,6 +31,25 @@ def test_all_pages_together_are_small(signed_in: Tab) -> None:
     tab.go("#/main/runs/train?tab=metrics")
     found = tab.loaded()
     assert sum(size for name, size in found.items() if name == "/" or name.startswith("/console/")) <= ALL, found
+
+
+def test_an_idle_tab_asks_twice_a_minute_and_a_hidden_one_nothing(server: Server, tabs: Callable[..., Tab]) -> None:
+    """Where it has to ask: a server of one's own tells it by itself."""
+    tab = tabs(clock=True, polls=True)
+    tab.open()
+    tab.sign_in(server.token)
+    tab.pass_time(6 * MINUTE, step=15)  # nobody touches it
+    before = len(tab.asked())
+    tab.pass_time(5 * MINUTE, step=15)
+    calls = tab.asked()[before:]
+    assert 0 < len(calls) <= 2 * 5 + 1, calls
+    tab.hide()
+    tab.pass_time(30, step=15)
+    before = len(tab.asked())
+    tab.pass_time(20 * MINUTE, step=MINUTE)
+    assert tab.asked()[before:] == []
+    tab.hide(False)
+    until("it to ask again", lambda: len(tab.asked()) > before)
 
 
 def test_a_server_of_ones_own_is_asked_once_for_all_changes(server: Server, signed_in: Tab) -> None:
