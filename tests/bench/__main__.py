@@ -47,6 +47,7 @@ BENCHES: dict[str, list[str]] = {
     "rollout": [],
     "gateway": [],
     "kubernetes": [],
+    "console": [],
     "units": [],
 }
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chalicelib.console import bundle
 from tests.e2e.aws.front import NO_ANSWER, Front, before
 from tests.emulators.ministack import Emulator
 from tests.harness.server import ROOT, HttpError, Server, until
@@ -107,13 +108,15 @@ def cpu_of_children() -> float:
 
 
 def cloned(folder: Path) -> Path:
-    """What is committed, and nothing else; packages that were fetched before aren't fetched again."""
+    """What is committed, and nothing else but the bundler; packages that were fetched before aren't fetched again."""
     clone = folder / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     fetched = ROOT / "build" / "packages"
     fetched.mkdir(parents=True, exist_ok=True)
     (clone / "build").mkdir()
     (clone / "build" / "packages").symlink_to(fetched)
+    (clone / ".venvs").mkdir()
+    (clone / bundle.TOOLS).symlink_to(ROOT / bundle.TOOLS)
     return clone
 
 
