@@ -2,3 +2,9 @@
 
 Code outside never compares provider names.
 """
+
+from pathlib import Path
+
+_PACKED = Path(__file__).with_name("packed.zip")  # in an installed package: what of the providers only servers import
+if _PACKED.exists():
+    __path__.append(str(_PACKED))

@@ -18,6 +18,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -51,6 +52,7 @@ OF_SERVER = {  # imports in functions that only the server calls
 }
 MOST = 45_000_000  # bytes of a client, with what programs need and the bytecode that pip adds
 BUILD = runpy.run_path(str(ROOT / ".ci" / "wheel.py"))
+PROVIDERS = f"{PACKAGE}/plane/backends/packed.zip"
 BYTECODE = 1.3  # of the length of the sources, in such an installation
 
 
@@ -73,10 +75,12 @@ def client(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sources(wheel: Path) -> dict[str, str]:
-    """The wheel's modules."""
-    with zipfile.ZipFile(wheel) as archive:
-        paths = [name for name in archive.namelist() if name.endswith(".py")]
-        return {dotted(path): archive.read(path).decode() for path in paths}
+    """The wheel's modules, wherever they are."""
+    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(io.BytesIO(archive.read(PROVIDERS))) as providers:
+        paths = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+        folder = PROVIDERS.rpartition("/")[0]
+        paths |= {f"{folder}/{name}": providers.read(name) for name in providers.namelist() if name.endswith(".py")}
+    return {dotted(path): text.decode() for path, text in paths.items()}
 
 
 def dotted(path: str) -> str:
@@ -124,6 +128,12 @@ def test_it_holds_one_package_and_nothing_else(wheel: Path) -> None:
     ]
 
 
+@cache
+def of_servers() -> set[str]:
+    found: set[str] = BUILD["server_only"](ROOT)
+    return found
+
+
 def compressed(path: str) -> str:
     """The repository's name of the file that has this one in the wheel; empty if none has."""
     if path in BUILD["LEFT_OUT"]:
@@ -131,6 +141,8 @@ def compressed(path: str) -> str:
     of_agent = path.removeprefix(f"{BUILD['AGENT']}/")
     if of_agent != path and of_agent not in BUILD["IMPORTED"]:
         return str(BUILD["PACKED"])
+    if path in of_servers():
+        return str(BUILD["PROVIDERS"])
     return f"{path}.gz" if path in BUILD["COMPRESSED"] else path
 
 
@@ -138,6 +150,10 @@ def test_what_is_compressed_is_as_in_the_repository(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         document = gzip.decompress(archive.read(f"{PACKAGE}/plane/api/openapi.json.gz"))
         packed = archive.read(f"{PACKAGE}/plane/agent/program/packed.tar.gz")
+        with zipfile.ZipFile(io.BytesIO(archive.read(PROVIDERS))) as providers:
+            for name in filter(re.compile(r".*\.py").fullmatch, providers.namelist()):
+                path = f"{BUILD['BACKENDS']}/{name}"
+                assert providers.read(name) == BUILD["moved"]((ROOT / path).read_bytes(), path)
     assert document == (ROOT / "chalicelib" / "api" / "openapi.json").read_bytes()
     with tarfile.open(fileobj=io.BytesIO(packed)) as agent:
         found = {entry.name: agent.extractfile(entry) for entry in agent}

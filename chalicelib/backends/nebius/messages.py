@@ -12,12 +12,13 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from chalicelib.backends.kit.tables import FOLDER
 
 Body = Mapping[str, Any]  # a message in protobuf's JSON form, under the descriptors' names; empty fields are missing
 
-DESCRIPTORS = Path(__file__).with_name("descriptors.txt")
+DESCRIPTORS = FOLDER / "nebius" / "descriptors.txt"
 
 _lock, _made = threading.Lock(), list["Messages"]()
 
