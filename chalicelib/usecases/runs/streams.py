@@ -47,8 +47,17 @@ def open_stream(
         )
     check_name(target.name)
     job = newest_job(plane.read, project, target.run_name, target.replica_num, target.job_num)
-    if target.name != "logs" and not may_reach(user, role, _owner(nouns.find(plane.store, Run, keys.run(job.run_id)))):
-        raise Refused(f"Only its user and the managers of project {project.name} may reach into run {job.run_name}.")
+    if target.name != "logs":
+        if not may_reach(user, role, _owner(nouns.find(plane.store, Run, keys.run(job.run_id)))):
+            raise Refused(
+                f"Only its user and the managers of project {project.name} may reach into run {job.run_name}."
+            )
+        if _beyond_limit(plane, user, job):
+            raise Refused(
+                f"The access token {user.by_token} has a limit of dollars a day, "
+                f"and the jobs of run {job.run_name} have a token that has none.",
+                hint="Use your own token, or run it without `dstack: true`.",
+            )
     if job.status is not JobStatus.running or job.assignment is None:
         raise Refused(f"The job {job.name} isn't running: it is {job.status.value}.")
     order: dict[str, Any] = {"task": job.id, "target": target.name}
@@ -92,7 +101,8 @@ def still_may(plane: RecordPorts, user_id: str, token_hash: str, project: Projec
     role = rights_revision.acting_role(given, entry)
     if role is None and known.role is not GlobalRole.admin:
         return False
-    return name == "logs" or may_reach(known, role, _owner(None if run_record is None else nouns.read(Run, run_record)))
+    owner = _owner(None if run_record is None else nouns.read(Run, run_record))
+    return name == "logs" or (may_reach(known, role, owner) and not _beyond_limit(plane, known, job))
 
 
 def _acting(
@@ -107,6 +117,11 @@ def _acting(
     if entry is None or not entry.includes(project.id):
         return None
     return rights_revision.acting(user, entry), entry
+
+
+def _beyond_limit(plane: RecordPorts, user: User, job: Job) -> bool:
+    """Would a caller whose token has a limit find one without a limit in the job?"""
+    return user.limit is not None and plane.store.get(keys.run_access(job.run_id)) is not None
 
 
 def _owner(run: Run | None) -> str | None:

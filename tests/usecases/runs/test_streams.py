@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.access_tokens import AccessToken
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.sign_on import SignOn
+from chalicelib.domain.spending import DailyLimit
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import Forbidden, Invalid, NotFound, NotSupported, Refused
 from chalicelib.store import nouns
@@ -23,6 +25,7 @@ from tests.usecases.cluster import INSTANCE, PROJECT, Cluster, running
 from tests.world.plane import World
 from tests.world.time import NOW
 
+TOKEN = {"id": "x", "name": "run/train", "token_hash": "h", "created_at": NOW, "expires_at": NOW + 9}
 ANN = User(id="u", name="ann", created_at=NOW, token_hash="")  # the run's user
 BOB = User(id="b", name="bob", created_at=NOW, token_hash="")
 EVE = User(id="e", name="eve", created_at=NOW, token_hash="")
@@ -90,6 +93,15 @@ def test_logs_are_for_members_and_the_rest_for_the_runs_user_and_managers(
         else:
             with pytest.raises(Refused, match="Only its user and the managers of project main"):
                 opened(world, who, role, name=name)
+
+
+def test_a_caller_with_a_limit_cant_reach_a_job_that_has_a_token_without_one(job: Job, world: World) -> None:
+    limited = ANN.with_(by_token="ci", limit=DailyLimit(id="t", token="ci", dollars=5))
+    opened(world, limited)
+    world.save(AccessToken(run_id=job.run_id, user_id="u", verbs=(), **TOKEN))  # type: ignore[arg-type]
+    opened(world), opened(world, limited, name="logs")
+    with pytest.raises(Refused, match=r"The access token ci has a limit of dollars a day.* have a token that has none"):
+        opened(world, limited)
 
 
 @pytest.mark.parametrize("status", [each for each in JobStatus if each is not JobStatus.running])
