@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/infra/test_spending_real.py": "emulator",
     "tests/engine/test_asl_real.py": "emulator",
     "tests/scenarios/test_scenarios_real.py": "emulator",
+    "tests/functions/test_books_real.py": "emulator",
     "tests/functions/test_erase_real.py": "emulator",
     "tests/functions/test_uploads_real.py": "emulator",
     "tests/api/v1/test_resources_real.py": "emulator",
