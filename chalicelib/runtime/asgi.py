@@ -31,6 +31,7 @@ from chalicelib.errors import Overloaded, Refused
 from chalicelib.runtime import event_stream
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
+from chalicelib.runtime.probes import Probes
 from chalicelib.runtime.streams import StreamBroker
 from chalicelib.serving.ports import Receive, Scope, Send, UpgradedEnd
 from chalicelib.usecases.agents.gateway_sync import GATEWAYS
@@ -151,7 +152,9 @@ class AsgiBridge:
         linger: float = DRAIN_SECONDS,
         streams: StreamBroker | None = None,
         door: Door | None = None,
+        probes: Probes | None = None,
     ) -> None:
+        self._probes = probes
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
         self._streams, self._door, self._followers = streams, door, event_stream.EventStreams()
@@ -186,7 +189,11 @@ class AsgiBridge:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         exchange = AsgiExchange(scope, receive, _size_of(headers), self._linger)
-        head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))
+        path = scope["path"].rstrip("/") or "/"
+        if self._probes is not None and (probed := await self._probes.reply(scope["method"], path)) is not None:
+            await exchange.answer(probed)
+            return
+        head = dispatch.head_of(dispatch.Request(scope["method"], path, headers=headers))
         if isinstance(head, Reply):
             await exchange.answer(head)
         elif head.route.path == PATH:

@@ -32,6 +32,7 @@ from chalicelib.runtime.doors import GatewayNews, door_of, refresh_door
 from chalicelib.runtime.effect_pools import EffectPools
 from chalicelib.runtime.machine_watches import MachineWatches
 from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.probes import Check, checks_of
 from chalicelib.runtime.provider_threads import ProviderThreads
 from chalicelib.runtime.reconcile_loop import ReconcileLoop
 from chalicelib.runtime.replica_relays import ReplicaRelays
@@ -47,7 +48,7 @@ from chalicelib.usecases.pace import EMBEDDED
 from chalicelib.usecases.services.traffic import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.simulated.cloud import FakeCloud
@@ -104,7 +105,8 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 
-        folder, self._database = settings.data_dir, _database(settings, clock)
+        self._folder = folder = settings.data_dir
+        self._database = _database(settings, clock)
         clock = clock or SystemClock(after=self._database.newest_event())
         store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
@@ -160,6 +162,9 @@ class EmbeddedRoot(Root):
         self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
+
+    def checks(self) -> Mapping[str, Check]:
+        return checks_of(lambda: self.polls.closed, self.ports.store, self._folder, self.loop.problem)
 
     def carrier(self, architecture: str) -> str:
         return self._carriers.digest(architecture)

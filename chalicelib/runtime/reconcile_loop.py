@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 FULL_DISK = 10.0  # seconds between tries to write to a full disk
 LONGEST_SLEEP = 60.0  # seconds; the longest delay that a lost hint can cause
+LONG_PASS = 60.0  # seconds after which a pass is taken for stuck
 
 
 class Passes(Protocol):
@@ -45,6 +46,16 @@ class ReconcileLoop:
         self._hints: dict[str, None] = {}  # in the order of the wake-ups
         self._stopping = False
         self._thread: threading.Thread | None = None
+        self._begun: Micros | None = None  # when the pass that is running began
+        self._failed = ""  # why the last pass failed
+
+    def problem(self) -> str:
+        """Why nothing is decided at present; empty if passes run and succeed."""
+        if self._stopping or self._thread is None or not self._thread.is_alive():
+            return "It isn't running."
+        begun = self._begun
+        lasting = 0.0 if begun is None else (self._clock.now() - begun) / SECOND
+        return f"Its pass has been running for {lasting:.0f} s." if lasting >= LONG_PASS else self._failed
 
     def wake(self, units: Iterable[str]) -> None:
         with self._changed:
@@ -71,20 +82,24 @@ class ReconcileLoop:
                 if self._stopping:
                     return
                 hints, self._hints = self._hints, {}
-            begun = self._clock.now()
+            begun = self._begun = self._clock.now()
             try:
                 passes.run(hints)
+                self._failed = ""
                 pause = max(self._pause, min(LONGEST_PAUSE, (self._clock.now() - begun) / SECOND))
             except StorageFull as error:
                 log.error("nothing can be decided: %s", error)
+                self._failed = f"Nothing can be decided: {error}"
                 pause = self._full_disk
                 with self._changed:
                     self._hints = {**hints, **self._hints}
-            except Exception:  # a last resort: passes isolate their units, so this means the store itself is failing
+            except Exception as error:  # a last resort: passes isolate their units, so the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
+                self._failed = f"Its last pass failed with {type(error).__name__}; the server's log has the cause."
                 pause = 1.0
                 with self._changed:
                     self._hints = {**hints, **self._hints}
+            self._begun = None
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping, timeout=pause)
 

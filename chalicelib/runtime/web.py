@@ -20,6 +20,7 @@ from chalicelib.runtime.connection import HttpConnection
 from chalicelib.runtime.connection_admission import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
+from chalicelib.runtime.probes import Probes
 from chalicelib.usecases.agents.calls import has_news
 
 API_THREADS, AGENT_THREADS = 4, 2
@@ -54,6 +55,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             on_ready=ready,
             streams=root.streams,
             door=root.door,
+            probes=Probes(root.checks()),
         )
         super().__init__(
             uvicorn.Config(
