@@ -133,3 +133,32 @@ def test_a_reader_of_a_project_launches_nothing(server: Server, tabs: Callable[.
     until("the rows", lambda: tab.count(role="row") > 1)
     tab.go("#/main/offers")
     tab.see(role="heading", name="Offers")
+
+
+def test_somebody_becomes_a_member_and_a_secret_is_kept(server: Server, signed_in: Tab) -> None:
+    tab = signed_in
+    tab.go("#/main/settings/members")
+    tab.press("Add a member")
+    tab.fill("User", "bob", within={"role": "dialog"})
+    tab.press("Add", within={"role": "dialog"})
+    tab.see("bob", within={"role": "table"})
+    tab.go("#/main/settings/secrets")
+    tab.press("Add a secret")
+    tab.fill("Name", "api_key", within={"role": "dialog"})
+    tab.fill("Value", "hush <b>", within={"role": "dialog"})
+    tab.press("Save", within={"role": "dialog"})
+    tab.see("api_key", within={"role": "table"})
+    assert "hush" not in tab.text(css="body")
+    members = {each["user"] for each in world.v1(server, "GET", "/members")["items"]}
+    assert "bob" in members and world.v1(server, "GET", "/secrets/api_key")["value"] == "hush <b>"
+
+
+def test_a_failure_is_looked_at_when_it_happened(signed_in: Tab) -> None:
+    """Its mark leads to the moment, in which the run has just failed; and back to now."""
+    tab = signed_in
+    tab.go("#/main/past")
+    tab.click(role="button", has="run broken")
+    tab.see("failed", within=tab.row("broken"))
+    assert "at=" in tab.place()
+    tab.follow("broken")
+    tab.see("exited with status 3")
