@@ -94,7 +94,7 @@ def test_a_service_gets_a_new_version_and_goes_back(server: Server, signed_in: T
     assert {each["revision"] for each in replicas if each["ready_at"]} == {1}
     tab.see(role="heading", name="Revision 1, the latest")
     tab.press("Roll back to revision 0")
-    tab.see("removed:", within={"role": "dialog"})
+    tab.see("removed", within={"role": "dialog"})
     tab.press("Roll back", within={"role": "dialog"})
     tab.see(role="heading", name="Revision 2, the latest")
     tab.see("All replicas run revision 2.")

@@ -7,6 +7,7 @@ import { Section } from "../../kit/page.js";
 import { html, useEffect, useState } from "../../kit/preact.js";
 import { Diff } from "../../kit/diff.js";
 import { Words } from "../../kit/words.js";
+import { lineDiff } from "../../lib/diff.js";
 import { counted } from "../../lib/money.js";
 import { gpuTitle } from "../../lib/offers.js";
 import { topValue } from "../../lib/yaml_place.js";
@@ -63,5 +64,5 @@ function Changes({ project, plan }) {
   useEffect(() => {
     void get(`/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(plan.name)}/spec`).then(setBefore, () => setBefore(null));
   }, [plan.name]);
-  return before && html`<${Diff} label="What changes" before=${specText(before)} after=${specText(plan.spec)} />`;
+  return before && html`<${Diff} label="What changes" lines=${lineDiff(specText(before), specText(plan.spec))} />`;
 }

@@ -12,6 +12,7 @@ import { html, useEffect, useState } from "../../kit/preact.js";
 import { Ago } from "../../kit/time.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { Words } from "../../kit/words.js";
+import { lineDiff } from "../../lib/diff.js";
 import { counted, rate } from "../../lib/money.js";
 import { isRolling, rollout } from "../../lib/services.js";
 import { specText } from "../../lib/yaml_text.js";
@@ -60,7 +61,7 @@ function One({ revision, before, service, onRollBack }) {
       ${part && part.draining > 0 && html`<span class="soft">${counted(part.draining, "replica")} finish${part.draining === 1 ? "es" : ""} what is under way</span>`}
       ${onRollBack && html`<${Button} small onClick=${onRollBack}>Roll back to revision ${revision.revision}</${Button}>`}</div>
     ${before && html`<details class="revision-diff"><summary>What changed from revision ${before.revision}</summary>
-      <${Diff} label=${`Changes of revision ${revision.revision}`} before=${specText(before.spec)} after=${specText(revision.spec)} /></details>`}
+      <${Diff} label=${`Changes of revision ${revision.revision}`} lines=${lineDiff(specText(before.spec), specText(revision.spec))} /></details>`}
   </li>`;
 }
 
@@ -71,7 +72,7 @@ async function rollBack(project, service, revision, reload) {
     const [now, plan] = await Promise.all([get(`${pathOf(project, service.run)}/spec`), send("POST", path, body, { query: { dry_run: true } })]);
     const text = html`<p>Its replicas are replaced by ones of that spec, one after the other.${costOf(plan)}</p>
       ${plan.notes.map((/** @type {string} */ note) => html`<${Notice} key=${note}><p><${Words} text=${note} /></p></${Notice}>`)}
-      <${Diff} label="What changes" before=${specText(now)} after=${specText(plan.spec)} />`;
+      <${Diff} label="What changes" lines=${lineDiff(specText(now), specText(plan.spec))} />`;
     if (!(await confirm({ title: `Roll ${service.run} back to revision ${revision.revision}?`, text, action: "Roll back" }))) return;
     await send("POST", path, body, { headers: { "Idempotency-Key": crypto.randomUUID() } });
     toast(`${service.run} goes back to revision ${revision.revision}.`);
