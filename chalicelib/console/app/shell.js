@@ -65,7 +65,7 @@ function Shell() {
       <${Button} icon="menu" label="Menu" kind="plain" aria-expanded=${menu} aria-controls="nav" onClick=${() => setMenu(!menu)} />
       <a class="brand" href=${project ? link(project, HOME) : "#/"}>dstack</a>
       <${ProjectSwitch} project=${project} projects=${projects} page=${route.page} />
-      <button type="button" class="jump" aria-label="Go to …" onClick=${() => setPalette(true)}><${Icon} name="search" /><span>Go to …</span><kbd>Ctrl K</kbd></button>
+      <button type="button" class="jump" aria-label="Go to … Ctrl K" onClick=${() => setPalette(true)}><${Icon} name="search" /><span>Go to …</span><kbd>Ctrl K</kbd></button>
       <${Live} /><${Me} name=${session.user.name} onHelp=${() => setHelp(true)} />
     </header>
     <nav class="side" id="nav" aria-label="Pages"><ul>${pages.map((page) => html`<li key=${page.name} class=${page.of}>
