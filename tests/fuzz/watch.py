@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -151,7 +152,10 @@ def _joining(project_id: str, user_id: str, key: Key, written: list[Key]) -> boo
 
 def failed(reply: Reply) -> Iterator[str]:
     """What is wrong with a reply whoever asked."""
-    if not (200 <= reply.status < 300 or 400 <= reply.status < 500):
+    if reply.status == HTTPStatus.SEE_OTHER:
+        if not re.fullmatch(r"\.\./\.\./#[\w.~%+=&-]*", reply.headers.get("Location", "")):
+            yield f"it sends a browser to {reply.headers.get('Location')!r}"
+    elif not (200 <= reply.status < 300 or 400 <= reply.status < 500):
         yield f"status {reply.status}"
     if any(internal in reply.body for internal in _INTERNALS):
         yield "a traceback in the answer"
