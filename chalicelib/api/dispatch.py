@@ -18,6 +18,7 @@ from chalicelib.api.encode import encode
 from chalicelib.api.route import Access, Answer, Call, Route, Settling
 from chalicelib.api.v1 import PREFIX
 from chalicelib.api.v1 import problems as v1_problems
+from chalicelib.engine import log_context
 from chalicelib.errors import Conflict, DstackError, Invalid, Problem, Refused, TooLarge, WrongQuery
 from chalicelib.usecases.context import Plane
 
@@ -159,8 +160,10 @@ def _reply(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
 
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
     _check(plane, route, params, request)
-    name = params.get("project_name")
-    return authorise(plane, route, request.headers, name)
+    caller = authorise(plane, route, request.headers, params.get("project_name"))
+    if caller.user is not None:
+        log_context.note(user=caller.user.name)
+    return caller
 
 
 def _handle(route: Route, call: Call) -> Any:

@@ -27,11 +27,13 @@ from chalicelib.api.dispatch import Reply, RequestHead
 from chalicelib.api.route import Access, of_agents
 from chalicelib.api.v1 import CHANGES
 from chalicelib.api.v1.preferences import HELD, reading, settled, wait_of
+from chalicelib.engine import log_context
 from chalicelib.errors import Overloaded, Refused
 from chalicelib.runtime import event_stream
 from chalicelib.runtime.health import PATH, HealthEndpoint
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.probes import Probes
+from chalicelib.runtime.request_log import RequestLog
 from chalicelib.runtime.streams import StreamBroker
 from chalicelib.serving.ports import Receive, Scope, Send, UpgradedEnd
 from chalicelib.usecases.agents.gateway_sync import GATEWAYS
@@ -53,6 +55,7 @@ LONG_POLL, GRAIN = 10.0, 0.5  # seconds: from the one on, a poll's patience ends
 SMALL = 16 * 1024  # bytes of a body that may be read before its sender is known, without being counted
 DRAINED_OF_KNOWN = 64 * 2**20  # bytes of a known caller's oversized body that are read, so that it gets the refusal
 DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # the same for other callers
+LONGEST_NAME = 100  # characters of a project's name in the log
 PIECE = 64 * 1024  # bytes of a response that are written at once
 READ_SECONDS = 180.0  # within which a client must have read its response
 _NO_AGENT = Refused("The job's host didn't answer.", hint="It may be away: see `dstack fleet`. Try again in a moment.")
@@ -153,8 +156,9 @@ class AsgiBridge:
         streams: StreamBroker | None = None,
         door: Door | None = None,
         probes: Probes | None = None,
+        requests: RequestLog | None = None,
     ) -> None:
-        self._probes = probes
+        self._probes, self._requests = probes, requests
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
         self._streams, self._door, self._followers = streams, door, event_stream.EventStreams()
@@ -186,17 +190,27 @@ class AsgiBridge:
     async def _http(self, scope: Scope, receive: Receive) -> None:
         if self._door is not None and (place := self._door.place(scope)) is not None:
             await self._door.serve(place, scope, receive)
-            return
+        elif self._requests is not None:
+            await self._requests.around(scope, partial(self._answered, scope, receive))
+        else:
+            await self._answered(scope, receive)
+
+    async def _answered(self, scope: Scope, receive: Receive) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         exchange = AsgiExchange(scope, receive, _size_of(headers), self._linger)
         path = scope["path"].rstrip("/") or "/"
         if self._probes is not None and (probed := await self._probes.reply(scope["method"], path)) is not None:
+            log_context.note(route=path)
             await exchange.answer(probed)
             return
         head = dispatch.head_of(dispatch.Request(scope["method"], path, headers=headers))
         if isinstance(head, Reply):
             await exchange.answer(head)
-        elif head.route.path == PATH:
+            return
+        log_context.note(route=head.route.path)
+        if name := head.params.get("project_name"):
+            log_context.note(project=unquote(name)[:LONGEST_NAME])
+        if head.route.path == PATH:
             await exchange.answer(self._health.reply(head))
         elif head.route.path in STREAM_PATHS and self._streams is not None:
             await self._streamed(head, exchange, self._streams)

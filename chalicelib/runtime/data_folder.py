@@ -31,16 +31,21 @@ def locked(path: Path) -> IO[str]:
     return lock
 
 
+def private_file(path: Path, text: str) -> None:
+    """Write a file that only the owner can read; completely or not at all."""
+    draft = path.with_suffix(".draft")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+
+
 def secret_file(path: Path) -> bytes:
     """32 random bytes in a private file, created once. The folder's lock prevents another server from creating them at
     the same time."""
     if not path.exists():
-        draft = path.with_suffix(".draft")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)  # completely or not at all: data sealed with part of a key would be lost
+        private_file(path, secrets.token_hex(32))  # data sealed with part of a key would be lost
     try:
         secret = bytes.fromhex(path.read_text())
     except ValueError:

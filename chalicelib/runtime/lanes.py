@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class Turns:
         """Run `work` on a thread, and return its result. Raises Busy if the caller has too many waiting calls."""
         await self._turn(caller)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
         finally:
             self._end(caller)
 

@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from functools import partial
 
 from chalicelib.api.routes import load_handlers
@@ -15,12 +16,15 @@ from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
 from chalicelib.runtime.addresses import addresses_of, listen, local_end
+from chalicelib.runtime.clock import random_id
 from chalicelib.runtime.connection_admission import raise_descriptors
-from chalicelib.runtime.data_folder import locked
+from chalicelib.runtime.data_folder import locked, private_file
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here, resources_here
+from chalicelib.runtime.request_log import RequestLog
 from chalicelib.runtime.server_file import ServerFile, declared
+from chalicelib.runtime.server_log import JSON, set_up_log
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.startup_message import startup_lines
 from chalicelib.runtime.ticker import Ticker
@@ -29,14 +33,16 @@ from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.operator.first_start import first_start
 
+log = logging.getLogger("dstack.server")
+
+TOKEN_FILE = "admin.token"  # noqa: S105 - its name
 FOLLOW_EVERY = 2.0  # seconds between two checks of the server's file
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
 def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status; an error that the user can fix is one line on stderr."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a traceback for each bad host; we log the outcome
+    set_up_log(settings.log_level, settings.log_format)
     raise_descriptors()
     try:
         config = declared(settings)
@@ -64,13 +70,17 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         root.carry(local_end(listener))
         following.start()
 
+        say = partial(_say, settings)
+
         def ready() -> None:
             lines = startup_lines(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
-            print("\n".join([*lines, *filter(None, (found.note, found.warning, isolation))]), flush=True)
+            say([*lines, *filter(None, (found.note, found.warning, isolation))], token)
             if agents is not None:
                 agents.start()
 
         def drain() -> None:
+            if settings.log_format == JSON:
+                log.info("The server is stopping")
             if settings.stop_jobs and agents is not None:
                 agents.stop_jobs(project, patience=STOP_PATIENCE)
             root.polls.close()  # or the long polls would hold the shutdown for a minute
@@ -82,15 +92,33 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         gc.freeze()  # what the start created stays, so no collection needs to check it again,
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
-        WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
+        requests = RequestLog(settings.request_level, random_id)
+        WebServer(root, ready=ready, drain=drain, requests=requests).run(sockets=[listener])
         following.stop()
         if agents is not None:
             agents.stop()
-        for line in root.rest():
-            print(line, flush=True)
+        say(root.rest())
     finally:
         root.close()
+    if settings.log_format == JSON:
+        log.info("The server has stopped")
     return 0
+
+
+def _say(settings: ServerSettings, lines: Sequence[str], token: str | None = None) -> None:
+    """Print lines for whoever runs the server; in JSON they are the log's, and a new `token` goes to a private file,
+    because a log is kept and read by others."""
+    if settings.log_format != JSON:
+        for line in lines:
+            print(line, flush=True)
+        return
+    if token is not None and token != settings.admin_token:
+        path = settings.data_dir / TOKEN_FILE
+        private_file(path, token)
+        lines = [*lines, f"The admin token is in {path}: delete the file once you have stored it elsewhere"]
+    for line in lines:
+        if not any(secret and secret in line for secret in (token, settings.admin_token)) and "--token" not in line:
+            log.info("%s", line)
 
 
 def _local_agents(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgents | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.loopback import is_loopback
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.runtime.event_chains import LONGEST
+from chalicelib.runtime.server_log import FORMATS, JSON, TEXT
 from chalicelib.usecases.context import JobImages, SizeLimits
 from chalicelib.usecases.pace import PER_CALL
 
@@ -60,6 +62,8 @@ class ServerSettings:
     server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
     server_config_disabled: bool = False
     log_level: str = "info"
+    log_format: str = TEXT
+    log_requests: str = ""  # the level of the lines about requests; unset: info in JSON, debug in text
     admin_token: str | None = None
     local_fleet: bool = True
     local_blocks: str = "1"  # how many jobs may share this machine: a number or `auto`
@@ -80,6 +84,13 @@ class ServerSettings:
     limits: SizeLimits = field(default_factory=SizeLimits)
     images: JobImages = field(default_factory=JobImages)
     retention: Retention = field(default_factory=Retention)
+
+    @property
+    def request_level(self) -> int:
+        """The level of the lines about requests."""
+        return logging.getLevelNamesMapping()[
+            (self.log_requests or ("info" if self.log_format == JSON else "debug")).upper()
+        ]
 
     @property
     def agent_users(self) -> str:
@@ -114,6 +125,10 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "server_config": env.get("DSTACK_SERVER_CONFIG"),
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
+        "log_format": _choice(env, "DSTACK_SERVER_LOG_FORMAT", FORMATS, ServerSettings.log_format),
+        "log_requests": _choice(env, "DSTACK_SERVER_LOG_REQUESTS", LOG_LEVELS, "info")
+        if "DSTACK_SERVER_LOG_REQUESTS" in env
+        else "",
         "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN"),
         "local_fleet": _switch(env, "DSTACK_SERVER_LOCAL_FLEET", ServerSettings.local_fleet),
         "local_blocks": env.get("DSTACK_SERVER_LOCAL_BLOCKS", ServerSettings.local_blocks),

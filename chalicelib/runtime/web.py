@@ -21,6 +21,7 @@ from chalicelib.runtime.connection_admission import Acceptor, Seats, doors_share
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.probes import Probes
+from chalicelib.runtime.request_log import RequestLog
 from chalicelib.usecases.agents.calls import has_news
 
 API_THREADS, AGENT_THREADS = 4, 2
@@ -31,7 +32,14 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
     """Uvicorn, but it accepts within limits, drains before it stops listening, and sleeps while nothing happens:
     uvicorn's own loop wakes ten times a second to check a flag and the date."""
 
-    def __init__(self, root: EmbeddedRoot, *, ready: Callable[[], None], drain: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        root: EmbeddedRoot,
+        *,
+        ready: Callable[[], None],
+        drain: Callable[[], None],
+        requests: RequestLog | None = None,
+    ) -> None:
         users = Lane(
             ThreadPoolExecutor(API_THREADS, thread_name_prefix="api"),
             API_THREADS,
@@ -56,10 +64,12 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             streams=root.streams,
             door=root.door,
             probes=Probes(root.checks()),
+            requests=requests,
         )
         super().__init__(
             uvicorn.Config(
                 bridge,
+                log_config=None,  # its loggers write where all do
                 log_level="error",  # clients get their errors in the response; logging each would fill the disk
                 access_log=False,
                 lifespan="on",

@@ -39,6 +39,8 @@ def test_a_flag_goes_before_a_variable() -> None:
         ("DSTACK_SERVER_URL", "dstack.example.com"),
         ("DSTACK_SERVER_CODE_UPLOAD_LIMIT", "2 MB"),
         ("DSTACK_SERVER_LOG_LEVEL", "loud"),
+        ("DSTACK_SERVER_LOG_FORMAT", "xml"),
+        ("DSTACK_SERVER_LOG_REQUESTS", "always"),
         ("DSTACK_AGENT_RUNTIME", "podman"),
         ("DSTACK_SERVER_LOCAL_FLEET", "perhaps"),
         ("DSTACK_SERVER_LOCAL_BLOCKS", "two"),
