@@ -162,7 +162,7 @@ def failed(reply: Reply) -> Iterator[str]:
     problem = reply.headers.get("Content-Type") == "application/problem+json"
     if reply.headers.get("Content-Type") != "application/json" and not problem:
         return
-    if not reply.body and 200 <= reply.status < 300:
+    if not reply.body and 200 <= reply.status < 400:
         return  # a resource that is gone, or going
     try:
         value = orjson.loads(reply.body)
