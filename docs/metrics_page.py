@@ -22,7 +22,7 @@ scrape_configs:
 ```
 
 [grafana/dstack.json](../grafana/dstack.json) is a dashboard of these metrics: in Grafana choose Dashboards, New,
-Import.
+Import. [prometheus/alerts.yml](../prometheus/alerts.yml) has [alerts](../operate/watch.md#alerts).
 
 Names and labels that the genuine server has are the same. Labels of instances: `dstack_project_name`,
 `dstack_fleet_name`, `dstack_fleet_id`, `dstack_instance_name`, `dstack_instance_id`, `dstack_instance_type`,

@@ -39,6 +39,26 @@ def install(*packages: str) -> None:
             run(*command, env=quiet)
 
 
+def unpacked(package: str, folder: Path) -> Path:
+    """The files of a package, below `folder`, without installing it: its daemons would start."""
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            if not shutil.which("apt-get"):
+                raise NotHere(f"there is no apt-get to get {package} with")
+            with tempfile.TemporaryDirectory() as draft:
+                fetch = ("env", f"--chdir={draft}", "apt-get", "download", "-q", package)
+                try:
+                    run(*fetch)
+                except NotHere:
+                    run("apt-get", "update")
+                    run(*fetch)
+                (archive,) = Path(draft).glob("*.deb")
+                run("dpkg", "-x", str(archive), f"{draft}/files")
+                shutil.copytree(f"{draft}/files", folder, symlinks=True)
+    return folder
+
+
 def ssh_server() -> None:
     """An sshd, with which people log in to jobs that are plain processes."""
     if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
