@@ -57,6 +57,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/openai tests/serving/openai.lock
 	@touch $@
 
+.venvs/examples/.installed: tests/examples/requirements.txt
+	@$(PYTHON) -m venv .venvs/examples && .venvs/examples/bin/python -m pip --disable-pip-version-check install --quiet -r $<
+	@touch $@
+
 .venvs/smg/.installed: tests/agent/smg.lock
 	@$(PYTHON) .ci/venv.py .venvs/smg tests/agent/smg.lock
 	@touch $@
@@ -114,7 +118,7 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/console_build/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/examples/.installed .venvs/pythons/.installed .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/kubectl/.installed .venvs/azure/.installed .venvs/google/.installed .venvs/pebble/.installed .venvs/provider/.installed .venvs/console/.installed .venvs/console_build/.installed .venvs/typescript/.installed ## every test, with what they need, on every core
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch 8)" $(BIN)/python -m tests.harness.again tests -p tests.harness.cores --cores $(WORKERS) --fill auto --durations 20
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about a minute
