@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.domain import container_script
+from tests.harness.debian import busybox_or_skipped
 
 
 def sha256(content: bytes) -> str:
@@ -23,8 +24,8 @@ def sha256(content: bytes) -> str:
 PROGRAM = b"the agent"
 SETTINGS = container_script.settings("http://plane:3000", "i-1", "secret", sha256(PROGRAM), {})
 TOOLS = ("sh", "cat", "cp", "mkdir", "rm", "chmod", "tar", "gzip")
-SHELLS = [shell for shell in (["dash"], ["bash"], ["bash", "--posix"], ["busybox", "ash"]) if shutil.which(shell[0])]
-STUBBED = [shell for shell in SHELLS if shell[0] != "busybox"]  # which takes its own wget, sleep and uname
+STUBBED = [shell for shell in (["dash"], ["bash"], ["bash", "--posix"]) if shutil.which(shell[0])]
+SHELLS = [*STUBBED, ["busybox", "ash"]]  # which takes its own wget, sleep and uname
 
 
 class ImageStandIn:
@@ -67,7 +68,8 @@ class ImageStandIn:
         env = {"PATH": str(self.bin), "HOME": str(self.folder / "home"), "DSTACK_DATA": data, **SETTINGS, **settings}
         script = container_script.SCRIPT
         script = re.sub(" (?=/(usr|tmp|dev/shm)/)", f" {self.folder}", script)
-        argv = [str(shutil.which(shell[0])), *shell[1:], "-c", script]
+        program = str(busybox_or_skipped() if shell[0] == "busybox" else shutil.which(shell[0]))
+        argv = [program, *shell[1:], "-c", script]
         return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
 
 

@@ -9,7 +9,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
+
 LOCK = Path(tempfile.gettempdir()) / "dstack-test-apt.lock"
+BUSYBOX = Path("/bin/busybox")
 
 
 class NotHere(Exception):
@@ -63,3 +66,18 @@ def ssh_server() -> None:
     """An sshd, with which people log in to jobs that are plain processes."""
     if not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
         install("openssh-server")
+
+
+def busybox() -> Path:
+    """A shell with all its tools in one program that needs no library."""
+    if not BUSYBOX.exists():
+        install("busybox-static")
+    return BUSYBOX
+
+
+def busybox_or_skipped() -> Path:
+    """For tests, which skip with the reason if it can't be had."""
+    try:
+        return busybox()
+    except NotHere as problem:
+        pytest.skip(f"no busybox: {problem}")

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 import pytest
 
 from chalicelib.agent.runtimes.docker_client import DockerClient, DockerError
-from tests.harness.debian import NotHere, install, run
+from tests.harness.debian import BUSYBOX, NotHere, install, run
 from tests.harness.images import Image, busybox_image, python_image
 
 PACKAGES = ("docker.io", "iptables", "busybox-static", "tini")
@@ -57,7 +57,7 @@ def dockerd() -> str:
     if os.getuid() != 0:
         raise NotHere("an engine needs root")
     found = shutil.which("dockerd") or shutil.which("dockerd", path="/usr/sbin:/sbin")
-    if found and Path("/bin/busybox").exists():
+    if found and BUSYBOX.exists():
         return found
     install(*PACKAGES)
     return dockerd()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.harness.debian import NotHere, run
+from tests.harness.debian import NotHere, busybox, run
 from tests.harness.mpi import mpirun
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
@@ -106,7 +106,7 @@ def _once(name: str, make: Callable[[Path], None]) -> Path:
 def _make_busybox(root: Path) -> None:
     for name in ("bin", "etc", "tmp", "proc", "dev", "root", "home/somebody"):
         (root / name).mkdir(parents=True)
-    shutil.copy("/bin/busybox", root / "bin/busybox")
+    shutil.copy(busybox(), root / "bin/busybox")
     for name in APPLETS:
         (root / "bin" / name).symlink_to("busybox")
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/home/somebody:/bin/sh\n")
@@ -200,8 +200,8 @@ def cards_image() -> Image:
 
 
 def _all_applets(root: Path) -> None:
-    shutil.copy("/bin/busybox", root / "bin/busybox")
-    for applet in subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
+    shutil.copy(busybox(), root / "bin/busybox")
+    for applet in subprocess.run([str(busybox()), "--list"], capture_output=True, text=True, check=True).stdout.split():
         if applet != "busybox":
             (root / "bin" / applet).symlink_to("busybox")
 
@@ -211,7 +211,7 @@ def pythonic_image() -> Image:
 
     def make(root: Path) -> None:
         _make_python(root)
-        shutil.copy("/bin/busybox", root / "bin/busybox")
+        shutil.copy(busybox(), root / "bin/busybox")
         for name in ("mkdir", "rm", "chmod", "id", "pwd"):
             (root / "bin" / name).unlink(missing_ok=True)
             (root / "bin" / name).symlink_to("busybox")
@@ -339,10 +339,7 @@ def engine_image() -> Image:
 def _make_engine(root: Path) -> None:
     for name in ("bin", "etc/docker", "tmp", "proc", "dev", "run", "sys", "root", "var/run", "var/log", "usr/bin"):
         (root / name).mkdir(parents=True)
-    shutil.copy("/bin/busybox", root / "bin/busybox")
-    for applet in subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
-        if applet != "busybox":
-            (root / "bin" / applet).symlink_to("busybox")
+    _all_applets(root)
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     names = ("dockerd", "docker", "containerd", "containerd-shim-runc-v2", "runc")
     programs = [Path(found).resolve() for name in names if (found := shutil.which(name, path=path))]

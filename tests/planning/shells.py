@@ -13,9 +13,10 @@ from typing import Any
 from chalicelib.agent.runtimes import steps
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.jobs.jobs import agent_task
+from tests.harness.debian import BUSYBOX, busybox_or_skipped
 from tests.world import nouns as b
 
-SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash", "busybox": "/bin/busybox"}
+SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash", "busybox": str(BUSYBOX)}
 PATIENCE = 120.0  # seconds: a shell that prompts would wait for ever
 BANNER = "for a list of built-in commands.\n\n"  # of some builds of busybox
 
@@ -35,6 +36,8 @@ def placed(shell: str, folder: Path) -> str:
     """A path at which this shell is `sh`, unless it is bash."""
     if shell == "bash":
         return SHELLS[shell]
+    if shell == "busybox":
+        busybox_or_skipped()
     path = folder / "shells" / shell / "sh"
     if not path.is_symlink():
         path.parent.mkdir(parents=True)
