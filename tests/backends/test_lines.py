@@ -11,6 +11,7 @@ from tests.harness.server import ROOT
 LINES = runpy.run_path(str(ROOT / ".ci" / "lines.py"))
 
 
+@pytest.mark.slow
 def test_each_package_keeps_within_its_limit() -> None:
     found, limits = LINES["counted"](), LINES["LIMITS"]
     assert found.keys() == limits.keys(), "a package has a limit in .ci/lines.py"
