@@ -35,6 +35,7 @@ SCRIPTS = (
     "no-capacity",
     "secrets",
     "env",
+    "dollars",
     "files",
     "stop",
     "max-duration",
