@@ -42,6 +42,7 @@ function serve(files, api) {
 export function launch() {
   return chromium.launch({
     executablePath: join(here, 'chromium'),
+    timeout: PATIENCE,
     args: ['--no-sandbox', '--no-zygote', '--disable-gpu', '--disable-dev-shm-usage'],
     env: {
       ...process.env,
