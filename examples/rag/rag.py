@@ -22,7 +22,7 @@ def called(path: str, body: dict[str, Any]) -> Any:
     """A call of OpenAI's API at the address of all the project's models."""
     env = os.environ
     address = f"{env['DSTACK_SERVER_URL']}/proxy/models/{env['DSTACK_PROJECT']}"
-    headers = {"Authorization": f"Bearer {env['DSTACK_TOKEN']}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {env['MODELS_TOKEN']}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{address}/{path}", json.dumps(body).encode(), headers)  # noqa: S310
     with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310  # the address is the server's
         return json.load(answer)

@@ -7,8 +7,10 @@ region or a gateway is left out.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,6 +74,40 @@ def test_a_night_finds_what_the_last_one_left(server: Server) -> None:
     for night in (1, 2):
         said = applied(server, "nightly/report.dstack.yml", lambda config: config.pop("schedule"))
         assert f"night {night}: " in said, said
+
+
+def test_two_models_answer_a_question_from_the_notes(server: Server) -> None:
+    def standing_in(part: str) -> Callable[[dict[str, Any]], None]:
+        def change(config: dict[str, Any]) -> None:
+            config |= {"commands": [f"exec {PYTHON} {ROOT / 'tests/examples/standin.py'} {part}"], "replicas": 1}
+            config.pop("scaling", None)
+            config["probes"] = [{"type": "http", "url": "/", "interval": "1s"}]
+
+        return change
+
+    server.cli("secret", "set", "models_token", server.token)
+    applied(server, "rag/embed.dstack.yml", standing_in("embed"), "-d")
+    applied(server, "rag/chat.dstack.yml", standing_in("chat"), "-d")
+    applied(server, "rag/app.dstack.yml", bool, "-d")
+    url = f"{server.url}/proxy/services/main/rag/"
+    for question, answer in (
+        ("When is the office closed?", "thirteenth of June"),
+        ("How many pictures are in the dataset?", "1.2 million"),
+    ):
+        found = until("an answer", lambda question=question: asked(f"{url}ask", server.token, {"question": question}))
+        assert answer in found["answer"] and len(found["passages"]) == 2, found
+    server.cli("stop", "-y", "rag", "chat", "embed")
+
+
+def asked(url: str, token: str, body: Any) -> Any:
+    """Its answer, or nothing while the replica isn't there yet."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        assert error.code in (502, 503, 504), (error.code, error.read())
+        return None
 
 
 def test_jupyterlab_answers_at_its_port(server: Server) -> None:
