@@ -40,6 +40,7 @@ CHANGING = ("with_", "dict", "replace", "model_copy", "evolve")
 SHOWN = (
     "chalicelib/api/",
     "chalicelib/runtime/health.py",
+    "chalicelib/runtime/request_log.py",
     "chalicelib/domain/moments.py",
     "chalicelib/engine/moments.py",
     "cli/",
