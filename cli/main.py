@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one line of help
     "apply": ("apply", "Create or change what a configuration file describes."),
     "attach": ("attach", "Connect to a run: SSH, its ports, its log."),
+    "audit": ("audit", "Check the audit log that a server writes."),
     "automation": ("automation", "Store configurations for rules to apply, stop and delete."),
     "backend": ("backend", "Manage backends: the clouds that a project can use."),
     "completion": ("completion", "Print a script that completes commands and names in your shell."),

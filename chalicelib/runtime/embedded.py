@@ -22,8 +22,10 @@ from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.counters import Counters
 from chalicelib.engine.ports import Clock
-from chalicelib.errors import StorageFull
+from chalicelib.errors import DstackError, StorageFull
+from chalicelib.runtime import audit_file
 from chalicelib.runtime.asgi import Polls
+from chalicelib.runtime.audit_file import AuditFile
 from chalicelib.runtime.carriers import CarrierMaker, Make
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.connection_admission import doors_share, most_connections
@@ -105,8 +107,7 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.agents.downloads import publish
         from chalicelib.usecases.operator.server_config import sealing_keys
 
-        self._folder = folder = settings.data_dir
-        self._database = _database(settings, clock)
+        self._database, folder = _database(settings, clock), settings.data_dir
         clock = clock or SystemClock(after=self._database.newest_event())
         store = AnnouncingStore(HistoryStore(self._database, settings.retention), self._committed)
         blobs, program = FileBlobs(folder / "blobs"), agent_program(folder)
@@ -159,12 +160,13 @@ class EmbeddedRoot(Root):
             )
         )
         self._carriers = CarrierMaker(blobs, clock, self.makes_carriers())
+        self.audit = AuditFile(settings.audit_file, self._database) if settings.audit_file else None
         self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.renewing, self.sweeps = Ticker(RENEW_EVERY, self.renewals.write), Ticker(SWEEP_EVERY, self.sweep_accounts)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
     def checks(self) -> Mapping[str, Check]:
-        return checks_of(lambda: self.polls.closed, self.ports.store, self._folder, self.loop.problem)
+        return checks_of(lambda: self.polls.closed, self.ports.store, self._database.folder, self.loop.problem)
 
     def carrier(self, architecture: str) -> str:
         return self._carriers.digest(architecture)
@@ -203,6 +205,8 @@ class EmbeddedRoot(Root):
         self.sweeps.start()
         self.watches.start()
         self.renewing.start()
+        if self.audit is not None:
+            self.auditing.start()
 
     def carry(self, server: tuple[str, int]) -> None:
         """Start the tunnels to hosts that can't reach this server. `server`: the address at which it listens."""
@@ -275,9 +279,18 @@ class EmbeddedRoot(Root):
         except StorageFull as error:
             log.warning("the last reports of agents aren't stored: %s", error)
 
+    @cached_property
+    def auditing(self) -> Ticker:
+        return Ticker(audit_file.EVERY, self._audit, at_once=True)
+
+    def _audit(self) -> None:
+        if self.audit is not None:
+            self.audit.write()
+
     def erase(self) -> Erased:
         done = super().erase()
-        self._database.trim_feed(self.subscribers.settled())
+        settled = self.subscribers.settled()
+        self._database.trim_feed(settled if self.audit is None else min(settled, self.audit.place))
         self._database.shrink()
         return done
 
@@ -305,6 +318,11 @@ class EmbeddedRoot(Root):
         self.renewing.stop()
         self._renew_all()
         self.relays.remove()
+        self.auditing.stop()
+        try:
+            self._audit()
+        except DstackError as error:
+            log.warning("the last events aren't in the audit log yet, and come with the next start: %s", error)
         super().close()
 
 

@@ -62,6 +62,7 @@ class ServerSettings:
     server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
     server_config_disabled: bool = False
     log_level: str = "info"
+    audit_file: Path | None = None  # to which every event is appended
     log_format: str = TEXT
     log_requests: str = ""  # the level of the lines about requests; unset: info in JSON, debug in text
     admin_token: str | None = None
@@ -125,6 +126,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "server_config": env.get("DSTACK_SERVER_CONFIG"),
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
+        "audit_file": Path(env["DSTACK_SERVER_AUDIT_FILE"]).expanduser() if "DSTACK_SERVER_AUDIT_FILE" in env else None,
         "log_format": _choice(env, "DSTACK_SERVER_LOG_FORMAT", FORMATS, ServerSettings.log_format),
         "log_requests": _choice(env, "DSTACK_SERVER_LOG_REQUESTS", LOG_LEVELS, "info")
         if "DSTACK_SERVER_LOG_REQUESTS" in env

@@ -128,7 +128,7 @@ class SqliteStore:
     the number of pages up to which a file of an older version is rewritten at once."""
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time, small: int = _SMALL) -> None:
-        self._path = str(path)
+        self._path, self.folder = str(path), Path(path).parent
         self._now, self._small = now, small
         self._writing = threading.Lock()
         self._waiting: deque[_Commit] = deque()  # commits of threads that wait for the lock, or hold it

@@ -40,6 +40,7 @@ DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NA
 DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN.
 DSTACK_SERVER_LOG_FORMAT is text or json, and DSTACK_SERVER_LOG_REQUESTS the level of its lines about requests: info in
 JSON, debug in text.
+DSTACK_SERVER_AUDIT_FILE names a file to which each event is appended, for `dstack audit verify`.
 DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them, DSTACK_CATALOG_URL a published
 catalogue of such prices.
 DSTACK_ACME_SERVER names the directory of another certificate authority for gateways than Let's Encrypt, DSTACK_ACME_CA

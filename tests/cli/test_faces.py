@@ -59,7 +59,7 @@ FACES = {  # command line: what it is called
     "volume get data": "volume-get",
 }
 NO_TABLE = {  # lines, a log, a script
-    "attach", "automation add", "automation delete", "backend add", "backend check", "backend delete",
+    "attach", "audit verify", "automation add", "automation delete", "backend add", "backend check", "backend delete",
     "completion", "console", "delete", "event follow", "export delete", "fleet delete", "fleet delete-instance",
     "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
