@@ -10,17 +10,21 @@ import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.harness.gates import Gate, gate
 from tests.harness.ports import free_port
-from tests.harness.server import ROOT, Server, until
-from tests.runtime.live import log_of, wait_for
+from tests.harness.server import ROOT, Server, processes_of, until
+from tests.runtime.live import log_of, logs_of, run_of, wait_for
 
 EXAMPLES = ROOT / "examples"
 PACKAGES = ROOT / ".venvs" / "examples"
@@ -65,6 +69,15 @@ def applied(server: Server, name: str, change: Callable[[dict[str, Any]], Any] =
     return server.cli("apply", "-y", "-f", str(there), *flags)
 
 
+def killed(server: Server, node: int) -> None:
+    """All that runs for this node of `spot`."""
+    for pid in processes_of(server.home):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            known = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if b"DSTACK_RUN_NAME=spot" in known and f"DSTACK_NODE_RANK={node}".encode() in known:
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_a_night_finds_what_the_last_one_left(server: Server) -> None:
     applied(server, "nightly/volume.dstack.yml")
     said = applied(server, "nightly/report.dstack.yml", bool, "-d")
@@ -74,6 +87,62 @@ def test_a_night_finds_what_the_last_one_left(server: Server) -> None:
     for night in (1, 2):
         said = applied(server, "nightly/report.dstack.yml", lambda config: config.pop("schedule"))
         assert f"night {night}: " in said, said
+
+
+def test_spot_training_goes_on_where_both_nodes_were(server: Server, tmp_path: Path) -> None:
+    for name in ("volume-0", "volume-1", "fleet"):
+        applied(server, f"spot/{name}.dstack.yml")
+    with gate() as held:
+        (tmp_path / "data.py").write_text(waiting((EXAMPLES / "spot" / "data.py").read_text(), held))
+
+        def change(config: dict[str, Any]) -> None:
+            config["env"] = [f"MASTER_PORT={free_port()}", *config["env"][1:]]
+            config["files"][1] = f"{tmp_path / 'data.py'}:data.py"
+
+        applied(server, "spot/train.dstack.yml", change, "-d")
+        until("both to have saved step 30", lambda: said_by_both(server, "step 30: "))
+        first = [job["job_submissions"][-1]["id"] for job in run_of(server, "spot")["jobs"]]
+        killed(server, 1)
+        until("both to go on", lambda: said_by_both(server, "begins after step 30"))
+        assert first != [job["job_submissions"][-1]["id"] for job in run_of(server, "spot")["jobs"]]
+        held.open()
+        assert wait_for(server, "spot", "done", "failed", "terminated")["status"] == "done", logs_of(server, "spot")
+    for log in logs_of(server, "spot"):
+        assert re.findall(r"step (\d+): ", log) == ["40", "50", "60"]
+    resumed = [losses(log)[-1] for log in logs_of(server, "spot")]
+    assert sorted(resumed) == pytest.approx(sorted(losses(alone(tmp_path))[-2:]), rel=1e-4)
+
+
+def waiting(data: str, held: Gate) -> str:
+    """The same data, but batch 35 comes once the gate is open."""
+    line = "    import torch\n"
+    assert line in data
+    wait = f"    if step == 35:\n        import os\n\n        os.system({held.command!r})\n"
+    return data.replace(line, wait + line)
+
+
+def said_by_both(server: Server, words: str) -> bool:
+    jobs = run_of(server, "spot")["jobs"]
+    return all(job["job_submissions"][-1]["status"] == "running" for job in jobs) and all(
+        words in log for log in logs_of(server, "spot")
+    )
+
+
+def losses(log: str) -> list[float]:
+    return [float(each) for each in re.findall(r"step \d+: loss (\S+)", log)]
+
+
+def alone(folder: Path) -> str:
+    """What two processes say that train together, with nobody in between."""
+    for rank in "01":
+        (folder / rank).mkdir()
+    torchrun = [str(PYTHON), "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", "--no-python"]
+    each = f"exec {PYTHON} {EXAMPLES / 'spot' / 'train.py'} {folder}/$RANK"
+    words = [*torchrun, f"--master-port={free_port()}", "sh", "-c", each]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_two_models_answer_a_question_from_the_notes(server: Server) -> None:
