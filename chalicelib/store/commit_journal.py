@@ -45,7 +45,7 @@ class CommitJournal:
 
     def since(self, mark: str, projects: Collection[str]) -> Touched | None:
         boot, _, text = mark.rpartition(".")
-        place = int(text) if text.isdigit() else -1
+        place = int(text) if text.isascii() and text.isdecimal() else -1
         with self._lock:
             first = self._end - len(self._notes)  # the place before the oldest note
             if boot != self._boot or not first <= place <= self._end:

@@ -100,6 +100,14 @@ def test_a_plan_says_what_is_left_and_that_the_run_will_wait(rig: Rig) -> None:
     assert rig.ok("P/runs/get_plan", spec)["quota"] == []
 
 
+@pytest.mark.parametrize(("idle", "said"), [("off", True), ("6m", True), ("5m", False)])
+def test_a_plan_says_that_idle_machines_arent_the_tokens_to_keep(rig: Rig, idle: str, said: bool) -> None:
+    spec, token = {"run_spec": task(idle_duration=idle)}, ci(rig)
+    text = "`idle_duration` is at most 5 minutes in a fleet that sets none: the access token ci"
+    assert (text in str(rig.ok("P/runs/get_plan", spec, token=token))) is said
+    assert text not in str(rig.ok("P/runs/get_plan", spec))
+
+
 def test_each_token_counts_by_itself_and_a_new_one_of_the_same_name_anew(rig: Rig) -> None:
     first = rig.ok(CREATE, {"name": "ci", "verbs": ["run"], "dollars_a_day": 5})
     spend(rig, first["id"], 5.0)

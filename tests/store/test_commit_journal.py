@@ -51,7 +51,7 @@ def test_who_is_too_far_behind_or_comes_from_another_start_reads_anew() -> None:
     assert units(journal, before) is None and units(journal, found.mark) == {
         f"run/{b.run(f'run-{n}').id}" for n in range(3)
     }
-    for strange in ("other.1", "boot.999", "boot.x", "", "1"):
+    for strange in ("other.1", "boot.999", "boot.x", "boot.²", "boot.١", "", "1"):
         assert units(journal, strange) is None
 
 

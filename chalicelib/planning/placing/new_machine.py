@@ -32,7 +32,7 @@ def order_for(
     """Order a machine with the job's claim on it. `gang`: the attempt that a container is bought for; `bundle`: the
     number of the bundle's first machine, whose purchase is that of all."""
     fleet, config, run = capacity.fleets[buy.view.fleet.id], merged_fleet(buy.view.spec), merged_run(item.run_spec)
-    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, buy.offer)
+    idle = _idle(item, run.idle_duration, config.idle_duration, buy.offer)
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
     view = FleetView(fleet, buy.view.spec)
@@ -47,6 +47,14 @@ def order_for(
         draft.act(purchases.create(instance))
     capacity.record_purchase(fleet, instance)
     return instance
+
+
+def _idle(item: QueuedJob, of_run: int | None, of_fleet: int | None, offer: Offer) -> int | None:
+    """How long the machine may idle. No token pays for idle machines, so a run under a limit can't make it longer."""
+    usual = RUN_IDLE // SECOND
+    if item.run.limit is not None and of_fleet is None:
+        of_fleet = usual
+    return idle_seconds((of_run, of_fleet), usual, offer)
 
 
 def new_instance(

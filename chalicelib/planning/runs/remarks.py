@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.gpu_names import vendor_of
-from chalicelib.domain.instants import SECOND
+from chalicelib.domain.instants import SECOND, spoken
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.domain.spending import DailyLimit
+from chalicelib.machines.instance import RUN_IDLE
 from chalicelib.planning.jobs.replica_groups import discovery, groups_of
 from chalicelib.planning.matching.fitting import disk_wanted
 
@@ -29,6 +31,10 @@ _RETRY = (
 _NO_GPU = "`utilization_policy` judges GPUs only: a job on a machine without one isn't ended by it."
 _UNREPORTED = "`utilization_policy` has nothing to judge {vendor} GPUs by: nobody reports how busy they are."
 _IDLE = "`idle_duration` has no effect on containers: each ends with its job."
+_IDLE_LIMITED = (
+    "`idle_duration` is at most {usual} in a fleet that sets none: the access token {token} has a limit of dollars a "
+    "day, and idle machines aren't counted under it."
+)
 _NO_TAGS = "`tags` aren't set in {backends}, where nothing can have tags."
 
 _COMING = "The reservation {name} begins at {at:%Y-%m-%d %H:%M} UTC, and has no machines until then."
@@ -50,10 +56,14 @@ def remarks(
     jobs: Iterable[tuple[JobSpec, Sequence[Offer]]],
     gateway: Gateway | None = None,
     facts: Mapping[str, BackendFacts] = {},
+    limit: DailyLimit | None = None,
 ) -> Iterator[str]:
     """The remarks on a run. `config` has its profile merged in. `jobs`: one of each kind, with its offers. `gateway`:
-    the service's, if it has one. `facts`: of the project's backends."""
+    the service's, if it has one. `facts`: of the project's backends. `limit`: of the token that submits it."""
     found = list[str]()
+    idle, usual = config.idle_duration, RUN_IDLE // SECOND
+    if limit is not None and idle is not None and not 0 <= idle <= usual:
+        found.append(_IDLE_LIMITED.format(usual=spoken(RUN_IDLE), token=limit.token))
     for spec, offers in jobs:
         found += [
             *_disks(spec, offers),

@@ -39,7 +39,9 @@ class EventChanges:
 
     def since(self, mark: str, projects: Collection[str]) -> Touched | None:
         text, _, names = mark.partition(".")
-        start = int(text) if text.isdigit() else 0
+        if not (text.isascii() and text.isdecimal()):
+            return None
+        start = int(text)
         found: list[Record] = []
         for project in sorted(projects):
             listed = all_of(self._store, "main", keys.events_of(project), low=sortable(start))

@@ -223,6 +223,7 @@ def get_plan(
                 [(each.job_spec, each.offers) for each in planned],
                 draft.door.gateway,
                 facts,
+                user.limit,
             )
         ),
         ages=plane.catalog.ages(project.id),

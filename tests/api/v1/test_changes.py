@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from chalicelib.api.v1 import cursors
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instances import InstanceStatus
@@ -255,6 +256,17 @@ def test_what_is_no_cursor_of_this_feed_is_refused(rig: Rig) -> None:
     follower.load()
     for query in ("cursor=abc", f"cursor={follower.cursor}&kinds=runs", "kinds=people", "page=2"):
         assert follower.api.refused("GET", f"/api/v1/changes?{query}")[0] == 422, query
+
+
+@pytest.mark.parametrize("digits", ["\u00b2", "\u0661", "x", ""])
+def test_who_comes_with_a_mark_that_is_none_begins_again(rig: Rig, digits: str) -> None:
+    follower = Follower(Client.of(rig))
+    follower.load()
+    listing = cursors.listing("/api/v1/changes", {"kinds": "", "projects": ""})
+    _, *rest = cursors.decode(follower.cursor, listing)
+    for mark in (f"{digits}.", f"boot.{digits}"):
+        follower.cursor = cursors.encode(listing, mark, *rest)
+        assert follower.poll()["reset"], mark
 
 
 def test_in_aws_who_asks_for_a_stream_gets_the_document(rig: Rig) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, HOUR
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.spending import MOST_JOBS, DailyLimit, Spending, address_of, key_at
@@ -112,6 +113,32 @@ def test_the_projects_quota_holds_beside_the_limit() -> None:
     full = QuotaUsage(quota(jobs=1), {"u": ONE_JOB})
     plan = decide_queue(snapshot(limited(queued("a")), fleets=(machines(1),), tokens=used(CI, 0.0), usage=full))
     assert outcome(plan) == {"a": "waiting for quota: 1 of 1 job of project main is running"}
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_fleet", "under_limit", "without"),
+    [
+        ("off", None, 300, None),
+        ("10h", None, 300, 36_000),
+        ("1m", None, 60, 60),
+        (None, None, 300, 300),
+        ("10h", "2h", 7_200, 7_200),
+        ("off", "2h", 7_200, 7_200),
+        ("10h", "off", 36_000, 36_000),
+    ],
+)
+def test_a_run_under_a_limit_cant_make_its_machine_idle_for_longer(
+    of_run: str | None, of_fleet: str | None, under_limit: int, without: int | None
+) -> None:
+    item = b.queued("train", b.run_spec(run_name="train", **({"idle_duration": of_run} if of_run else {})))
+    pool = b.view(b.fleet("pool"), nodes="0..2", **({"idle_duration": of_fleet} if of_fleet else {}))
+    found = []
+    for each in (limited(item), item):
+        seen = replace(b.waiting(each, fleets=(pool,), offers=(b.offer(),)), tokens=used(CI, 0.0))
+        plan = decide_queue(seen)
+        assert lint(seen, plan) == []
+        found += [noun.idle_seconds for step in plan.steps for noun in step.saves if isinstance(noun, Instance)]
+    assert found == [under_limit, without]
 
 
 def test_no_more_jobs_are_listed_than_a_record_holds() -> None:
