@@ -39,6 +39,7 @@ def test_a_machine_shows_who_has_it(server: Server, shown: Tab) -> None:
 def test_a_change_comes_by_itself_and_a_hidden_tab_asks_nothing(server: Server, shown: Tab) -> None:
     shown.open("#/main/runs")
     shown.see(role="link", name="train")
+    shown.settled()
     asked = len(shown.asked())
     world.apply(server, world.task("seen-at-once", "echo hello"))
     shown.see(role="link", name="seen-at-once")

@@ -96,6 +96,11 @@ class Tab {
     return result.value;
   }
 
+  // Until what is shown listens to keys: a page begins to after the frame that shows it.
+  async drawn() {
+    await this.script('new Promise((done) => requestAnimationFrame(() => setTimeout(done)))');
+  }
+
   // Without the preloading of style sheets, for which it would put some into the page: its policy refuses that.
   async axe({ rules } = {}) {
     const only = rules ? { runOnly: { type: 'rule', values: rules } } : {};
@@ -124,9 +129,15 @@ const OPERATIONS = {
   fill: (tab, { text, ...what }) => tab.one(what).fill(text),
   choose: (tab, { option, ...what }) => tab.one(what).selectOption(option).then(() => null),
   keys: async (tab, { keys }) => {
-    for (const key of keys) await tab.page.keyboard.press(key);
+    for (const key of keys) {
+      await tab.drawn();
+      await tab.page.keyboard.press(key);
+    }
   },
-  type: (tab, { text }) => tab.page.keyboard.type(text),
+  type: async (tab, { text }) => {
+    await tab.drawn();
+    await tab.page.keyboard.type(text);
+  },
   count: (tab, what) => tab.find(what).count(),
   text: (tab, what) => tab.one(what).innerText(),
   texts: (tab, what) => tab.find(what).allInnerTexts(),
@@ -159,7 +170,7 @@ const OPERATIONS = {
       for (const asked of busy) await ended(asked);
       const loading = await tab.script(`!!document.querySelector('.loading, [aria-busy="true"]')`);
       quiet = busy.length || loading ? 0 : quiet + 1;
-      await tab.script('new Promise((done) => requestAnimationFrame(() => setTimeout(done)))');
+      await tab.drawn();
     }
   },
   offline: (tab, { offline }) => tab.context.setOffline(offline),
