@@ -104,7 +104,12 @@ class ReconcileLoop:
                 self._changed.wait_for(lambda: self._stopping, timeout=pause)
 
     def _patience(self) -> float:
-        due = self._next_due()
+        """Until something is due. If the store can't say, a pass finds out, says what is wrong, and is repeated."""
+        try:
+            due = self._next_due()
+        except Exception:
+            log.exception("what is due next isn't known")
+            return self._pause
         if due is None:
             return LONGEST_SLEEP
         return min(LONGEST_SLEEP, max(0.0, (due - self._clock.now()) / SECOND))

@@ -77,6 +77,22 @@ def test_a_full_disk_is_tried_again_with_the_same_wake_ups_after_a_pause() -> No
     assert full.passes.empty(), "what is due doesn't make it try again and again"
 
 
+def test_passes_go_on_when_the_store_cant_say_what_is_due() -> None:
+    def unknown() -> None:
+        raise OSError("the disk is away")
+
+    loop, passes = ReconcileLoop(Clock(), unknown, pause=0.0), Queue[list[str]]()
+
+    class Passes:
+        def run(self, units: Iterable[str]) -> None:
+            passes.put(list(units))
+
+    loop.start(Passes())
+    assert passes.get(timeout=LONG) == passes.get(timeout=LONG) == []
+    assert not loop.problem()
+    loop.stop()
+
+
 def test_a_ticker_that_begins_at_once_may_be_waited_for_and_is_not_when_it_is_slow() -> None:
     answer = threading.Event()
     ticker = Ticker(NEVER, lambda: answer.wait(LONG), at_once=True)
