@@ -221,6 +221,8 @@ class Door:
             return None
         if routing.climbs(place.full_path):
             raise problems.climbing()
+        if place.prefix and exchange.header("service-worker"):
+            raise problems.no_worker()
         name = place.project, place.run
         service = await self._service(name) if place.run else None
         closed = service is None or service.auth  # the two look alike to a caller without a token
@@ -238,7 +240,23 @@ class Door:
             await self._admit(service.project_name, exchange, service.run_name)
         if service.model is None:
             exchange.added = ()  # the application decides about its own responses
+        if there := self._page_elsewhere(service, place, exchange, query):
+            await exchange.answer(307, [("location", there)])
+            return None
         return service
+
+    def _page_elsewhere(self, service: Served, place: routing.ServicePath, exchange: Exchange, query: bytes) -> str:
+        """Where a browser that opens this page is sent: to the service's own host, which is an origin of its own.
+        Empty if it stays here, as programs do."""
+        opens = exchange.header("sec-fetch-mode") == "navigate" and exchange.header("sec-fetch-dest") == "document"
+        if not place.prefix or exchange.method != "GET" or not opens:
+            return ""
+        path = place.path if service.strip_prefix else place.full_path
+        host, domain = exchange.header("host"), self._settings.domain
+        if domain == routing.DOMAIN and exchange.header("x-forwarded-for"):
+            return ""  # a proxy asks, and the browser is on another machine
+        there = routing.own_address(place, path, host, domain, self._settings.proto)
+        return f"{there}?{query.decode('latin-1')}" if there and query else there
 
     def _next_id(self) -> str:
         return f"{self._id_prefix}{next(self._ids):012x}"

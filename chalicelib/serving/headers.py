@@ -4,6 +4,9 @@ A client can't forge what the door says about it: `X-Forwarded-Proto`, `-Host` a
 entry is the last in `X-Forwarded-For`, and the other headers of `OURS` are dropped. They, and headers that frame a
 message, are also dropped when spelled with a `_`, which many applications read as a `-`. Where the door has checked the
 caller's token, the application doesn't get it: it could impersonate the caller.
+
+A service without a host of its own shares the server's, and so the origin of the console. Its pages are given an origin
+of their own (`SANDBOX`), and it can't say what holds for the whole origin.
 """
 
 from __future__ import annotations
@@ -63,6 +66,10 @@ def spellings(name: bytes) -> list[bytes]:
 _SPELT = frozenset(each for name in (*_HOP, *OURS) for each in spellings(name)) | {b"content_length"}
 _DROPPED, _DROPPED_IF_JUDGED = _SPELT, _SPELT | {b"authorization"}
 _DROPPED_BACK = frozenset(_HOP) | {b"x-request-id", b"x-replica"}  # of a response: the door sets the last two
+_OF_ORIGIN = frozenset(  # of a response: they hold for all that the server's host has, not only for one service
+    (b"service-worker-allowed", b"clear-site-data", b"strict-transport-security", b"alt-svc", b"nel", b"report-to")
+)
+SANDBOX = b"sandbox allow-scripts allow-forms allow-popups allow-downloads allow-modals"
 _NONE: frozenset[bytes] = frozenset()
 _ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")
 LONGEST_ID = 128
@@ -126,12 +133,14 @@ def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, b
 def back(headers: Raw, request_id: str, replica: str, prefix: str = "") -> list[tuple[bytes, bytes]]:
     """The headers for the client, from a replica's response. `prefix`: of the service's paths, if it has no host."""
     headers = [(name.lower(), value) for name, value in headers]
-    dropped = _DROPPED_BACK
+    dropped = _DROPPED_BACK | _OF_ORIGIN if prefix else _DROPPED_BACK
     if named := listed(headers):
         dropped |= named
     passed = [each for each in headers if each[0] not in dropped]
     if any(name == b"set-cookie" for name, _ in passed):
         passed = list(_with_scoped(passed, prefix.encode()))
+    if prefix:
+        passed.append((b"content-security-policy", SANDBOX))  # one more policy: the service's own holds, too
     return [*passed, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]
 
 

@@ -67,6 +67,11 @@ def elsewhere(run: str, address: str) -> HttpProblem:
     return HttpProblem(404, f"The service {run} is at {address}: its door is a gateway.", "resource_not_exists")
 
 
+def no_worker() -> HttpProblem:
+    text = "Service workers are for services with a host of their own: one here would stand before the whole server."
+    return HttpProblem(403, text, "forbidden")
+
+
 def no_path() -> HttpProblem:
     """Refuses a target that, appended to a replica's address, would form another address."""
     return HttpProblem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")

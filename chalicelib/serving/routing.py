@@ -15,6 +15,7 @@ PREFIX = b"/proxy/services/"
 DOMAIN = "localhost"  # browsers take every name under it for this machine
 _NAMED = re.compile(rb"/proxy/services/([A-Za-z0-9_-]{1,100})/([A-Za-z0-9_-]{1,100})(/.*)?", re.DOTALL)
 _CLIMBS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|%2f|%5c|;|%3b)", re.IGNORECASE)
+_HERE = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?")
 _LABEL = re.compile(r"[a-z0-9_-]{1,100}")
 _ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
 
@@ -52,6 +53,17 @@ def by_host(host: str, domain: str, path: bytes) -> ServicePath | None:
     if not dot or not _LABEL.fullmatch(run) or not _LABEL.fullmatch(project):
         return None
     return ServicePath(project, run, path, path)
+
+
+def own_address(place: ServicePath, path: bytes, host: str, domain: str, proto: str) -> str:
+    """The address under a host of its own of what was asked for by path; empty if that host can't be reached from
+    there. `host`: the request's. Names under `localhost` lead to this machine alone, so its own callers have them."""
+    here = _HERE.fullmatch(host) is not None
+    name = f"{place.run}.{place.project}"
+    if here != (domain == DOMAIN) or (here and proto != "http") or not all(map(_LABEL.fullmatch, name.split("."))):
+        return ""
+    port = re.search(r":\d+$", host)
+    return f"{proto}://{name}.{domain}{port[0] if port else ''}{path.decode('latin-1')}"
 
 
 def climbs(path: bytes) -> bool:

@@ -24,6 +24,7 @@ def test_a_code_opens_a_page_once_and_is_taken_out_of_the_address(server: Server
     tab.open("/#" + urlencode({"code": code, "to": "/main/runs?q=status:failed"}))
     tab.see(role="heading", name="Runs")
     assert tab.place() == "/#/main/runs?q=status:failed"
+    assert tab.script("sessionStorage.length") == 0, "only who says so keeps a token in the tab"
     late = tabs()
     late.allowed.append("sign_in_codes/exchange")
     late.open("/#" + urlencode({"code": code}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.serving.headers import back, scoped
+from chalicelib.serving.headers import SANDBOX, back, scoped
 
 PREFIX = b"/proxy/services/main/app"
 
@@ -50,6 +50,16 @@ def test_other_headers_and_their_order_stay() -> None:
         (b"a", b"1"),
         (b"set-cookie", b"a=1; Path=/proxy/services/main/app/"),
         (b"b", b"2"),
+        (b"content-security-policy", SANDBOX),
         (b"x-request-id", b"id"),
         (b"x-replica", b"job"),
     ]
+
+
+def test_a_service_by_path_speaks_for_no_other_page_of_the_server() -> None:
+    given = [(b"Service-Worker-Allowed", b"/"), (b"Clear-Site-Data", b'"*"'), (b"Content-Security-Policy", b"sandbox")]
+    names = [name for name, _ in back(given, "id", "job", PREFIX.decode())]
+    assert names == [b"content-security-policy", b"content-security-policy", b"x-request-id", b"x-replica"]
+    assert b"allow-same-origin" not in SANDBOX
+    own = [name for name, _ in back(given, "id", "job")]
+    assert own[:3] == [b"service-worker-allowed", b"clear-site-data", b"content-security-policy"]

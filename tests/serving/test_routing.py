@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chalicelib.serving import headers as heads
 from chalicelib.serving.headers import Origin, back, onward
-from chalicelib.serving.routing import by_host, by_path, climbs, through_router
+from chalicelib.serving.routing import by_host, by_path, climbs, own_address, through_router
 
 ORIGIN = Origin("10.0.0.1", "https", "app.main.localhost", "", "id-1")
 
@@ -126,3 +126,23 @@ def test_an_id_that_isnt_fit_to_be_repeated_is_replaced(sent: bytes) -> None:
     assert heads.request_id([(b"x-request-id", sent)], lambda: "ours") == "ours"
     assert heads.request_id([(b"x-request-id", b"good-1"), (b"x-request-id", b"good-2")], lambda: "ours") == "ours"
     assert heads.request_id([(b"x-request-id", b"good-1")], lambda: "ours") == "good-1"
+
+
+@pytest.mark.parametrize(
+    ("run", "host", "domain", "proto", "there"),
+    [
+        ("app", "127.0.0.1:3000", "localhost", "http", "http://app.main.localhost:3000/x"),
+        ("app", "localhost", "localhost", "http", "http://app.main.localhost/x"),
+        ("app", "[::1]:3000", "localhost", "http", "http://app.main.localhost:3000/x"),
+        ("app", "127.0.0.1:3000", "localhost", "https", ""),  # by a proxy: the browser is elsewhere
+        ("app", "dstack.example.com", "localhost", "http", ""),
+        ("app", "dstack.example.com", "s.example.com", "https", "https://app.main.s.example.com/x"),
+        ("app", "127.0.0.1:3000", "s.example.com", "https", ""),
+        ("App", "127.0.0.1:3000", "localhost", "http", ""),  # hosts know no upper case
+        ("app", "a b[", "localhost", "http", ""),
+    ],
+)
+def test_a_page_has_an_address_under_its_own_host(run: str, host: str, domain: str, proto: str, there: str) -> None:
+    place = by_path(f"/proxy/services/main/{run}/x".encode())
+    assert place is not None
+    assert own_address(place, place.path, host, domain, proto) == there

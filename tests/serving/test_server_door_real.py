@@ -196,3 +196,44 @@ def test_cookies_of_services_by_path_come_back_to_their_own(replica: Replica) ->
             "GET", "/proxy/services/main/app/cookies?set=a=1;Path=/x|b=2;Domain=localhost|__Host-c=3;Path=/", "h"
         )
         assert caller.answer().all("set-cookie") == ["a=1; Path=/proxy/services/main/app/x", "b=2"]
+
+
+PAGE = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
+
+
+@pytest.mark.parametrize(("strip", "there"), [(True, "/echo?a=1"), (False, "/proxy/services/main/app/echo?a=1")])
+def test_a_browser_that_opens_a_page_by_path_is_sent_to_the_services_own_host(
+    replica: Replica, strip: bool, there: str
+) -> None:
+    with opened() as door, Caller(door.address) as caller:
+        door.serve(service((replica,), strip_prefix=strip))
+
+        def status(host: str, headers: list[tuple[str, str]], target: str = "/proxy/services/main/app/echo?a=1") -> int:
+            caller.head("GET", target, host, headers)
+            found = caller.answer()
+            if found.status == 307:
+                assert found.header("location") == f"http://app.main.localhost:3000{there}"
+            return found.status
+
+        assert status("127.0.0.1:3000", PAGE) == 307
+        assert status("app.main.localhost:3000", PAGE, there) == 200
+        for headers in (
+            [],
+            PAGE[:1],
+            [*PAGE[:1], ("Sec-Fetch-Dest", "iframe")],
+            [*PAGE, ("X-Forwarded-For", "10.0.0.9")],
+        ):
+            assert status("127.0.0.1:3000", headers) == 200
+        assert status("dstack.example.com", PAGE) == 200
+
+
+def test_no_service_by_path_gets_a_service_worker(replica: Replica) -> None:
+    with opened() as door, Caller(door.address) as caller:
+        door.serve(service((replica,)))
+        for host, target, status in (("h", "/proxy/services/main/app/echo", 403), ("app.main.localhost", "/echo", 200)):
+            caller.head("GET", target, host, [("Service-Worker", "script")])
+            answer = caller.answer()
+            assert answer.status == status
+            caller.head("GET", target, host)
+            policies = caller.answer().all("content-security-policy")
+            assert [policy.split()[0] for policy in policies] == (["sandbox"] if status == 403 else [])

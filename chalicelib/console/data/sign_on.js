@@ -32,12 +32,12 @@ export async function comeBack({ provider, code, state, error }) {
     return null;
   }
   const entered = await once("POST", `auth/${encodeURIComponent(provider)}/callback`, null, { code, state });
-  await signIn(entered.creds.token, { keep: true });
+  await signIn(entered.creds.token, { keep: false });
   return back;
 }
 
 /** @param {string} code */
 export async function redeem(code) {
   const made = await once("POST", "auth/sign_in_codes/exchange", null, { code });
-  await signIn(made.token, { keep: true });
+  await signIn(made.token, { keep: false });
 }
