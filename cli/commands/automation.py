@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound, Refused
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
 from cli.tables.cells import age
 
@@ -23,19 +23,24 @@ NameArgument = Annotated[
 
 
 @app.callback()
-def automation(ctx: typer.Context, project: ProjectOption = None) -> None:
+def automation(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     """Store configurations for rules to apply, stop and delete."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), json_wanted=False)
+        _list(open_session(ctx, project), json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack automation list", "dstack automation list --json")
-def list_automations(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def list_automations(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List the stored configurations, and who stored each."""
-    _list(open_session(ctx, project), json_wanted)
+    _list(open_session(ctx, project), json_wanted, web=web)
 
 
-def _list(session: Session, json_wanted: bool) -> None:
+def _list(session: Session, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "settings", "automations")
+        return
     found = calls.automations_list(session.client)
     session.cache_names("automation", [one["name"] for one in found])
     if json_wanted:

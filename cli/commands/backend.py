@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import DstackError, Invalid, NotFound, Refused
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.tables.backends import backends_table
 
@@ -23,19 +23,24 @@ NameArgument = Annotated[
 
 
 @app.callback()
-def backend(ctx: typer.Context, project: ProjectOption = None) -> None:
+def backend(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     """Manage backends: the clouds that a project can use."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), json_wanted=False)
+        _list(open_session(ctx, project), json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack backend list", "dstack backend list --json")
-def list_backends(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def list_backends(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List backends, and how old their offers are. Credentials are never shown."""
-    _list(open_session(ctx, project), json_wanted)
+    _list(open_session(ctx, project), json_wanted, web=web)
 
 
-def _list(session: Session, json_wanted: bool) -> None:
+def _list(session: Session, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "settings", "backends")
+        return
     found = _known(session)
     if json_wanted:
         shown: contract.BackendList = {"shape": 1, "project": session.project, "backends": found}

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
 
 if TYPE_CHECKING:
@@ -23,19 +23,24 @@ GATEWAYS = "Refused by name: a gateway serves its own project."
 
 
 @app.callback()
-def export(ctx: typer.Context, project: ProjectOption = None) -> None:
+def export(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     """Share SSH fleets with other projects."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), json_wanted=False)
+        _list(open_session(ctx, project), json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack export list", "dstack export list --json")
-def list_exports(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def list_exports(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List what this project shares, and with which projects."""
-    _list(open_session(ctx, project), json_wanted)
+    _list(open_session(ctx, project), json_wanted, web=web)
 
 
-def _list(session: Session, json_wanted: bool) -> None:
+def _list(session: Session, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "settings", "exports")
+        return
     found = calls.exports_list(session.client)
     session.cache_names("export", [one["name"] for one in found])
     if json_wanted:

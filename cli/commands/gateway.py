@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session, watch
-from cli.screen.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.screen.parameters import (
+    JsonOption,
+    ProjectOption,
+    VerboseOption,
+    WatchOption,
+    WebOption,
+    YesOption,
+    command,
+    new_group,
+)
 from cli.screen.render import as_json
 from cli.tables.gateways import certificates_table, gateways_table
 
@@ -33,10 +42,11 @@ def gateway(
     watching: WatchOption = False,
     format_: FormatOption = None,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """Manage gateways, which give services their own names."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
+        _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json", web=web)
 
 
 @command(app, "list", "dstack gateway list", "dstack gateway list -v --json")
@@ -48,12 +58,17 @@ def list_gateways(
     watching: WatchOption = False,
     format_: FormatOption = None,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """List gateways, the newest first; with -v, their messages, and each of several replicas."""
-    _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json")
+    _list(open_session(ctx, project), verbose, watching, json_wanted or format_ == "json", web=web)
 
 
-def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
+def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "gateways")
+        return
+
     def show() -> None:
         found = calls.gateways_list(session.client)
         session.cache_names("gateway", [one["name"] for one in found])

@@ -8,11 +8,11 @@ import typer
 
 from chalicelib.errors import DstackError, Refused
 from cli.commands import quota
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.client import Client, in_clear
 from cli.connection.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
 from cli.connection.session import completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json, render
 from cli.screen.terminal import Terminal, terminal
 from cli.tables.people import members_table
@@ -195,9 +195,14 @@ UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's na
 
 
 @command(app, "members", "dstack project members", "dstack project members --project research --json")
-def members(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def members(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List who is a member of a project, and in which role."""
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "settings", "members")
+        return
     found = calls.projects_get(session.client, session.project)["members"]
     session.cache_names("user", [member["user"]["username"] for member in found])
     if json_wanted:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import open_session
-from cli.screen.parameters import JsonOption, ProjectOption, command
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, command
 from cli.screen.render import Table, as_json
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def quota(
         bool, typer.Option("--each-user", help="Limit each user of the project who has no limit of their own.")
     ] = False,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """Show or set the quota of a project. Runs over it wait.
 
@@ -74,6 +75,9 @@ def quota(
         found = calls.projects_set_quota(session.client, session.project, body)
     else:
         found = calls.projects_get_quota(session.client, session.project)
+    if web:
+        console.show(session.terminal, session.client, "settings", "quotas")
+        return
     if json_wanted:
         shown: contract.ProjectQuota = {"shape": 1, "project": session.project, "quota": found}
         session.terminal.print(as_json(shown))

@@ -9,9 +9,9 @@ import typer
 
 from chalicelib.errors import NotFound
 from cli.applying.follow import reason_of
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import completer, open_session
-from cli.screen.parameters import CommandGroup, JsonOption, ProjectOption, command, new_group
+from cli.screen.parameters import CommandGroup, JsonOption, ProjectOption, WebOption, command, new_group
 from cli.screen.render import as_json, facts
 from cli.tables.cells import local_time, money, requirements
 from cli.tables.runs import run_name, run_status
@@ -71,6 +71,7 @@ def get(
     ] = None,
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """Show the main points of one run, or all of it with --json."""
     if (name is None) == (run_id is None):
@@ -86,6 +87,9 @@ def get(
                 f"There is no run with the id {run_id} in project {session.project}.",
                 hint="`dstack ps -a --json` shows ids.",
             ) from None
+    if web:
+        console.show(session.terminal, session.client, "runs", run_name(found))
+        return
     if json_wanted:
         session.terminal.print(as_json(found))
         return

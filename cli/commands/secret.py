@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from chalicelib.errors import NotFound
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import Table, as_json
 
 if TYPE_CHECKING:
@@ -25,19 +25,24 @@ SecretArgument = Annotated[
 
 
 @app.callback()
-def secret(ctx: typer.Context, project: ProjectOption = None) -> None:
+def secret(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     """Manage secrets for runs."""
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), json_wanted=False)
+        _list(open_session(ctx, project), json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack secret list", "dstack secret list --json")
-def list_secrets(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def list_secrets(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List the names of secrets; values are not shown."""
-    _list(open_session(ctx, project), json_wanted)
+    _list(open_session(ctx, project), json_wanted, web=web)
 
 
-def _list(session: Session, json_wanted: bool) -> None:
+def _list(session: Session, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "settings", "secrets")
+        return
     found = calls.secrets_list(session.client)
     session.cache_names("secret", [one["name"] for one in found])
     if json_wanted:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.since import seconds_of
 from cli.tables.cells import local_time
@@ -31,9 +31,9 @@ UserOption = Annotated[
 
 
 @app.callback(help=WHAT)
-def token(ctx: typer.Context, project: ProjectOption = None) -> None:
+def token(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), None, json_wanted=False)
+        _list(open_session(ctx, project), None, json_wanted=False, web=web)
 
 
 @command(
@@ -109,13 +109,21 @@ def create(
 
 @command(app, "list", "dstack token list", "dstack token list --user ann --json")
 def list_tokens(
-    ctx: typer.Context, *, user: UserOption = None, project: ProjectOption = None, json_wanted: JsonOption = False
+    ctx: typer.Context,
+    *,
+    user: UserOption = None,
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+    web: WebOption = False,
 ) -> None:
     """List your access tokens that are valid, without their text."""
-    _list(open_session(ctx, project), user, json_wanted=json_wanted)
+    _list(open_session(ctx, project), user, json_wanted=json_wanted, web=web)
 
 
-def _list(session: Session, user: str | None, *, json_wanted: bool) -> None:
+def _list(session: Session, user: str | None, *, json_wanted: bool, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "account")
+        return
     found = calls.users_access_tokens_list(session.client, {"username": user})
     if user is None:
         session.cache_names("token", [one["name"] for one in found])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from chalicelib.errors import Refused
-from cli.connection import calls
+from cli.connection import calls, console
 from cli.connection.session import Session, all_users, completer, open_session
-from cli.screen.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.screen.parameters import JsonOption, ProjectOption, WebOption, YesOption, command, new_group
 from cli.screen.render import as_json
 from cli.screen.terminal import STANDARD_INPUT
 from cli.tables.people import keys_table, users_table
@@ -29,18 +29,23 @@ EmailOption = Annotated[str | None, typer.Option("--email", metavar="EMAIL", hel
 
 
 @app.callback(help=WHAT)
-def user(ctx: typer.Context, project: ProjectOption = None) -> None:
+def user(ctx: typer.Context, project: ProjectOption = None, web: WebOption = False) -> None:
     if ctx.invoked_subcommand is None:
-        _list(open_session(ctx, project), json_wanted=False)
+        _list(open_session(ctx, project), json_wanted=False, web=web)
 
 
 @command(app, "list", "dstack user list", "dstack user list --json")
-def list_users(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def list_users(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List users: all of the server for an admin, else those of your projects."""
-    _list(open_session(ctx, project), json_wanted)
+    _list(open_session(ctx, project), json_wanted, web=web)
 
 
-def _list(session: Session, json_wanted: bool) -> None:
+def _list(session: Session, json_wanted: bool, *, web: bool) -> None:
+    if web:
+        console.show(session.terminal, session.client, "users")
+        return
     found = all_users(session.client)
     session.cache_names("user", [one["username"] for one in found])
     if json_wanted:
@@ -166,9 +171,14 @@ def delete(
 
 
 @command(app, "keys", "dstack user keys", "dstack user keys --json")
-def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+def keys(
+    ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False, web: WebOption = False
+) -> None:
     """List your public keys: each job that you may attach to lets them in."""
     session = open_session(ctx, project)
+    if web:
+        console.show(session.terminal, session.client, "account")
+        return
     found = calls.users_public_keys_list(session.client)
     if json_wanted:
         shown: contract.UserKeys = {"shape": 1, "keys": found}

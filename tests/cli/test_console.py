@@ -71,6 +71,25 @@ def test_a_code_that_is_none_is_refused(dstack: Dstack, plane: Plane) -> None:
         ("volume", "/main/volumes"),
         ("offer", "/main/offers"),
         ("event", "/main/events"),
+        ("gateway", "/main/gateways"),
+        ("gateway list", "/main/gateways"),
+        ("run get train", "/main/runs/train"),
+        ("run get --id run-id", "/main/runs/train"),
+        ("secret", "/main/settings/secrets"),
+        ("secret list", "/main/settings/secrets"),
+        ("backend", "/main/settings/backends"),
+        ("backend list", "/main/settings/backends"),
+        ("export", "/main/settings/exports"),
+        ("export list", "/main/settings/exports"),
+        ("automation", "/main/settings/automations"),
+        ("automation list", "/main/settings/automations"),
+        ("project members", "/main/settings/members"),
+        ("project quota", "/main/settings/quotas"),
+        ("user", "/main/users"),
+        ("user list", "/main/users"),
+        ("user keys", "/main/account"),
+        ("token", "/main/account"),
+        ("token list", "/main/account"),
         ("event --within-run train --actor ann", "/main/events?target=run%2Ftrain&user=ann"),
     ],
 )
@@ -78,7 +97,8 @@ def test_web_prints_the_page_of_the_thing_and_opens_it_signed_in(
     dstack: Dstack, plane: Plane, line: str, place: str
 ) -> None:
     plane.answers |= {
-        "/api/project/main/runs/get": {"id": "run-id"},
+        "/runs/get": {"id": "run-id", "run_spec": {"run_name": "train"}},
+        "/api/projects/main/get_quota": {},
         "/api/users/list": [{"id": "ann-id", "username": "ann"}],
     }
     opened: list[str] = []
