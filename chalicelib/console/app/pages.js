@@ -1,5 +1,6 @@
 // The table of pages. Whoever builds one adds its row here: it is in the navigation, in the palette and has its key. What
 // people open first is in the first script (`component`), the rest in another (`more_pages.js`).
+import { morePages } from "./more.js";
 import { link } from "./router.js";
 import Overview from "../pages/overview/index.js";
 import Runs from "../pages/runs/index.js";
@@ -8,7 +9,7 @@ import Run from "../pages/run/index.js";
 /** @typedef {import("../types").PageEntry} PageEntry */
 
 /** A page that isn't in the first script. @param {keyof typeof import("./more_pages.js")} name */
-const more = (name) => () => import("./more_pages.js").then((pages) => ({ default: pages[name] }));
+const more = (name) => () => morePages().then((pages) => ({ default: pages[name] }));
 
 /** @type {PageEntry[]} */
 export const PAGES = [

@@ -1,6 +1,6 @@
 // What surrounds every page: navigation, project, palette, and what is announced.
 import { live } from "../data/live.js";
-import { failure, load, session as sessionStore, signOut, useSession } from "../data/session.js";
+import { failure, load, reloadProjects, session as sessionStore, signOut, useSession } from "../data/session.js";
 import { refused, token } from "../data/token.js";
 import { Button } from "../kit/button.js";
 import { Confirmations } from "../kit/dialog.js";
@@ -10,8 +10,8 @@ import { lazy } from "../kit/lazy.js";
 import { Menu } from "../kit/menu.js";
 import { Failed } from "../kit/notice.js";
 import { Page } from "../kit/page.js";
-import { html, useEffect, useState } from "../kit/preact.js";
-import { Toasts } from "../kit/toast.js";
+import { html, useEffect, useRef, useState } from "../kit/preact.js";
+import { Toasts, toastFailure } from "../kit/toast.js";
 import { useStore } from "../kit/use_store.js";
 import { Announcer } from "./announcer.js";
 import { Keys } from "./help.js";
@@ -40,20 +40,24 @@ function Shell() {
   const { projects } = useSession();
   const project = route.project ?? lastProject(projects);
   const session = useSession(project);
+  const known = project === null || projects.some((each) => each.name === project);
   const [palette, setPalette] = useState(false);
   const [help, setHelp] = useState(false);
   const [menu, setMenu] = useState(false);
+  const arrived = useRef(false);
   const pages = shown(session, project);
 
   useEffect(() => {
-    if (route.project) localStorage.setItem(LAST, route.project);
-  }, [route.project]);
+    if (route.project && known) localStorage.setItem(LAST, route.project);
+    else if (route.project) void reloadProjects().catch(toastFailure); // it may be new
+  }, [route.project, known]);
   useEffect(() => {
     if (!route.page) go(project ? link(project, HOME) : link(null, "users"), { replace: true });
   }, [route.page, project]);
   useEffect(() => {
     setMenu(false);
-    if (document.activeElement !== document.body) document.querySelector("h1")?.focus({ preventScroll: true }); // not as it is loaded: Tab begins at the top
+    if (arrived.current) /** @type {HTMLElement | null} */ (document.querySelector("h1") ?? document.querySelector("main"))?.focus({ preventScroll: true }); // not as it is loaded: Tab begins at the top
+    arrived.current ||= route.page !== "";
     scrollTo(0, 0);
   }, [route.project, route.page, route.parts.join("/")]);
   useGlobalKeys(pages, project, () => setPalette(true), () => setHelp(true));
@@ -71,7 +75,7 @@ function Shell() {
     <nav class="side" id="nav" aria-label="Pages"><ul>${pages.map((page) => html`<li key=${page.name} class=${page.of}>
       <a href=${hrefOf(page, project)} onPointerEnter=${page.load} onFocus=${page.load} aria-current=${page.name === route.page ? "page" : undefined}><${Icon} name=${page.icon} />${page.title}</a></li>`)}</ul></nav>
     <main id="main" tabindex="-1" class="main">${
-      !Current ? html`<${Missing} route=${route} project=${project} />`
+      !Current || !known ? html`<${Missing} route=${route} project=${project} known=${known} />`
       : Current.of === "project" && !project ? html`<${NoProject} />`
       : html`<${componentOf(Current)} key=${`${project}/${Current.name}/${route.parts.join("/")}`} project=${project} parts=${route.parts} query=${route.query} />`
     }</main>
@@ -159,8 +163,9 @@ function NoProject() {
   return html`<${Page} title="No project yet"><${Empty} title="You are in no project." next="Somebody who manages one can add you, or create one: dstack project create NAME." /></${Page}>`;
 }
 
-/** @param {{route: {page: string}, project: string | null}} props */
-function Missing({ route, project }) {
+/** @param {{route: {page: string}, project: string | null, known: boolean}} props */
+function Missing({ route, project, known }) {
+  if (!known) return html`<${Page} title="Nothing here"><${Empty} title=${`There is no project “${project}”, or you aren’t in it.`} next=${html`<a href="#/">Go to a project of yours</a>`} /></${Page}>`;
   if (!route.page) return null;
   return html`<${Page} title="Nothing here"><${Empty} title=${`There is no page “${route.page}”.`} next=${project && html`<a href=${link(project, HOME)}>Go to the overview</a>`} /></${Page}>`;
 }

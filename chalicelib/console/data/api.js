@@ -34,23 +34,20 @@ export async function all(path, query = {}) {
   return items;
 }
 
-/** Reads a response as it comes, text by text. @param {string} path @param {(text: string) => void} onText @param {AbortSignal} signal */
-export async function stream(path, onText, signal) {
-  const response = await call("GET", V1 + path, { signal, headers: { Accept: "text/event-stream" } });
-  const decoder = new TextDecoder();
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    onText(decoder.decode(value, { stream: true }));
-  }
-}
-
 /** @param {string} method @param {string} path @param {Options} options @returns {Promise<any>} */
 async function json(method, path, options) {
   const response = await call(method, path, options);
+  return read(response);
+}
+
+/** What a successful answer says; null if it is empty. @param {Response} response @returns {Promise<any>} */
+export async function read(response) {
   const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  try {
+    return text ? JSON.parse(text) : null;
+  } catch {
+    throw new Problem({ status: 0, title: "Another’s answer", detail: "Something between this page and the server answered in its place.", hint: "A proxy may want you to sign in: load the page again." });
+  }
 }
 
 /** The response to a call that succeeded; raises Problem otherwise.

@@ -4,7 +4,7 @@ import { useEffect, useState } from "../kit/preact.js";
 import { KINDS, applied, costing, eventReader, noLists } from "../lib/changes.js";
 import { store } from "../lib/store.js";
 import { useStore } from "../kit/use_store.js";
-import { call } from "./api.js";
+import { call, read as readJson } from "./api.js";
 import { feed } from "./feed.js";
 import { session } from "./session.js";
 
@@ -68,7 +68,7 @@ async function ask(project, { cursor, etag, signal }) {
   const response = await call("GET", "v1/changes", { query: { projects: project, cursor }, headers, signal });
   if (response.status === 304) return { document: null };
   if (response.headers.get("Content-Type")?.startsWith("text/event-stream")) return { stream: (take) => read(response, take) };
-  return { document: await response.json(), etag: response.headers.get("ETag") };
+  return { document: await readJson(response), etag: response.headers.get("ETag") };
 }
 
 /** Reads a stream to its end; one that falls silent is given up.

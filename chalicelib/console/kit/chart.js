@@ -1,5 +1,8 @@
 // Lines over time. Charts of one group share their crosshair and their range. The library is loaded with the first one.
-import { html, useEffect, useRef } from "./preact.js";
+import { exact } from "../lib/time.js";
+import { script } from "../lib/script.js";
+import { usePart } from "./lazy.js";
+import { html, useEffect, useRef, useState } from "./preact.js";
 
 /**
  * @typedef {{label: string, points: [number, number | null][], format?: (value: number) => string}} Line points by milliseconds
@@ -8,9 +11,9 @@ import { html, useEffect, useRef } from "./preact.js";
 
 const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6", "--line-7", "--line-8"];
 const HEIGHT = 180;
-/** @type {Promise<any> | null} */
-let library = null;
-const load = () => (library ??= known().then(() => import("uplot")).then((module) => module.default));
+const NEAR = 8; // pixels between the cursor and a mark that it reads
+const fetched = script(() => import("uplot"));
+const load = () => known().then(fetched).then((module) => /** @type {any} */ (module.default));
 
 // The library formats numbers in the browser's language as it is loaded, which fails of one that isn't a language: a
 // browser that was started with the locale "C" says "en-US@posix".
@@ -30,28 +33,25 @@ async function known() {
 export function Chart({ series, label, range = null, onRange, crosshair, marks = [], height = HEIGHT, max, format = String }) {
   const ref = useRef(/** @type {any} */ (null));
   const state = useRef(/** @type {any} */ ({}));
-  state.current.given = { range, onRange, marks, max, format };
+  const [at, setAt] = useState(/** @type {Cursor} */ (null));
+  const { part: library, failure } = usePart(load);
+  state.current.given = { range, onRange, marks, max, format, setAt };
   const shape = JSON.stringify([series.map((each) => each.label), crosshair, height]);
   useEffect(() => {
-    let over = false, plot = /** @type {any} */ (null);
-    const draw = (/** @type {any} */ uPlot) => {
-      if (over) return;
-      plot = new uPlot(options(ref.current, series, state, crosshair, height), columns(series), ref.current);
-      state.current.plot = plot;
-    };
-    void load().then(draw);
-    const watched = new ResizeObserver(() => ref.current && plot?.setSize({ width: ref.current.clientWidth, height }));
+    if (!library) return;
+    const plot = new library(options(ref.current, series, state, crosshair, height), columns(series), ref.current);
+    state.current.plot = plot;
+    const watched = new ResizeObserver(() => ref.current && plot.setSize({ width: ref.current.clientWidth, height }));
     watched.observe(ref.current);
-    const theme = new MutationObserver(() => plot?.redraw(false));
+    const theme = new MutationObserver(() => plot.redraw(false));
     theme.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     return () => {
-      over = true;
       watched.disconnect();
       theme.disconnect();
-      plot?.destroy();
+      plot.destroy();
       state.current.plot = null;
     };
-  }, [shape]);
+  }, [shape, library]);
   useEffect(() => {
     state.current.plot?.setData(columns(series));
   }, [series]);
@@ -59,9 +59,44 @@ export function Chart({ series, label, range = null, onRange, crosshair, marks =
     const plot = state.current.plot;
     if (plot) plot.setData(plot.data);
   }, [range?.[0], range?.[1], marks]);
-  return html`<figure class="chart"><figcaption>${label}<${Legend} series=${series} format=${format} /></figcaption>
-    <div class="chart-plot" ref=${ref} role="img" aria-label=${summary(label, series, format)}></div></figure>`;
+  const read = at && textAt(at, series, format);
+  return html`<figure class="chart"><figcaption>${label}${at && html`<span class="legend">${[exact(at.time), ...at.marks].join(" · ")}</span>`}<${Legend} series=${series} format=${format} time=${at?.time} /></figcaption>
+    ${failure}<div class="chart-plot" ref=${ref} tabindex="0" role="slider" aria-label=${summary(label, series, format)} aria-valuenow=${at?.index ?? 0} aria-valuemin="0" aria-valuemax=${at?.last ?? 0}
+      aria-valuetext=${read ?? "Arrow keys read values"} onKeyDown=${(/** @type {KeyboardEvent} */ event) => moved(event, state.current.plot)}></div></figure>`;
 }
+
+/** What the crosshair is on: the moment of a value, by its place among all, and the marks beside it.
+ * @typedef {{time: number, index: number, last: number, marks: string[]} | null} Cursor */
+
+/** @param {any} plot @param {Mark[]} marks @returns {Cursor} */
+function cursorOf(plot, marks) {
+  const { idx: index, left } = plot.cursor, times = plot.data[0];
+  if (index === null || index === undefined || left < 0) return null;
+  const near = marks.filter((mark) => Math.abs(plot.valToPos(mark.at / 1000, "x") - left) <= NEAR);
+  return { time: times[index] * 1000, index, last: times.length - 1, marks: near.map((mark) => mark.label) };
+}
+
+/** Arrow keys move the crosshair from value to value. @param {KeyboardEvent} event @param {any} plot */
+function moved(event, plot) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const times = plot?.data[0] ?? [];
+  if (!step || times.length === 0) return;
+  event.preventDefault();
+  const { min, max } = plot.scales.x;
+  const shown = times.flatMap((/** @type {number} */ time, /** @type {number} */ place) => (time >= min && time <= max ? [place] : []));
+  const before = plot.cursor.left < 0 ? null : plot.cursor.idx;
+  const next = before === null || before === undefined ? shown.at(-1) : Math.max(shown[0], Math.min(shown.at(-1), before + step));
+  if (next !== undefined) plot.setCursor({ left: plot.valToPos(times[next], "x"), top: 0 });
+}
+
+/** @param {NonNullable<Cursor>} at @param {Line[]} series @param {(value: number) => string} format */
+function textAt({ time, marks }, series, format) {
+  const values = series.map((line) => [line.label, valueOf(line, time)]).filter(([, value]) => value !== null);
+  return [exact(time), ...values.map(([name, value]) => `${name}: ${format(/** @type {number} */ (value))}`), ...marks].join(", ");
+}
+
+/** Its value at a moment; without one the latest. @param {Line} line @param {number} [time] */
+const valueOf = (line, time) => (time === undefined ? latest(line) : line.points.find(([at]) => Math.abs(at - time) < 1)?.[1] ?? null);
 
 /** @param {string} label @param {Line[]} series @param {(value: number) => string} format */
 function summary(label, series, format) {
@@ -72,10 +107,10 @@ function summary(label, series, format) {
 /** @param {Line} line */
 const latest = (line) => line.points.findLast(([, value]) => value !== null)?.[1] ?? null;
 
-/** @param {{series: Line[], format: (value: number) => string}} props */
-function Legend({ series, format }) {
+/** @param {{series: Line[], format: (value: number) => string, time?: number}} props */
+function Legend({ series, format, time }) {
   return html`<span class="legend">${series.map((line, at) => {
-    const value = latest(line);
+    const value = valueOf(line, time);
     return html`<span key=${line.label} class="legend-item"><span class="swatch" style=${{ background: `var(${LINES[at % LINES.length]})` }}></span>${line.label}
       ${value !== null && html`<b class="number">${(line.format ?? format)(value)}</b>`}</span>`;
   })}</span>`;
@@ -128,6 +163,10 @@ function options(box, series, state, crosshair, height) {
     series: [{}, ...series.map((line, at) => ({ label: line.label, stroke: () => colour(LINES[at % LINES.length]), width: 1.5, spanGaps: false, points: { show: false } }))],
     hooks: {
       setSelect: [(/** @type {any} */ plot) => selected(plot, given().onRange)],
+      setCursor: [(/** @type {any} */ plot) => {
+        const now = cursorOf(plot, given().marks);
+        given().setAt((/** @type {Cursor} */ was) => (JSON.stringify(was) === JSON.stringify(now) ? was : now));
+      }],
       draw: [(/** @type {any} */ plot) => drawMarks(plot, given().marks, colour)],
     },
   };

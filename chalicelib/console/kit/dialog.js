@@ -26,7 +26,7 @@ export function Dialog({ title, onClose, children, actions, onSubmit, wide, fixe
     onSubmit?.();
   };
   const outside = (/** @type {MouseEvent} */ event) => {
-    if (event.target === ref.current && !fixed) onClose();
+    if (event.target === ref.current && !fixed && !onSubmit) onClose(); // what was typed isn’t lost by a click beside it
   };
   const inside = html`<h2 id=${heading}>${title}</h2><div class="dialog-body">${children}</div>
     ${actions && html`<div class="dialog-actions">${actions}</div>`}`;

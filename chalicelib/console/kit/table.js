@@ -33,7 +33,14 @@ export function Table(props) {
   }, [rows, sort?.key, sort?.down, columns]);
   const { ref, first, last } = useWindow(ordered.length, rowHeight);
   const [cursor, setCursor] = useState(-1);
-  const onKeyDown = useRowKeys({ rows: ordered, cursor, setCursor, keyOf, onOpen, selection, ref, rowHeight });
+  const moved = useRef(false);
+  useEffect(() => { // the focus follows, so that screen readers read the row
+    const row = moved.current && ref.current?.querySelector(`tr[aria-rowindex="${cursor + 2}"]`);
+    if (!row) return;
+    moved.current = false;
+    row.focus({ preventScroll: true });
+  }, [cursor, first, last]);
+  const onKeyDown = useRowKeys({ rows: ordered, cursor, setCursor, moved, keyOf, onOpen, selection, ref, rowHeight });
   if (rows.length === 0 && empty) return empty;
 
   const width = shown.reduce((sum, column) => sum + (column.width ?? column.least ?? FLEXIBLE), selection ? CHECKS : 0);
@@ -87,7 +94,7 @@ function useWindow(count, rowHeight) {
 
 /** `j` and `k` move along the rows, Enter opens one, `x` selects it.
  * @param {any} given */
-function useRowKeys({ rows, cursor, setCursor, keyOf, onOpen, selection, ref, rowHeight }) {
+function useRowKeys({ rows, cursor, setCursor, moved, keyOf, onOpen, selection, ref, rowHeight }) {
   return (/** @type {KeyboardEvent} */ event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = /** @type {HTMLElement} */ (event.target);
@@ -96,9 +103,10 @@ function useRowKeys({ rows, cursor, setCursor, keyOf, onOpen, selection, ref, ro
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (step) {
       const next = Math.max(0, Math.min(rows.length - 1, cursor + step));
+      moved.current = true;
       setCursor(next);
       reveal(ref.current, next, rowHeight);
-    } else if (event.key === "Enter" && target === ref.current && rows[cursor] && onOpen) onOpen(rows[cursor]);
+    } else if (event.key === "Enter" && (target === ref.current || target.matches("tr")) && rows[cursor] && onOpen) onOpen(rows[cursor]);
     else if (event.key === "x" && rows[cursor] && selection) toggle(selection, keyOf(rows[cursor]));
     else return;
     event.preventDefault();
@@ -148,7 +156,7 @@ function Row({ row, id, columns, at, height, current, onOpen, selection, chosen,
     if (!busy && onOpen) onOpen(row);
   };
   // The same markup again is skipped altogether: scrolling draws only rows that weren't there.
-  return useMemo(() => html`<tr aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
+  return useMemo(() => html`<tr tabindex="-1" aria-rowindex=${at + 2} class=${classes(current && "current", chosen && "chosen", onOpen && "opens")} style=${{ height: `${height}px` }} onClick=${open}>
     ${selection && html`<td class="checks"><input type="checkbox" aria-label=${`Select ${selection.nameOf?.(row) ?? id}`} checked=${chosen} onChange=${() => toggle(selection, id)} /></td>`}
     ${columns.map((/** @type {Column} */ column) => html`<td key=${column.key} class=${classes(column.align, column.plain && "whole")}>${column.cell ? column.cell(row) : column.value?.(row)}</td>`)}
   </tr>`, [row, columns, at, height, current, chosen, onOpen, selection]);

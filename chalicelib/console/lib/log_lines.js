@@ -135,11 +135,6 @@ export class LogLines {
     for (let index = from; index < this.length; index++) if (query.in(this.text(index))) found.push(this.first + index);
     return found;
   }
-
-  /** Everything that is here, for a file. */
-  whole() {
-    return this.#raw.map((_, index) => `${this.text(index)}\n`).join("");
-  }
 }
 
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|[\u{1f300}-\u{1f64f}\u{1f900}-\u{1f9ff}\u{20000}-\u{3fffd}]/gu;

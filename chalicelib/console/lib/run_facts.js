@@ -3,9 +3,11 @@
 /** @typedef {import("../types").RunSummary} RunSummary */
 
 const ENDED = new Set(["done", "failed", "terminated"]);
+/** Where the API has a run. @param {{project: string, name: string}} run */
+export const runPath = ({ project, name }) => `/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(name)}`;
 const WAITS = new Set(["pending", "submitted"]);
 
-/** @param {RunSummary} run */
+/** @param {{status: string}} run */
 export const hasEnded = (run) => ENDED.has(run.status);
 /** @param {RunSummary} run */
 export const waits = (run) => WAITS.has(run.status);

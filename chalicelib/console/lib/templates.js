@@ -92,6 +92,16 @@ size: 100GB
   },
 ];
 
+/** The first name for another of something: `train-2` after `train`, and `train-3` after both.
+ * @param {string} name @param {Set<string>} taken */
+export function freeName(name, taken) {
+  const before = name.replace(/-\d+$/, "");
+  const base = taken.has(before) ? before : name;
+  let number = 2;
+  while (taken.has(`${base}-${number}`)) number++;
+  return `${base}-${number}`;
+}
+
 /** The task that an offer is for, if the query of a link says which. @param {Record<string, string>} query */
 export function taskFor({ gpu, backend, region, spot }) {
   const lines = ["type: task", "name: trial", 'python: "3.12"', "commands:", '  - echo "hello from $(hostname)"'];

@@ -3,7 +3,7 @@ import { link } from "../../app/router.js";
 import { Empty } from "../../kit/empty.js";
 import { Icon } from "../../kit/icon.js";
 import { html } from "../../kit/preact.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { Ago } from "../../kit/time.js";
 import { DAY, afterwards, instantText } from "../../lib/past.js";
 import { markKind } from "../../lib/timeline.js";
@@ -39,8 +39,8 @@ function then(event, project) {
 /** @param {{event: Event}} props */
 function What({ event: { type, before, after, text } }) {
   const moved = `${before} → ${after}`;
-  if (type !== "status" || !text.startsWith(moved)) return html`<${Ticked} text=${text} />`;
-  return html`${before}<span class="unseen"> to </span><${Icon} name="right" />${after}<${Ticked} text=${text.slice(moved.length)} />`;
+  if (type !== "status" || !text.startsWith(moved)) return html`<${Words} text=${text} />`;
+  return html`${before}<span class="unseen"> to </span><${Icon} name="right" />${after}<${Words} text=${text.slice(moved.length)} />`;
 }
 
 /** @param {{target: Event["targets"][number], project: string | null}} props */

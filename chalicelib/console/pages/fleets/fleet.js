@@ -13,7 +13,7 @@ import { Facts, Page } from "../../kit/page.js";
 import { html, useEffect, useState } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
 import { Tabs } from "../../kit/tabs.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { Ago } from "../../kit/time.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { counted, rate } from "../../lib/money.js";
@@ -38,7 +38,7 @@ export function OneFleet({ project, name, query }) {
   const current = TABS.some(([key]) => key === query.tab) ? query.tab : "machines";
   const tabs = TABS.map(([key, title]) => ({ key, title, href: link(project, "fleets", name, key === "machines" ? {} : { tab: key }), count: key === "machines" ? machines.length : undefined }));
   return html`<${Page} title=${name} back=${back} actions=${html`<${Delete} fleet=${fleet} />`}>
-    ${fleet.why && html`<${Notice} kind=${fleet.status === "failed" ? "bad" : "warn"}><p><${Ticked} text=${fleet.why} /></p><//>`}
+    ${fleet.why && html`<${Notice} kind=${fleet.status === "failed" ? "bad" : "warn"}><p><${Words} text=${fleet.why} /></p><//>`}
     <${Facts} items=${[["Status", html`<${Status} value=${fleet.status} />`], ["GPUs busy", html`<${Busy} fleet=${fleet} />`], ["Price now", html`<${Money} usd=${fleet.price_per_hour_usd} hourly />`],
       ["Created", html`<${Ago} at=${fleet.created_at} />`], ["Changed", fleet.revision > 0 ? counted(fleet.revision, "time") : null]]} />
     <${Tabs} label="Parts of the fleet" tabs=${tabs} current=${current} />

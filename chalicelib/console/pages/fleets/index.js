@@ -67,7 +67,7 @@ function Lists({ project, query }) {
   ];
   return html`<${Page} title="Fleets"><${Failed} error=${fleets.error} />
     <${Tabs} label="Fleets and their machines" tabs=${tabs} current=${current} />
-    ${fleets.loading && fleets.items.length === 0 ? html`<${Loading} />` : current === "fleets" ? html`<${FleetTable} fleets=${fleets.items} query=${query} />` : html`<${Machines} project=${project} items=${machines.items} query=${query} tall />`}
+    ${fleets.loading && fleets.items.length === 0 ? html`<${Loading} />` : fleets.error ? null : current === "fleets" ? html`<${FleetTable} fleets=${fleets.items} query=${query} />` : html`<${Machines} project=${project} items=${machines.items} query=${query} tall />`}
   <//>`;
 }
 

@@ -12,7 +12,7 @@ import { Facts, Page, Section } from "../../kit/page.js";
 import { html, useEffect, useState } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { Ago } from "../../kit/time.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { certificateState, dnsState } from "../../lib/machines.js";
@@ -38,7 +38,7 @@ export function OneGateway({ project, name }) {
   if (!item) return html`<${Page} title=${name} back=${back}><${Failed} error=${error} />${loading ? html`<${Loading} />` : html`<${Empty} title="There is no gateway of this name." next="It may have been deleted: the page Events has its history." />`}<//>`;
   const served = runs.filter((run) => run.service_url && item.domain && new URL(run.service_url, location.href).hostname.endsWith(`.${item.domain}`) && !run.finished_at);
   return html`<${Page} title=${name} back=${back} actions=${html`<${Delete} gateway=${item} services=${served.length} />`}>
-    ${item.why && html`<${Notice} kind=${item.status === "failed" ? "bad" : "info"}><p><${Ticked} text=${item.why} /></p><//>`}
+    ${item.why && html`<${Notice} kind=${item.status === "failed" ? "bad" : "info"}><p><${Words} text=${item.why} /></p><//>`}
     <${Facts} items=${[["Status", html`<${State} gateway=${{ ...item, why: null }} />`], ["Domain", item.domain && html`<code>*.${item.domain}</code>`], ["DNS", html`<${Dns} gateway=${item} />`],
       ["Address", item.hostname && html`<${Copied} text=${item.hostname} />`], ["Where", item.fleet ? html`<a href=${link(project, "fleets", item.fleet)}>${item.fleet}</a>` : `${item.backend} ${item.region ?? ""}`],
       ["Default", item.default ? "for services that name no gateway" : null], ["Created", html`<${Ago} at=${item.created_at} />`]]} />

@@ -55,7 +55,7 @@ const COLUMNS = [
 function List({ project, query }) {
   const { items, loading, error } = useCollection("gateways", project);
   return html`<${Page} title="Gateways"><${Failed} error=${error} />
-    ${loading && items.length === 0 ? html`<${Loading} />` : html`<${Table} label="Gateways" tall columns=${COLUMNS} rows=${items} keyOf=${(/** @type {GatewaySummary} */ gateway) => gateway.id}
+    ${loading && items.length === 0 ? html`<${Loading} />` : !error && html`<${Table} label="Gateways" tall columns=${COLUMNS} rows=${items} keyOf=${(/** @type {GatewaySummary} */ gateway) => gateway.id}
       sort=${sortOf(query.sort, { key: "name", down: false })} onSort=${(/** @type {any} */ sort) => setQuery({ sort: sortText(sort) })}
       empty=${html`<${Empty} title="No gateways yet." next=${html`A gateway gives services names below a domain of yours, with certificates. Without one they are reached through the server. Write one in a file, and <code>dstack apply -f gateway.dstack.yml</code>.`} />`} />`}
   <//>`;

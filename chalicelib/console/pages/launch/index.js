@@ -1,7 +1,7 @@
 // A configuration, what is wrong with it and what it would do, side by side; and then it is done.
 import { go, link } from "../../app/router.js";
 import { get, sendText } from "../../data/api.js";
-import { refresh } from "../../data/live.js";
+import { refresh, useCollection } from "../../data/live.js";
 import { useSession } from "../../data/session.js";
 import { Button } from "../../kit/button.js";
 import { Empty, Loading } from "../../kit/empty.js";
@@ -10,7 +10,7 @@ import { Failed } from "../../kit/notice.js";
 import { Page } from "../../kit/page.js";
 import { html, useEffect, useState } from "../../kit/preact.js";
 import { toast } from "../../kit/toast.js";
-import { TEMPLATES, taskFor } from "../../lib/templates.js";
+import { TEMPLATES, freeName, taskFor } from "../../lib/templates.js";
 import { topValue } from "../../lib/yaml_place.js";
 import { specText } from "../../lib/yaml_text.js";
 import { Editor } from "./editor.js";
@@ -24,13 +24,20 @@ const PAGES = { task: "runs", service: "runs", "dev-environment": "runs", fleet:
 
 /** @param {import("../../types").PageProps} props */
 export default function Launch({ project, query }) {
+  return html`<${Begun} key=${JSON.stringify(query)} project=${project} query=${query} />`; // another address, another text
+}
+
+/** @param {{project: string | null, query: Record<string, string>}} props */
+function Begun({ project, query }) {
   const { can } = useSession(project);
+  const { items, loading } = useCollection(/** @type {import("../../types").Kind} */ (query.of ?? "runs"), project);
   const name = query.from ?? query.change;
   const [text, setText] = useState(/** @type {string | null} */ (name ? null : beginning(query)));
   const [error, setError] = useState(/** @type {any} */ (null));
   useEffect(() => {
-    if (name) void specOf(/** @type {string} */ (project), name, query).then(setText, setError);
-  }, []);
+    if (!name || loading || text !== null) return;
+    specOf(/** @type {string} */ (project), name, query.of).then((spec) => setText(specText(query.from ? { ...spec, name: freeName(name, new Set(items.map((each) => each.name))) } : spec)), setError);
+  }, [loading]);
   if (error) return html`<${Page} title="Launch"><${Failed} error=${error} /></${Page}>`;
   if (text === null) return html`<${Page} title="Launch"><${Loading} /></${Page}>`;
   if (!can("run", project)) return html`<${Page} title="Launch"><${Empty} title="You can look at this project, and not run anything in it." next="Somebody who manages it can make you a user." /></${Page}>`;
@@ -43,11 +50,10 @@ function beginning(query) {
   return (TEMPLATES.find((template) => template.key === query.template) ?? TEMPLATES[0])?.text ?? "";
 }
 
-/** The spec of something that is there: `from` it another is made, `change` is made of itself. @param {string} project @param {string} name @param {Record<string, string>} query */
-async function specOf(project, name, { from, of = "runs" }) {
-  const path = `/projects/${encodeURIComponent(project)}/${encodeURIComponent(of)}/${encodeURIComponent(name)}`;
-  const spec = await get(`${path}/spec`);
-  return specText({ ...spec, name: from ? `${name}-2` : name });
+/** The spec of something that is there. @param {string} project @param {string} name */
+async function specOf(project, name, of = "runs") {
+  const spec = await get(`/projects/${encodeURIComponent(project)}/${encodeURIComponent(of)}/${encodeURIComponent(name)}/spec`);
+  return { ...spec, name };
 }
 
 /** @param {{project: string, text: string, onText: (text: string) => void}} props */

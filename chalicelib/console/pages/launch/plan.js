@@ -10,6 +10,7 @@ import { Words } from "../../kit/words.js";
 import { lineDiff } from "../../lib/diff.js";
 import { counted } from "../../lib/money.js";
 import { gpuTitle } from "../../lib/offers.js";
+import { runPath } from "../../lib/run_facts.js";
 import { topValue } from "../../lib/yaml_place.js";
 import { specText } from "../../lib/yaml_text.js";
 
@@ -62,7 +63,7 @@ function Jobs({ job }) {
 function Changes({ project, plan }) {
   const [before, setBefore] = useState(/** @type {any} */ (null));
   useEffect(() => {
-    void get(`/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(plan.name)}/spec`).then(setBefore, () => setBefore(null));
+    void get(`${runPath({ project, name: plan.name })}/spec`).then(setBefore, () => setBefore(null));
   }, [plan.name]);
   return before && html`<${Diff} label="What changes" lines=${lineDiff(specText(before), specText(plan.spec))} />`;
 }

@@ -2,7 +2,7 @@ import { link } from "../../app/router.js";
 import { html, useState } from "../../kit/preact.js";
 import { Button } from "../../kit/button.js";
 import { Status } from "../../kit/status.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { Ago } from "../../kit/time.js";
 import { shortWhy } from "../../lib/run_facts.js";
 
@@ -13,7 +13,7 @@ export function Attention({ items, project }) {
   const [all, setAll] = useState(false);
   return html`<ul class="attention">${(all ? items : items.slice(0, FIRST)).map((item) => html`<li key=${item.id}>
       <${Status} value=${item.state} /><a href=${hrefOf(item, project)}>${item.name}</a>
-      <span class="soft small-text"><${Ago} at=${item.at} /></span><p title=${item.why}><${Ticked} text=${shortWhy(item.why)} /></p></li>`)}</ul>
+      <span class="soft small-text"><${Ago} at=${item.at} /></span><p title=${item.why}><${Words} text=${shortWhy(item.why)} /></p></li>`)}</ul>
     ${items.length > FIRST && html`<div class="attention-more"><${Button} small kind="plain" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${items.length}`}<//></div>`}`;
 }
 

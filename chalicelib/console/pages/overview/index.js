@@ -23,10 +23,11 @@ export default function Overview({ project }) {
   const minute = Math.floor(useStore(clock) / MINUTE) * MINUTE; // what is old changes as slowly as that
   const items = useMemo(() => attention(runs.items, instances.items, fleets.items, { me: user.name, now: minute }), [runs.items, instances.items, fleets.items, user.name, minute]);
   const numbers = useMemo(() => summary(runs.items, fleets.items, minute), [runs.items, fleets.items, minute]);
+  const error = runs.error ?? fleets.error; // with nothing known: zeros would look like facts
   const loading = runs.loading || fleets.loading;
   return html`<${Page} title="Overview">
-    <${Failed} error=${runs.error ?? fleets.error} />
-    ${loading && runs.items.length === 0 ? html`<${Loading} />` : html`
+    <${Failed} error=${error} />
+    ${error ? null : loading && runs.items.length === 0 ? html`<${Loading} />` : html`
       <${Numbers} project=${project} ...${numbers} />
       <div class="columns">
         <${Section} title="Needs attention" flush>

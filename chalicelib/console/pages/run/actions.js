@@ -6,11 +6,11 @@ import { Button } from "../../kit/button.js";
 import { confirm } from "../../kit/dialog.js";
 import { Menu } from "../../kit/menu.js";
 import { html } from "../../kit/preact.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { money, rate } from "../../lib/money.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { stopEffect } from "./cost.js";
-import { hasEnded, runPath } from "./use_run.js";
 
 /** @typedef {import("../../types").Run} Run */
 
@@ -35,12 +35,12 @@ async function stop(run, abort, reload) {
   const text = html`<p>${abort ? "Its jobs end at once, without time to save anything." : "Its jobs are asked to end, and get time for that."}</p><p>${stopEffect(run)}</p>`;
   const word = abort ? "Abort" : "Stop";
   if (!(await confirm({ title: `${word} ${run.name}?`, text, action: word, danger: abort }))) return;
-  await done(send("POST", `${runPath(run.project, run.name)}/stop`, {}, { query: { abort } }), `${run.name}: ${abort ? "aborting" : "stopping"}.`, reload);
+  await done(send("POST", `${runPath(run)}/stop`, {}, { query: { abort } }), `${run.name}: ${abort ? "aborting" : "stopping"}.`, reload);
 }
 
 /** @param {Run} run @param {() => Promise<void>} reload */
 async function applyAgain(run, reload) {
-  const path = `${runPath(run.project, run.name)}/spec`;
+  const path = `${runPath(run)}/spec`;
   try {
     const spec = await get(path);
     const plan = await send("PUT", path, spec, { query: { dry_run: true } });
@@ -58,7 +58,7 @@ function planned({ jobs, notes }) {
   const to = jobs.reduce((sum, job) => sum + job.count * (job.dearest_per_hour_usd ?? 0), 0);
   return html`<p>${offers === 0 ? "There is no place for it now." : priceText(from, to)}
       ${" "}Files that were uploaded with it aren't sent again; <code>dstack apply</code> sends them.</p>
-    ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}><${Ticked} text=${note} /></li>`)}</ul>`}`;
+    ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}><${Words} text=${note} /></li>`)}</ul>`}`;
 }
 
 /** @param {number} from @param {number} to */
@@ -71,7 +71,7 @@ function priceText(from, to) {
 async function remove(run) {
   const text = `Its log, metrics and events go, too. That it cost ${money(run.cost_usd)} stays in the costs of the project.`;
   if (!(await confirm({ title: `Delete ${run.name}?`, text, action: "Delete", danger: true }))) return;
-  await done(send("DELETE", runPath(run.project, run.name)), `${run.name} is deleted.`, async () => go(link(run.project, "runs")));
+  await done(send("DELETE", runPath(run)), `${run.name} is deleted.`, async () => go(link(run.project, "runs")));
 }
 
 /** @param {Promise<any>} call @param {string} text @param {() => Promise<void>} then */

@@ -4,9 +4,9 @@ import { Code } from "../../kit/code.js";
 import { Empty } from "../../kit/empty.js";
 import { Failed, Notice } from "../../kit/notice.js";
 import { html, useEffect, useState } from "../../kit/preact.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { connectSteps } from "../../lib/connect.js";
-import { hasEnded } from "./use_run.js";
+import { hasEnded } from "../../lib/run_facts.js";
 
 /** @typedef {{connection: any, problem: string}} Login */
 
@@ -18,7 +18,7 @@ export function Connect({ run }) {
   const steps = connectSteps(run, { server, connection: login?.connection, problem: login?.problem });
   return html`<${Failed} error=${error} />
     ${run.status !== "running" && html`<${Notice}><p>It doesn't run yet. These steps work as soon as it does.</p><//>`}
-    <ol class="steps">${steps.map(({ title, text, command, link }) => html`<li key=${title}><h2>${title}</h2><p><${Ticked} text=${text} /></p>
+    <ol class="steps">${steps.map(({ title, text, command, link }) => html`<li key=${title}><h2>${title}</h2><p><${Words} text=${text} /></p>
       ${command && html`<${Code} text=${command} copy label=${`Command: ${title}`} />`}
       ${link && html`<p><${Button} icon="external" href=${link.href} target=${link.href.startsWith("http") ? "_blank" : undefined} rel="noopener noreferrer">${link.label}<//></p>`}</li>`)}</ol>
     <p class="soft">Set the command line up once with <code>dstack login</code>, or with the line of <i>CLI setup</i> in the settings of the project.</p>`;

@@ -1,4 +1,5 @@
 // A run: what it does, what it costs, why it waits, its output and its history.
+import { morePages } from "../../app/more.js";
 import { link } from "../../app/router.js";
 import { Empty, Loading } from "../../kit/empty.js";
 import { Money } from "../../kit/money.js";
@@ -8,6 +9,7 @@ import { Page } from "../../kit/page.js";
 import { html } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
 import { Tabs } from "../../kit/tabs.js";
+import { hasEnded } from "../../lib/run_facts.js";
 import { Events } from "../events/list.js";
 import { Actions } from "./actions.js";
 import { Connect } from "./connect.js";
@@ -15,12 +17,12 @@ import { CostSoFar, hourly } from "./cost.js";
 import { Jobs } from "./jobs.js";
 import { Logs } from "./logs.js";
 import { Summary } from "./summary.js";
-import { hasEnded, useRun } from "./use_run.js";
+import { useRun } from "./use_run.js";
 import { placeText } from "./words.js";
 
-const Metrics = lazy(() => import("../../app/more_pages.js").then((more) => more.RunMetrics));
-const PastRun = lazy(() => import("../../app/more_pages.js").then((more) => more.PastRun));
-const Spec = lazy(() => import("../../app/more_pages.js").then((more) => more.RunSpec));
+const Metrics = lazy(() => morePages().then((more) => more.RunMetrics));
+const PastRun = lazy(() => morePages().then((more) => more.PastRun));
+const Spec = lazy(() => morePages().then((more) => more.RunSpec));
 
 /** @typedef {import("../../types").Run} Run */
 /** @typedef {import("../../types").Event} Event */
@@ -46,7 +48,7 @@ export default function RunPage({ project, parts, query }) {
 function OneRun({ project, name, query }) {
   const { run, events, error, at, reload } = useRun(project, name);
   const back = { href: link(project, "runs"), text: "Runs" };
-  if (!run) return html`<${Page} title=${name} back=${back}>${error ? html`<${Missing} error=${error} reload=${reload} />` : html`<${Loading} />`}<//>`;
+  if (!run || error?.status === 404) return html`<${Page} title=${name} back=${back}>${error ? html`<${Missing} error=${error} reload=${reload} />` : html`<${Loading} />`}<//>`;
   const current = query.tab && TABS[query.tab] ? query.tab : "summary";
   const tab = /** @type {typeof TABS[string]} */ (TABS[current]);
   const tabs = Object.entries(TABS).map(([key, { title }]) => ({

@@ -8,7 +8,7 @@ import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
 import { Lasted } from "../../kit/time.js";
 import { toastFailure } from "../../kit/toast.js";
-import { runPath } from "./use_run.js";
+import { runPath } from "../../lib/run_facts.js";
 import { where } from "./words.js";
 
 /** @typedef {import("../../types").Job} Job */
@@ -43,7 +43,7 @@ function useEarlier(run) {
   const more = run.jobs.some((job) => job.attempt > 0);
   useEffect(() => {
     const leaving = new AbortController();
-    if (more) get(`${runPath(run.project, run.name)}/jobs`, { limit: 100 }, { signal: leaving.signal }).then(({ items }) => setJobs(items), (error) => !leaving.signal.aborted && toastFailure(error));
+    if (more) get(`${runPath(run)}/jobs`, { limit: 100 }, { signal: leaving.signal }).then(({ items }) => setJobs(items), (error) => !leaving.signal.aborted && toastFailure(error));
     return () => leaving.abort();
   }, [run.id, latest]);
   return jobs.filter((job) => !latest.includes(job.id));

@@ -10,9 +10,9 @@ import { Failed, Notice } from "../../kit/notice.js";
 import { html, useEffect, useMemo, useRef, useState } from "../../kit/preact.js";
 import { toastFailure } from "../../kit/toast.js";
 import { Query, linesOf, linkOf, nextMatch } from "../../lib/log_lines.js";
+import { runPath } from "../../lib/run_facts.js";
 import { attemptsOf } from "../../lib/timeline.js";
 import { ago } from "../../lib/time.js";
-import { runPath } from "./use_run.js";
 import { LogFeed, wholeLog } from "./log_feed.js";
 import { LogView } from "./log_view.js";
 
@@ -30,7 +30,7 @@ export function Logs({ run, events, query }) {
 }
 
 /** @param {Run} run @param {string} job */
-const reader = (run, job) => (/** @type {Record<string, any>} */ query) => get(`${runPath(run.project, run.name)}/logs`, { job, ...query });
+const reader = (run, job) => (/** @type {Record<string, any>} */ query) => get(`${runPath(run)}/logs`, { job, ...query });
 
 /** @param {{run: Run, job: string, attempts: ReturnType<typeof attemptsOf>, query: Record<string, string>}} props */
 function JobLog({ run, job, attempts, query }) {
@@ -44,6 +44,14 @@ function JobLog({ run, job, attempts, query }) {
   const search = useSearch(lines, version, query.find ?? "");
   const [target, setTarget] = useState(selected && { number: selected.from, turn: 0 });
   const goTo = (/** @type {number | null} */ number) => number && setTarget({ number, turn: Date.now() });
+  const here = useRef(query.line); // of what was pressed in the log itself, which stays where it is
+  useEffect(() => {
+    if (query.line === here.current) return;
+    here.current = query.line;
+    if (!selected) return;
+    setFollow(false);
+    goTo(selected.from);
+  }, [query.line]);
   const step = (/** @type {1 | -1} */ by) => {
     const number = nextMatch(search.matches, search.place.current ?? (by > 0 ? 0 : Infinity), by);
     if (!number) return;
@@ -54,7 +62,7 @@ function JobLog({ run, job, attempts, query }) {
   useKeys({ n: () => step(1), N: () => step(-1), f: () => setFollow(!follow), w: () => setLook({ ...look, wrap: !look.wrap }) });
   const hrefOf = (/** @type {number} */ number, /** @type {boolean} */ extended = false) =>
     link(run.project, "runs", run.name, { ...query, tab: "logs", job: query.job, line: linkOf(selected, number, extended) });
-  const onLine = (/** @type {number} */ number, /** @type {boolean} */ extended) => setQuery({ tab: "logs", line: linkOf(selected, number, extended) });
+  const onLine = (/** @type {number} */ number, /** @type {boolean} */ extended) => setQuery({ tab: "logs", line: (here.current = linkOf(selected, number, extended)) });
 
   return html`<div class="log">
     <div class="log-tools">

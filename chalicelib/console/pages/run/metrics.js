@@ -8,9 +8,9 @@ import { Empty, Loading } from "../../kit/empty.js";
 import { SelectField } from "../../kit/fields.js";
 import { Failed } from "../../kit/notice.js";
 import { html, useMemo, useRef, useState } from "../../kit/preact.js";
+import { runPath } from "../../lib/run_facts.js";
 import { chartsOf, inUnit, merged } from "../../lib/series.js";
 import { marksOf } from "../../lib/timeline.js";
-import { runPath } from "./use_run.js";
 
 /** @typedef {import("../../types").Run} Run */
 
@@ -69,10 +69,10 @@ function usePoints(run, job, range) {
 /** @param {Run} run @param {import("../../types").Job} job @param {string | undefined} since */
 async function read(run, job, since) {
   const asked = { replica: job.replica, node: job.node, since, limit: POINTS };
-  let page = /** @type {import("../../types").Metrics} */ (await get(`${runPath(run.project, run.name)}/metrics`, asked));
+  let page = /** @type {import("../../types").Metrics} */ (await get(`${runPath(run)}/metrics`, asked));
   const items = [...page.items];
   for (let number = 1; number < PAGES && page.items.length === POINTS; number++) {
-    page = await get(`${runPath(run.project, run.name)}/metrics`, { ...asked, until: page.items.at(-1)?.at });
+    page = await get(`${runPath(run)}/metrics`, { ...asked, until: page.items.at(-1)?.at });
     items.push(...page.items);
   }
   return { ...page, items };

@@ -11,11 +11,11 @@ import { clock } from "../../kit/time.js";
 import { useStore } from "../../kit/use_store.js";
 import { LogLines } from "../../lib/log_lines.js";
 import { STEP, instantOf, instantText } from "../../lib/past.js";
+import { runPath } from "../../lib/run_facts.js";
 import { Events } from "../events/list.js";
 import { useMarks, usePast } from "../past/states.js";
 import { PastBanner, Travel } from "../past/travel.js";
 import { TailLines } from "./tail.js";
-import { runPath } from "./use_run.js";
 
 const PIECES = 100; // of the log
 
@@ -48,7 +48,7 @@ function Then({ project, name, run, at }) {
     const asked = { signal: leaving.signal };
     Promise.all([
       get(`/projects/${encodeURIComponent(project)}/events`, { run_id: run, until, limit: 50 }, asked),
-      get(`${runPath(project, name)}/logs`, { until, limit: PIECES, newest_first: true }, asked).catch(() => ({ items: [] })), // it has no job, or another run has its name now
+      get(`${runPath({ project, name })}/logs`, { until, limit: PIECES, newest_first: true }, asked).catch(() => ({ items: [] })), // it has no job, or another run has its name now
     ]).then(([events, log]) => {
       const lines = new LogLines();
       for (const piece of log.items.reverse()) lines.add(piece.at, piece.text);

@@ -9,12 +9,12 @@ import { confirm } from "../../kit/dialog.js";
 import { SelectField } from "../../kit/fields.js";
 import { Failed } from "../../kit/notice.js";
 import { html, useEffect, useMemo, useState } from "../../kit/preact.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { lineDiff } from "../../lib/diff.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { ago } from "../../lib/time.js";
 import { specText } from "../../lib/yaml_text.js";
-import { hasEnded, runPath } from "./use_run.js";
 
 /** @typedef {import("../../types").Run} Run */
 /** @typedef {import("../../types").Revision} Revision */
@@ -53,7 +53,7 @@ function useRevisions(run) {
   const [state, setState] = useState(/** @type {{items: Revision[], error: any}} */ ({ items: [], error: null }));
   useEffect(() => {
     const leaving = new AbortController();
-    get(`${runPath(run.project, run.name)}/revisions`, { earlier: true }, { signal: leaving.signal })
+    get(`${runPath(run)}/revisions`, { earlier: true }, { signal: leaving.signal })
       .then(({ items }) => setState({ items, error: null }))
       .catch((error) => !leaving.signal.aborted && setState((was) => ({ ...was, error })));
     return () => leaving.abort();
@@ -66,11 +66,11 @@ function RollBack({ run, revision, reload }) {
   const { can } = useSession(run.project);
   if (hasEnded(run) || !can("run", run.project)) return null;
   const act = async () => {
-    const path = `${runPath(run.project, run.name)}/roll-back`, body = { revision: revision.revision };
+    const path = `${runPath(run)}/roll-back`, body = { revision: revision.revision };
     try {
       const { notes } = /** @type {import("../../types").RunPlan} */ (await send("POST", path, body, { query: { dry_run: true } }));
       const text = html`<p>The run gets the spec of revision ${revision.revision} again, as a new revision. Its machines and its price stay unless the spec asks for others.</p>
-        ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}><${Ticked} text=${note} /></li>`)}</ul>`}`;
+        ${notes.length > 0 && html`<ul>${notes.map((note, index) => html`<li key=${index}><${Words} text=${note} /></li>`)}</ul>`}`;
       if (!(await confirm({ title: `Roll ${run.name} back?`, text, action: "Roll back" }))) return;
       await send("POST", path, body, { headers: { "Idempotency-Key": crypto.randomUUID() } });
       toast(`${run.name} goes back to revision ${revision.revision}.`);

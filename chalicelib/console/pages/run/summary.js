@@ -5,13 +5,13 @@ import { Facts, Section } from "../../kit/page.js";
 import { html, useMemo, useState } from "../../kit/preact.js";
 import { Ago, Lasted } from "../../kit/time.js";
 import { Money } from "../../kit/money.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { LogLines } from "../../lib/log_lines.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { bytes, merged } from "../../lib/series.js";
 import { hourly } from "./cost.js";
 import { TailLines } from "./tail.js";
 import { Timeline } from "./timeline.js";
-import { hasEnded, runPath } from "./use_run.js";
 import { Why } from "./why.js";
 import { leadJob } from "./words.js";
 
@@ -38,7 +38,7 @@ const NoLog = ({ ended }) => html`<${Section} title="Log"><p class="soft">${ende
 function Tail({ run, job }) {
   const [lines, setLines] = useState(/** @type {LogLines | null} */ (null));
   const load = async () => {
-    const page = /** @type {any} */ (await get(`${runPath(run.project, run.name)}/logs`, { job: job.id, limit: PIECES, newest_first: true }).catch(() => null));
+    const page = /** @type {any} */ (await get(`${runPath(run)}/logs`, { job: job.id, limit: PIECES, newest_first: true }).catch(() => null));
     if (!page) return; // the tab Logs says what is wrong
     const found = new LogLines();
     for (const { at, text } of page.items.reverse()) found.add(at, text);
@@ -56,7 +56,7 @@ function Usage({ run }) {
   const [metrics, setMetrics] = useState(/** @type {import("../../types").Metrics | null} */ (null));
   const runs = run.status === "running";
   const load = async () => {
-    if (runs) setMetrics(await get(`${runPath(run.project, run.name)}/metrics`, { limit: 1 }).catch(() => null));
+    if (runs) setMetrics(await get(`${runPath(run)}/metrics`, { limit: 1 }).catch(() => null));
   };
   usePolling(load, runs ? 10 : 3600, [run.id, runs]);
   const point = useMemo(() => (metrics ? merged([], metrics.items)[0] : undefined), [metrics]);
@@ -86,7 +86,7 @@ function About({ run }) {
     ["Changed", run.revision > 0 ? `${run.revision} ${run.revision === 1 ? "time" : "times"}${run.changed_by ? `, last by ${run.changed_by}` : ""}` : null],
     ["Stopped by", run.stopped_by],
     ["Exit status", exitText(run)],
-    ["Says", run.why && (run.status === "running" || run.status === "done") ? html`<${Ticked} text=${run.why} />` : null],
+    ["Says", run.why && (run.status === "running" || run.status === "done") ? html`<${Words} text=${run.why} />` : null],
   ]} /><//>`;
 }
 

@@ -1,7 +1,7 @@
 // The stages of a job as a bar and as words: how long each took, and why.
 import { html } from "../../kit/preact.js";
 import { Icon } from "../../kit/icon.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { clock } from "../../kit/time.js";
 import { useStore } from "../../kit/use_store.js";
 import { exact } from "../../lib/time.js";
@@ -17,6 +17,6 @@ export function Timeline({ run, job, events }) {
     <span class="stage-head"><${Icon} name=${ICONS[stage.state]} /><b>${stage.title}</b>
       <span class="number" title=${`from ${exact(stage.from)}`}>${lasted(Math.max(0, (stage.to ?? now) - stage.from))}</span>
       ${stage.state === "failed" && html`<span class="unseen">failed</span>`}</span>
-    ${stage.why && html`<span class="stage-why" title=${stage.why}><${Ticked} text=${stage.why} /></span>`}
+    ${stage.why && html`<span class="stage-why" title=${stage.why}><${Words} text=${stage.why} /></span>`}
   </li>`)}</ol>`;
 }

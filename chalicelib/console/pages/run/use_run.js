@@ -3,21 +3,15 @@
 import { get } from "../../data/api.js";
 import { useItem, usePolling } from "../../data/live.js";
 import { useState } from "../../kit/preact.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 
 /** @typedef {import("../../types").Run} Run */
 /** @typedef {import("../../types").Event} Event */
 /** @typedef {{run: Run | null, events: Event[], error: any, at: number, reload: () => Promise<void>}} Loaded */
 
-const ENDED = ["terminated", "failed", "done"];
 const MOVING = ["submitted", "provisioning", "terminating"];
 const SOON = 2, LATER = 60, NEVER = 3600; // seconds
 const PAGES = 5; // of events
-
-/** @param {Run | import("../../types").RunSummary} run */
-export const hasEnded = (run) => ENDED.includes(run.status);
-
-/** @param {string} project @param {string} name */
-export const runPath = (project, name) => `/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(name)}`;
 
 /** @param {string} project @param {string} name @returns {Loaded} */
 export function useRun(project, name) {
@@ -25,7 +19,7 @@ export function useRun(project, name) {
   const [state, setState] = useState(/** @type {Omit<Loaded, "reload">} */ ({ run: null, events: [], error: null, at: 0 }));
   const load = async () => {
     try {
-      const run = /** @type {Run} */ (await get(runPath(project, name)));
+      const run = /** @type {Run} */ (await get(runPath({ project, name })));
       const events = await eventsOf(project, run);
       setState({ run, events, error: null, at: Date.now() });
     } catch (error) {

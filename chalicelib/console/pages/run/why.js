@@ -4,10 +4,10 @@ import { Button } from "../../kit/button.js";
 import { Failed } from "../../kit/notice.js";
 import { Section } from "../../kit/page.js";
 import { html, useState } from "../../kit/preact.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { rate } from "../../lib/money.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { reason, reasonsOf } from "../../lib/why.js";
-import { hasEnded, runPath } from "./use_run.js";
 
 /** @param {{run: import("../../types").Run}} props */
 export function Why({ run }) {
@@ -20,8 +20,8 @@ export function Why({ run }) {
 
 /** @param {{reasons: import("../../lib/why.js").Reason[]}} props */
 const Reasons = ({ reasons }) => html`<ul class="reasons">${reasons.map(({ text, change }, index) => html`<li key=${index} class=${change ? "" : "remark"}>
-  <span><${Ticked} text=${text} /></span>
-  ${change && html`<span class="change"><b>What would help:</b> <${Ticked} text=${change} /></span>`}
+  <span><${Words} text=${text} /></span>
+  ${change && html`<span class="change"><b>What would help:</b> <${Words} text=${change} /></span>`}
 </li>`)}</ul>`;
 
 // The plan of the same spec as of now: a fleet may have changed since the run was last looked at.
@@ -30,7 +30,7 @@ function Now({ run }) {
   const [state, setState] = useState(/** @type {{plan?: import("../../types").RunPlan, error?: any, busy?: boolean}} */ ({}));
   const ask = async () => {
     setState({ ...state, busy: true });
-    const path = `${runPath(run.project, run.name)}/spec`;
+    const path = `${runPath(run)}/spec`;
     try {
       setState({ plan: await send("PUT", path, await get(path), { query: { dry_run: true } }) });
     } catch (error) {

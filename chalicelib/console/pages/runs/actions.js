@@ -8,7 +8,7 @@ import { copyText } from "../../kit/code.js";
 import { html, useState } from "../../kit/preact.js";
 import { toast, toastFailure } from "../../kit/toast.js";
 import { counted, money, rate } from "../../lib/money.js";
-import { hasEnded } from "../../lib/run_facts.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 
 /** @typedef {import("../../types").RunSummary} RunSummary */
 /** @typedef {{word: string, past: string, danger: boolean, fits: (run: RunSummary) => boolean, effect: (runs: RunSummary[]) => string, call: (run: RunSummary) => Promise<any>}} Action */
@@ -16,8 +16,6 @@ import { hasEnded } from "../../lib/run_facts.js";
 const MOST = 5; // runs that one click ends; for more, their number must be typed
 const AT_ONCE = 6; // calls
 
-/** @param {RunSummary} run */
-const pathOf = (run) => `/projects/${encodeURIComponent(run.project)}/runs/${encodeURIComponent(run.name)}`;
 /** @param {RunSummary[]} runs */
 const hourly = (runs) => runs.reduce((sum, run) => sum + run.price_per_hour_usd, 0);
 /** @param {RunSummary[]} runs */
@@ -27,9 +25,9 @@ const saving = (runs) => (hourly(runs) > 0 ? ` Together they cost ${rate(hourly(
 
 /** @type {Action[]} */
 const ACTIONS = [
-  { word: "Stop", past: "stopping", danger: false, fits: (run) => !hasEnded(run), effect: (runs) => `Their jobs are asked to end, and get time for that.${saving(runs)}`, call: (run) => send("POST", `${pathOf(run)}/stop`, {}) },
-  { word: "Abort", past: "aborting", danger: true, fits: (run) => !hasEnded(run), effect: (runs) => `Their jobs end at once, without time to save anything.${saving(runs)}`, call: (run) => send("POST", `${pathOf(run)}/stop`, {}, { query: { abort: true } }) },
-  { word: "Delete", past: "deleted", danger: true, fits: hasEnded, effect: (runs) => `Their logs, metrics and events go, too. That they cost ${money(spent(runs))} stays in the costs of the project.`, call: (run) => send("DELETE", pathOf(run)) },
+  { word: "Stop", past: "stopping", danger: false, fits: (run) => !hasEnded(run), effect: (runs) => `Their jobs are asked to end, and get time for that.${saving(runs)}`, call: (run) => send("POST", `${runPath(run)}/stop`, {}) },
+  { word: "Abort", past: "aborting", danger: true, fits: (run) => !hasEnded(run), effect: (runs) => `Their jobs end at once, without time to save anything.${saving(runs)}`, call: (run) => send("POST", `${runPath(run)}/stop`, {}, { query: { abort: true } }) },
+  { word: "Delete", past: "deleted", danger: true, fits: hasEnded, effect: (runs) => `Their logs, metrics and events go, too. That they cost ${money(spent(runs))} stays in the costs of the project.`, call: (run) => send("DELETE", runPath(run)) },
 ];
 
 /** @param {{runs: RunSummary[], project: string | null, onDone: () => void}} props */

@@ -2,7 +2,7 @@ import { link } from "../../app/router.js";
 import { Money } from "../../kit/money.js";
 import { html } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
-import { Ticked } from "../../kit/ticked.js";
+import { Words } from "../../kit/words.js";
 import { Ago } from "../../kit/time.js";
 import { gpuText, hasEnded, placeText, shortWhy, waits, whyText } from "../../lib/run_facts.js";
 
@@ -28,5 +28,5 @@ export function State({ run }) {
   const { replicas } = run;
   return html`<span class="state"><${Status} value=${run.status} text=${waits(run) ? "waiting" : undefined} />
     ${replicas && !hasEnded(run) && html`<span class="soft number" title="Replicas that are ready, of those wanted">${replicas.ready}/${replicas.wanted}</span>`}
-    ${why && html`<span class="state-why" title=${why}><${Ticked} text=${shortWhy(why)} /></span>`}</span>`;
+    ${why && html`<span class="state-why" title=${why}><${Words} text=${shortWhy(why)} /></span>`}</span>`;
 }

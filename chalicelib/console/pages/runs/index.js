@@ -48,7 +48,7 @@ export default function Runs({ project, query }) {
   const launch = can("run", project) && PAGES.some((page) => page.name === "launch") && html`<${Button} kind="primary" icon="launch" href=${link(project, "launch")}>Launch<//>`;
   return html`<${Page} title="Runs" actions=${launch}>
     <${Failed} error=${error} />
-    ${loading && items.length === 0 ? html`<${Loading} />` : items.length === 0 && !error ? html`<${NoRuns} launch=${launch} />` : html`<div>
+    ${loading && items.length === 0 ? html`<${Loading} />` : items.length === 0 ? !error && html`<${NoRuns} launch=${launch} />` : html`<div>
       <div class="bar"><${FilterBar} label="Filter runs" value=${text} fields=${RUN_FIELDS} rows=${items} onChange=${setText} placeholder="status:running user:me gpu:h100 …" />
         <${FilterChips} terms=${CHIPS} has=${(/** @type {string} */ term) => hasTerm(text, term)} onToggle=${(/** @type {string} */ term) => setText(toggled(text, term))} /></div>
       <${Table} label="Runs" tall columns=${COLUMNS} rows=${rows} keyOf=${keyOf} onOpen=${open} rowHeight=${narrow ? TALL : undefined} selection=${{ ids, onChange: setIds, nameOf }}

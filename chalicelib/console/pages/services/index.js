@@ -11,13 +11,13 @@ import { html } from "../../kit/preact.js";
 import { Status } from "../../kit/status.js";
 import { Table } from "../../kit/table.js";
 import { Ago } from "../../kit/time.js";
+import { hasEnded } from "../../lib/run_facts.js";
 import { addressOf } from "../../lib/services.js";
 import { sortOf, sortText } from "../../lib/sorting.js";
 import { OneService } from "./service.js";
 
 /** @typedef {import("../../types").RunSummary} RunSummary */
 
-const ENDED = ["terminated", "failed", "done"];
 export const BASE = document.baseURI.split("#")[0] ?? "";
 
 /** @param {import("../../types").PageProps} props */
@@ -42,10 +42,10 @@ const COLUMNS = [
 function List({ project, query }) {
   const { items, loading, error } = useCollection("runs", project);
   const { can } = useSession(project);
-  const services = items.filter((/** @type {RunSummary} */ run) => run.service_url !== null && !ENDED.includes(run.status));
+  const services = items.filter((/** @type {RunSummary} */ run) => run.service_url !== null && !hasEnded(run));
   const launch = can("run", project) && html`<${Button} kind="primary" icon="launch" href=${link(project, "launch", { template: "service" })}>Launch a service</${Button}>`;
   return html`<${Page} title="Services" actions=${launch}><${Failed} error=${error} />
-    ${loading ? html`<${Loading} />` : html`<${Table} label="Services" tall columns=${COLUMNS} rows=${services} keyOf=${(/** @type {RunSummary} */ run) => run.id}
+    ${loading ? html`<${Loading} />` : !error && html`<${Table} label="Services" tall columns=${COLUMNS} rows=${services} keyOf=${(/** @type {RunSummary} */ run) => run.id}
       sort=${sortOf(query.sort, { key: "name", down: false })} onSort=${(/** @type {any} */ sort) => setQuery({ sort: sortText(sort) })}
       empty=${html`<${Empty} title="No service is up." next=${html`A service is a command that listens on a port, with one address for all of its replicas.
         ${can("run", project) && html` <a href=${link(project, "launch", { template: "service" })}>Write one</a>.`}`} />`} />`}

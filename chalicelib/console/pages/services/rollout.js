@@ -14,6 +14,7 @@ import { toast, toastFailure } from "../../kit/toast.js";
 import { Words } from "../../kit/words.js";
 import { lineDiff } from "../../lib/diff.js";
 import { counted, rate } from "../../lib/money.js";
+import { runPath } from "../../lib/run_facts.js";
 import { isRolling, rollout } from "../../lib/services.js";
 import { specText } from "../../lib/yaml_text.js";
 
@@ -39,7 +40,7 @@ function useRevisions(project, service) {
   const [state, setState] = useState(/** @type {{found: Revision[] | null, error: any}} */ ({ found: null, error: null }));
   useEffect(() => {
     const leaving = new AbortController();
-    get(`${pathOf(project, service.run)}/revisions`, {}, { signal: leaving.signal }).then(
+    get(`${runPath({ project, name: service.run })}/revisions`, {}, { signal: leaving.signal }).then(
       (page) => setState({ found: page.items, error: null }),
       (error) => !leaving.signal.aborted && setState({ found: null, error }),
     );
@@ -47,9 +48,6 @@ function useRevisions(project, service) {
   }, [project, service.run, service.revision]);
   return state;
 }
-
-/** @param {string} project @param {string} name */
-const pathOf = (project, name) => `/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(name)}`;
 
 /** @param {{revision: Revision, before: Revision | undefined, service: Service, onRollBack: (() => void) | null}} props */
 function One({ revision, before, service, onRollBack }) {
@@ -67,9 +65,9 @@ function One({ revision, before, service, onRollBack }) {
 
 /** @param {string} project @param {Service} service @param {Revision} revision @param {() => Promise<void>} reload */
 async function rollBack(project, service, revision, reload) {
-  const path = `${pathOf(project, service.run)}/roll-back`, body = { revision: revision.revision };
+  const path = `${runPath({ project, name: service.run })}/roll-back`, body = { revision: revision.revision };
   try {
-    const [now, plan] = await Promise.all([get(`${pathOf(project, service.run)}/spec`), send("POST", path, body, { query: { dry_run: true } })]);
+    const [now, plan] = await Promise.all([get(`${runPath({ project, name: service.run })}/spec`), send("POST", path, body, { query: { dry_run: true } })]);
     const text = html`<p>Its replicas are replaced by ones of that spec, one after the other.${costOf(plan)}</p>
       ${plan.notes.map((/** @type {string} */ note) => html`<${Notice} key=${note}><p><${Words} text=${note} /></p></${Notice}>`)}
       <${Diff} label="What changes" lines=${lineDiff(specText(now), specText(plan.spec))} />`;

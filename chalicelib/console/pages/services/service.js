@@ -16,6 +16,7 @@ import { Table } from "../../kit/table.js";
 import { Tabs } from "../../kit/tabs.js";
 import { Ago } from "../../kit/time.js";
 import { Words } from "../../kit/words.js";
+import { hasEnded, runPath } from "../../lib/run_facts.js";
 import { addressOf, decisionOf, desiredOf, lastMinute, nextChanges, number, points, readyOf, remembered, ruleOf, standing } from "../../lib/services.js";
 import { BASE } from "./index.js";
 import { Rollout } from "./rollout.js";
@@ -47,7 +48,7 @@ export function OneService({ project, name, query }) {
     <${Tabs} label="Parts of the service" tabs=${tabs} current=${tab} />
     ${tab === "scaling" && html`<${Scaling} service=${service} history=${history} />`}
     ${tab === "replicas" && html`<${Replicas} service=${service} project=${project} />`}
-    ${tab === "rollout" && html`<${Rollout} project=${project} service=${service} ended=${["done", "failed", "terminated"].includes(run.status)} reload=${reload} />`}
+    ${tab === "rollout" && html`<${Rollout} project=${project} service=${service} ended=${hasEnded(run)} reload=${reload} />`}
     ${tab === "try" && (service.model ? html`<${TryIt} service=${service} model=${service.model} />` : html`<${Empty} title="This service has no model to try." />`)}
     ${tab === "call" && html`<${Calls} service=${service} />`}
   </${Page}>`;
@@ -57,7 +58,7 @@ export function OneService({ project, name, query }) {
 function useService(project, name) {
   const [state, setState] = useState(/** @type {{service: Service | null, run: any, error: any}} */ ({ service: null, run: null, error: null }));
   const history = useRef(new Map());
-  const path = `/projects/${encodeURIComponent(project)}/runs/${encodeURIComponent(name)}`;
+  const path = runPath({ project, name });
   const reload = async () => {
     try {
       const [service, run] = await Promise.all([get(`${path}/service`), get(path)]);
@@ -119,7 +120,7 @@ function Decision({ service, group, alone }) {
 /** @param {{service: Service, project: string}} props */
 function Replicas({ service, project }) {
   const columns = [
-    { key: "num", title: "Replica", width: 6, value: (/** @type {any} */ replica) => replica.num, cell: (/** @type {any} */ replica) => html`<a href=${link(project, "runs", service.run, { tab: "logs", replica: replica.num })}>${replica.num}</a>` },
+    { key: "num", title: "Replica", width: 6, value: (/** @type {any} */ replica) => replica.num, cell: (/** @type {any} */ replica) => html`<a href=${link(project, "runs", service.run, { tab: "logs", job: replica.job })}>${replica.num}</a>` },
     ...(service.groups.length > 1 ? [{ key: "group", title: "Group", width: 8, value: (/** @type {any} */ replica) => replica.group }] : []),
     { key: "status", title: "Status", width: 9, value: standing, cell: (/** @type {any} */ replica) => html`<${Status} value=${standing(replica)} />` },
     { key: "revision", title: "Revision", width: 6, align: /** @type {"right"} */ ("right"), value: (/** @type {any} */ replica) => replica.revision },

@@ -23,8 +23,8 @@ export function General({ project }) {
     <${Section} title=${value.name} actions=${can("administer", project) && html`<${Button} small onClick=${() => share(value, path, reload)}>${value.public ? "Make private" : "Make public"}<//>`}>
       <${Facts} items=${[["Owner", value.owner], ["Who sees it", value.public ? "everybody on this server, and anybody may join" : "its members"], ["Created", html`<${Ago} at=${value.created_at} />`]]} />
     <//>
-    <${Section} title="From the command line" note="This enters the project on another machine. It asks for a token there.">
-      <${Code} copy label="Command" text=${`dstack project add --name ${project} --url ${new URL(".", document.baseURI).href.replace(/\/$/, "")} --token …`} />
+    <${Section} title="From the command line" note="This enters the project on another machine. Then paste an access token there, and press Enter: “Your account” makes one.">
+      <${Code} copy label="Command" text=${`dstack project add --name ${project} --url ${new URL(".", document.baseURI).href.replace(/\/$/, "")} --token -`} />
     <//>
     ${can("administer", project) && html`<${Section} title="Delete this project" note="Its runs must have ended, and its fleets, volumes and gateways must be gone."
       actions=${html`<${Button} small kind="danger" onClick=${() => remove(project, path)}>Delete ${project}<//>`} />`}`;

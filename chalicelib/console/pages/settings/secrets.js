@@ -22,7 +22,7 @@ export function Secrets({ project }) {
   };
   const columns = [
     { key: "name", title: "Name", cell: (/** @type {Secret} */ secret) => html`<code>${secret.name}</code>` },
-    { key: "updated", title: "Changed", width: 9, cell: (/** @type {Secret} */ secret) => html`<${Ago} at=${secret.updated_at} />` },
+    { key: "updated", title: "Changed", width: 9, wide: true, cell: (/** @type {Secret} */ secret) => html`<${Ago} at=${secret.updated_at} />` },
     buttons((/** @type {Secret} */ secret) => html`<${Button} small onClick=${() => setEdited(secret.name)}>Replace<//> <${DeleteButton} label=${`Delete the secret ${secret.name}`} onClick=${() => remove(secret.name, path, secrets.reload)} />`, 9),
   ];
   return html`<${Resource} title="Secrets" loaded=${secrets} columns=${columns} keyOf=${(/** @type {Secret} */ secret) => secret.name}

@@ -26,7 +26,7 @@ export default function Volumes({ project, query }) {
   const may = can("fleets", project);
   const columns = useMemo(() => (may ? [...COLUMNS, DELETE] : COLUMNS), [may]);
   return html`<${Page} title="Volumes"><${Failed} error=${error} />
-    ${loading && items.length === 0 ? html`<${Loading} />` : html`<${Table} label="Volumes" tall columns=${columns} rows=${items} keyOf=${(/** @type {Volume} */ volume) => volume.id}
+    ${loading && items.length === 0 ? html`<${Loading} />` : !error && html`<${Table} label="Volumes" tall columns=${columns} rows=${items} keyOf=${(/** @type {Volume} */ volume) => volume.id}
       sort=${sortOf(query.sort, { key: "name", down: false })} onSort=${(/** @type {any} */ sort) => setQuery({ sort: sortText(sort) })}
       empty=${html`<${Empty} title="No volumes yet." next=${html`A volume is a disk that stays when a run ends. Write one in a file, and <code>dstack apply -f volume.dstack.yml</code>.`} />`} />`}
   <//>`;
