@@ -179,8 +179,8 @@ def _by_access_token(
         raise Unauthenticated("This access token was revoked")
     if entry.signed_off(user.signed_off_at):
         raise Unauthenticated("The sign-on with which this access token was made was ended")
-    if not rights_revision.lasts(plane.store, entry):
-        made_with = "The access token with which this one was made was revoked"
+    if not rights_revision.lasts(plane.store, user, entry):
+        made_with = "The token with which this one was made was revoked or replaced"
         raise Unauthenticated(made_with if entry.made_with else "The run of this access token has ended")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")

@@ -68,7 +68,7 @@ class AccessToken(Noun):
     run_id: str = ""  # of a run whose jobs have it: it ends with the run
     sealed: str = ""  # then its text, for the machines of the run
     signed_on_at: Micros | None = None  # when the sign-on began with which it was made, and with which it ends
-    made_with: str = ""  # the hash of the access token with which it was made, and with which it ends
+    made_with: str = ""  # the hash of its user's token with which it was made, and with which it ends
     limit: DailyLimit | None = None  # what its runs may cost a day
 
     def place(self) -> keys.Place:

@@ -381,6 +381,10 @@ def users_access_tokens_revoke(client: Client, body: bodies.RevokeAccessTokenBod
     client.post("/api/users/access_tokens/revoke", body)
 
 
+def users_access_tokens_revoke_own(client: Client) -> None:
+    client.post("/api/users/access_tokens/revoke_own")
+
+
 def users_create(client: Client, body: bodies.SaveUserBody) -> contract.UserWithCreds:
     return client.post("/api/users/create", body)
 

@@ -19,6 +19,7 @@ from tests.api.rig import ADMIN, Rig, task
 from tests.api.test_access_tokens import LIST, REVOKE, forbidden, made
 from tests.api.test_races import CALLERS, together
 
+REVOKE_OWN = "/api/users/access_tokens/revoke_own"
 CODE, EXCHANGE, ME = "/api/users/sign_in_codes/create", "/api/auth/sign_in_codes/exchange", "/api/users/get_my_user"
 
 
@@ -104,8 +105,34 @@ def test_a_page_ends_with_the_token_that_opened_it(rig: Rig) -> None:
     page, waiting = entered(rig, coded(rig, made(rig, "run")))["token"], coded(rig, made(rig, "run", name="more"))
     rig.ok(REVOKE, {"name": "ci"})
     rig.ok(REVOKE, {"name": "more"})
-    assert "with which this one was made was revoked" in forbidden(rig, ME, token=page)
+    assert "with which this one was made was revoked or replaced" in forbidden(rig, ME, token=page)
     assert "no longer valid" in refused(rig, waiting) and rig.ok(LIST) == []
+
+
+def test_a_page_ends_with_its_users_own_token(rig: Rig) -> None:
+    ann = rig.ok("/api/users/create", {"username": "ann", "global_role": "user"})["creds"]["token"]
+    page = entered(rig, coded(rig, ann))["token"]
+    assert rig.ok(ME, token=page)["username"] == "ann"
+    new = rig.ok("/api/users/refresh_token", {"username": "ann"}, token=ann)["creds"]["token"]
+    assert "was revoked or replaced" in forbidden(rig, ME, token=page)
+    assert rig.ok(LIST, token=new) == []
+    assert rig.ok(ME, token=entered(rig, coded(rig, new))["token"])["username"] == "ann"
+
+
+def test_a_page_that_signs_out_ends_its_token(rig: Rig) -> None:
+    page, other = (entered(rig, coded(rig))["token"] for _ in range(2))
+    rig.ok(REVOKE_OWN, token=page)
+    assert "was revoked" in forbidden(rig, ME, token=page)
+    assert rig.ok(ME, token=other)["username"] == "admin" and len(rig.ok(LIST)) == 1
+
+
+def test_an_access_token_ends_itself_even_if_it_is_for_one_project(rig: Rig) -> None:
+    ci = made(rig, "read", projects=["main"])
+    page = entered(rig, coded(rig, ci))["token"]
+    rig.ok(REVOKE_OWN, token=ci)
+    assert "was revoked" in forbidden(rig, ME, token=ci) and "or replaced" in forbidden(rig, ME, token=page)
+    assert rig.ok(LIST) == []
+    assert "Replace that one" in rig.refused(REVOKE_OWN)
 
 
 def test_a_code_of_a_user_who_lost_their_token_or_rights_is_void(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.harness.browser import Tab
 from tests.console.harness.world import token_of, v1
-from tests.harness.server import HttpError, Server
+from tests.harness.server import HttpError, Server, until
 
 LEFT = 'new BroadcastChannel("dstack-console").postMessage("signed-out")'  # as another tab says it
 REFUSED = "401"  # what a browser itself writes about a call that was refused
@@ -17,6 +17,12 @@ REFUSED = "401"  # what a browser itself writes about a call that was refused
 
 def code_of(server: Server) -> str:
     return str(server.call("/api/users/sign_in_codes/create", {})["code"])
+
+
+def pages_of(server: Server) -> set[str]:
+    """The tokens of the admin's pages."""
+    found = server.call("/api/users/access_tokens/list", {})
+    return {each["id"] for each in found if each["name"].startswith("console/")}
 
 
 def test_a_code_opens_a_page_once_and_is_taken_out_of_the_address(server: Server, tabs: Callable[..., Tab]) -> None:
@@ -62,6 +68,17 @@ def test_signing_out_reaches_every_tab(server: Server, tab: Tab) -> None:
     tab.see(role="heading", name="Sign in")
     assert tab.place() == "/"
     assert tab.script("sessionStorage.length + document.cookie.length") == 0
+
+
+def test_signing_out_ends_the_token_that_was_made_for_the_page(server: Server, tabs: Callable[..., Tab]) -> None:
+    tab, before = tabs(), pages_of(server)
+    tab.open("/#" + urlencode({"code": code_of(server), "to": "/main/runs"}))
+    tab.see(role="heading", name="Runs")
+    (page,) = pages_of(server) - before
+    tab.press("You: admin")
+    tab.press("Sign out", "menuitem")
+    tab.see(role="heading", name="Sign in")
+    until("the page's token to end", lambda: page not in pages_of(server))
 
 
 def test_a_tab_stays_signed_in_only_if_its_owner_says_so(server: Server, tab: Tab) -> None:

@@ -65,3 +65,9 @@ def list_tokens(call: Call, body: ListAccessTokensBody) -> list[contract.AccessT
 def revoke(call: Call, body: RevokeAccessTokenBody) -> None:
     """Ends a token at once, and what is open under it."""
     access_tokens.revoke(call.plane, call.actor, body.name, body.username)
+
+
+def revoke_own(call: Call) -> None:
+    """Ends the access token of this very call at once, and what is open under it: as a page of the console does when
+    its user signs out. A user's own token is replaced instead."""
+    access_tokens.revoke_own(call.plane, call.actor, call.token)

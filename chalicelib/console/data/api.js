@@ -5,6 +5,7 @@ import { refused, renewed, token } from "./token.js";
 
 const BASE = new URL("api/", document.baseURI.split("#")[0]);
 const V1 = "v1";
+const ENDING_MS = 3000;
 
 /** @typedef {Record<string, string | number | boolean | null | undefined>} Query */
 /** @typedef {{query?: Query, body?: any, text?: string, headers?: Record<string, string>, signal?: AbortSignal}} Options */
@@ -69,6 +70,15 @@ export async function once(method, path, used, body) {
   const found = await parsed(response);
   if (!response.ok) throw problemOf(response.status, found);
   return found;
+}
+
+/** Revokes a token that was made for this page. @param {string} used */
+export async function endToken(used) {
+  try {
+    await attempt("POST", "users/access_tokens/revoke_own", { signal: AbortSignal.timeout(ENDING_MS) }, used);
+  } catch {
+    // the server can't be reached: nobody is kept from signing out, and the token ends by itself
+  }
 }
 
 /** @param {string} method @param {string} path @param {Options} options @param {string | null} used */

@@ -3,8 +3,8 @@ import { useEffect } from "../kit/preact.js";
 import { useStore } from "../kit/use_store.js";
 import { may } from "../lib/rights.js";
 import { store } from "../lib/store.js";
-import { all, get, once } from "./api.js";
-import { dropToken, isKept, setToken, token } from "./token.js";
+import { all, endToken, get, once } from "./api.js";
+import { dropToken, isKept, isOwn, setToken, token } from "./token.js";
 
 /** @typedef {import("../types").User} User */
 /** @typedef {import("../types").Project} Project */
@@ -17,13 +17,13 @@ export const session = store(NOBODY);
 export const failure = store(/** @type {any} */ (null)); // of loading it
 
 const tabs = new BroadcastChannel("dstack-console");
-tabs.addEventListener("message", (event) => event.data === "signed-out" && leave());
+tabs.addEventListener("message", (event) => event.data === "signed-out" && void leave());
 
-/** Asks who the token is for; throws Problem if it isn't valid. @param {string} text @param {{keep?: boolean}} [options] */
-export async function signIn(text, { keep = false } = {}) {
+/** Asks who the token is for; throws Problem if it isn't valid. @param {string} text @param {{keep?: boolean, made?: boolean}} [options] `made`: for this page */
+export async function signIn(text, { keep = false, made = false } = {}) {
   const user = /** @type {User} */ (await once("GET", "v1/users/me", text));
   const before = session.get().user;
-  setToken(text, keep);
+  setToken(text, { keep, made });
   if (before && before.id !== user.id) session.set(NOBODY); // another's pages aren't theirs
   await load();
 }
@@ -50,15 +50,18 @@ export async function reloadProjects() {
 /** Signs out here and in the other tabs. */
 export function signOut() {
   tabs.postMessage("signed-out");
-  leave();
+  void leave();
 }
 
 /** Also what the open page knows goes: it is loaded anew. */
-function leave() {
-  if (token.get() === null) return;
+async function leave() {
+  const used = token.get();
+  if (used === null) return;
+  const made = isOwn();
   dropToken();
   session.set(NOBODY);
   history.replaceState(null, "", location.pathname);
+  if (made) await endToken(used);
   location.reload();
 }
 

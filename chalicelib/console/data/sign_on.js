@@ -39,5 +39,5 @@ export async function comeBack({ provider, code, state, error }) {
 /** @param {string} code */
 export async function redeem(code) {
   const made = await once("POST", "auth/sign_in_codes/exchange", null, { code });
-  await signIn(made.token, { keep: false });
+  await signIn(made.token, { made: true });
 }

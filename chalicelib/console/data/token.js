@@ -9,8 +9,13 @@ export const token = store(/** @type {string | null} */ (sessionStorage.getItem(
 /** Whether the server refused the token that we have: someone must sign in before the page goes on. */
 export const refused = store(false);
 
-/** @param {string} text @param {boolean} keep */
-export function setToken(text, keep) {
+/** Whether the token was made for this page, which never keeps it: it ends when its user signs out. */
+let own = false;
+export const isOwn = () => own;
+
+/** @param {string} text @param {{keep: boolean, made: boolean}} options `made`: for this page */
+export function setToken(text, { keep, made }) {
+  own = made;
   if (keep) sessionStorage.setItem(KEPT, text);
   else sessionStorage.removeItem(KEPT);
   token.set(text);
@@ -19,6 +24,7 @@ export function setToken(text, keep) {
 
 export function dropToken() {
   sessionStorage.removeItem(KEPT);
+  own = false;
   token.set(null);
   refused.set(false);
 }

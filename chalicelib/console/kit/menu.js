@@ -13,8 +13,8 @@ export function Menu({ title, label, items, kind = "", icon, start, note }) {
   const ref = useRef(/** @type {any} */ (null));
   useEffect(() => {
     if (!open) return;
-    const outside = (/** @type {any} */ event) => !ref.current.contains(event.target) && setOpen(false);
-    const moved = (/** @type {any} */ event) => !ref.current.contains(event.target) && setOpen(false);
+    const outside = (/** @type {any} */ event) => ref.current?.contains(event.target) === false && setOpen(false);
+    const moved = (/** @type {any} */ event) => ref.current?.contains(event.target) === false && setOpen(false);
     document.addEventListener("pointerdown", outside);
     document.addEventListener("focusin", outside);
     addEventListener("scroll", moved, true);

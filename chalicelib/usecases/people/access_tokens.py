@@ -135,8 +135,21 @@ def revoke(plane: AccountPorts, actor: User, name: str, username: str | None = N
     entry = None if found is None else nouns.find(plane.store, AccessToken, keys.access_token(found[0]))
     if found is None or entry is None:
         raise NotFound(f"{user.name} has no access token {name[:60]!r}.", hint="See them with `dstack token list`.")
+    _end(plane, actor, user, entry, Delete(place, found[1]))
+
+
+def revoke_own(plane: AccountPorts, actor: User, token: AccessToken | None) -> None:
+    """Revoke the token of this call. `token`: that, if it is an access token."""
+    if token is None:
+        raise Refused("You call with no access token, but your own.", hint="Replace that one: `dstack user token`.")
+    if token.run_id:
+        raise Refused("The token of a run's jobs ends with the run.", hint="Stop the run: `dstack stop NAME`.")
+    _end(plane, actor, actor, token, Delete(keys.access_token_name(actor.id, token.name)))
+
+
+def _end(plane: AccountPorts, actor: User, user: User, entry: AccessToken, name: Delete) -> None:
     event = token_event(plane, EventType.token_revoked, entry, user, actor)
-    plane.store.commit([Delete(nouns.key_of(entry), entry.version), Delete(place, found[1]), event])
+    plane.store.commit([Delete(nouns.key_of(entry), entry.version), name, event])
     plane.rights()
 
 
@@ -179,7 +192,7 @@ def _projects(plane: AccountPorts, user: User, names: Sequence[str]) -> tuple[Sc
 def valid_tokens(plane: AccountPorts, user: User) -> list[AccessToken]:
     found = rights_revision.access_tokens_of(plane.store, user, after=plane.clock.now())
     valid = [entry for entry in found if not entry.signed_off(user.signed_off_at)]
-    return [entry for entry in valid if rights_revision.lasts(plane.store, entry)]
+    return [entry for entry in valid if rights_revision.lasts(plane.store, user, entry)]
 
 
 def _free(plane: AccountPorts, user: User, name: str) -> int:

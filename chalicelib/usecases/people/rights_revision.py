@@ -71,12 +71,14 @@ def access_token(store: Store, user: User, token_hash: str, now: Micros) -> Acce
         return None
     if entry.signed_off(user.signed_off_at):
         return None
-    return entry if lasts(store, entry) else None
+    return entry if lasts(store, user, entry) else None
 
 
-def lasts(store: Store, entry: AccessToken) -> bool:
-    """Is what it ends with still there: the run of whose jobs it is, the access token with which it was made?"""
+def lasts(store: Store, user: User, entry: AccessToken) -> bool:
+    """Is what it ends with still there: the run of whose jobs it is, the token of its user with which it was made?"""
     if entry.made_with:
+        if entry.made_with == user.token_hash:
+            return True
         return nouns.find(store, AccessToken, keys.access_token(entry.made_with)) is not None
     if not entry.run_id:
         return True

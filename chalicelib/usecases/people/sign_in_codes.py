@@ -108,7 +108,7 @@ def _token(plane: TokenPorts, user: User, code: SignInCode, parent: AccessToken 
         verbs=with_read(code.verbs),
         projects=code.projects,
         signed_on_at=code.signed_on_at,
-        made_with="" if parent is None else parent.token_hash,
+        made_with="" if code.signed_on_at is not None and parent is None else code.made_with,
         limit=None if parent is None else parent.limit,
     )
     return entry, text
