@@ -47,6 +47,7 @@
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | UpgradeProgress | renewal    | form                    |                                    |                        |
 | Round     | round            | blobs                   |                                    |                        |
+| BooksPlace | projects        | books                   |                                    |                        |
 | ScheduleTurn | schedule      | name                    |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
@@ -96,6 +97,7 @@ class Key(NamedTuple):
 
 
 ROUND = Key("round", "blobs")
+BOOKS = Key("projects", "books")  # before their names, so that one query reads both
 ROSTER = Key("backends", "roster")
 
 

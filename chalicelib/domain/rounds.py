@@ -1,4 +1,5 @@
-"""The position of the daily round through the blob store; stored, so that a restart continues there."""
+"""Positions of the rounds through the blob store and through the projects' books; stored, so that a restart continues
+there."""
 
 from __future__ import annotations
 
@@ -14,3 +15,12 @@ class Round(Noun):
 
     def place(self) -> keys.Place:
         return keys.Place(keys.ROUND)
+
+
+class BooksPlace(Noun):
+    after: str = ""  # the name of the last project that was visited
+    counting: str = ""  # the name of the next one, if a count of its costs was begun
+    tries: int = 0  # counts of these that were begun; those before the last outlasted their turn
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.BOOKS)

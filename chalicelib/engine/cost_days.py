@@ -35,14 +35,20 @@ AT_ONCE = 10  # records of days in one commit
 # --- the days that are over -------------------------------------------------------------------------------------------
 
 
-def close_days(read: Reader, clock: Clock, project_id: str) -> int:
-    """Count the days that are over and haven't been counted. Returns their number."""
+def is_due(read: Reader, clock: Clock, project_id: str) -> bool:
+    """Whether a day is over that hasn't been counted."""
+    since = _uncounted(read, project_id)
+    return since is not None and since < day_of(clock.now() - SETTLED)
+
+
+def close_days(read: Reader, clock: Clock, project_id: str, most: Micros = FIRST) -> int:
+    """Count the days that are over and haven't been counted, the last `most` of them. Returns their number."""
     now = clock.now()
     until = day_of(now - SETTLED)
     since = _uncounted(read, project_id)
     if since is None or since >= until:
         return 0
-    since = max(since, until - FIRST)  # the server may have been off for long
+    since = max(since, until - most)  # the server may have been off for long
     counted = ledger.days(project_id, hours(read, project_id, since, until, now), since, until)
     for start in range(0, len(counted), AT_ONCE):
         read.store.commit([nouns.put(day) for day in counted[start : start + AT_ONCE]])

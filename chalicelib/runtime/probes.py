@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -33,6 +35,23 @@ _HEADERS = {"content-type": "application/json", "cache-control": "no-store"}
 Check = Callable[[], str]  # why this isn't ready; empty if it is
 
 
+class Daemon(Executor):
+    """A thread for the checks of one time, which are never two at once. A check that hangs doesn't keep the process
+    from ending."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work(*args, **more))
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="readiness", daemon=True).start()
+        return done
+
+
 class Probes:
     def __init__(
         self,
@@ -43,7 +62,7 @@ class Probes:
         patience: float = PATIENCE,
     ) -> None:
         self._checks, self._clock, self._patience = checks, clock, patience
-        self._thread = thread or ThreadPoolExecutor(1, thread_name_prefix="readiness")
+        self._thread = thread or Daemon()
         self._why: dict[str, str] = {}
         self._at = ""  # the check that is running
         self._begun = float("-inf")

@@ -220,8 +220,9 @@ class Root:
         from chalicelib.engine.record_upgrades import RecordUpgrader
 
         RecordUpgrader(self.ports.store, self.ports.seal, self.ports.clock).run()
-        keep_books(self.plane.read, self.ports.clock)
-        return self.eraser.run()
+        done = self.eraser.run()
+        keep_books(self.plane.read, self.ports.clock)  # last: a first count may outlast the turn
+        return done
 
     def silent_units(self) -> list[str]:
         """The units affected by agents that failed to report in time."""

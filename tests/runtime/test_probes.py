@@ -80,6 +80,28 @@ def test_a_check_that_hangs_is_named_and_not_started_again() -> None:
     assert (reply.status, why(reply)) == (503, {"store": "It hasn't answered for 35 s."})
 
 
+def test_a_check_that_hangs_doesnt_keep_the_process_from_ending() -> None:
+    kept: list[bool] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    def hanging() -> str:
+        kept.append(not threading.current_thread().daemon)
+        begun.set()
+        gate.wait(LONG)
+        return ""
+
+    async def ask() -> Reply | None:
+        return await Probes({"store": hanging}, patience=0.0).reply("GET", "/readyz")
+
+    try:
+        reply = asyncio.run(ask())
+        assert begun.wait(LONG)
+    finally:
+        gate.set()
+    assert reply is not None and reply.status == 503 and "hasn't answered" in why(reply)["store"]
+    assert kept == [False]
+
+
 def test_many_requests_in_a_second_are_one_check() -> None:
     checked: list[int] = []
     now = [0.0]

@@ -154,6 +154,20 @@ def test_a_turn_of_the_erasing_stores_it(stage: Virtual) -> None:
     assert len(moments(stage)) == 1
 
 
+def test_a_turn_erases_before_it_keeps_the_books_which_may_outlast_it(stage: Virtual) -> None:
+    root, stored = stage.site.root, []  # type: ignore[attr-defined]
+    eraser = root.eraser
+
+    class Watched:
+        def run(self) -> Any:
+            stored.append(len(moments(stage)))
+            return eraser.run()
+
+    root.eraser = Watched()
+    root.erase()
+    assert stored == [0] and len(moments(stage)) == 1
+
+
 def test_a_final_answer_may_be_kept_and_a_new_one_may_not(stage: Virtual) -> None:
     past = now(stage)
     stage.site.time.pass_(400)
