@@ -1,8 +1,8 @@
 """Keeps the books of each project: what days that are over cost, and what it looks like every quarter of an hour.
 
 A turn is bounded by time, and the next one goes on where it stopped. A first count reads a month of history, and may
-outlast the function that does it. So the place is stored before each count: such a project is tried again, then with
-its last day only, and at last left behind until the next round, so that it never holds up the others.
+outlast the function that does it. So the place is stored before a count of several days: such a project is tried again,
+then with its last day only, and at last left behind until the next round, so that it never holds up the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.rounds import BooksPlace
-from chalicelib.engine.cost_days import FIRST, close_days, is_due
+from chalicelib.engine.cost_days import FIRST, close_days, days_due
 from chalicelib.engine.moments import store_moment
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader
@@ -47,9 +47,11 @@ def _turn(read: Reader, clock: Clock) -> None:
             _store(read, place, BooksPlace(after=after))
             return
         project_id = nouns.pointed(record)
-        if is_due(read, clock, project_id):
-            tries = place.tries + 1 if place.counting == name else 1
+        tries = place.tries + 1 if place.counting == name else 1
+        due = days_due(read, clock, project_id)
+        if due > 1:
             place = _store(read, place, BooksPlace(after=after, counting=name, tries=tries))
+        if due:
             _count(read, clock, project_id, tries)
         _apart(f"storing a moment of {project_id}", partial(store_moment, read, clock, project_id))
         after = name

@@ -35,10 +35,10 @@ AT_ONCE = 10  # records of days in one commit
 # --- the days that are over -------------------------------------------------------------------------------------------
 
 
-def is_due(read: Reader, clock: Clock, project_id: str) -> bool:
-    """Whether a day is over that hasn't been counted."""
-    since = _uncounted(read, project_id)
-    return since is not None and since < day_of(clock.now() - SETTLED)
+def days_due(read: Reader, clock: Clock, project_id: str) -> int:
+    """How many days are over and haven't been counted."""
+    since, until = _uncounted(read, project_id), day_of(clock.now() - SETTLED)
+    return 0 if since is None else max(0, until - since) // DAY
 
 
 def close_days(read: Reader, clock: Clock, project_id: str, most: Micros = FIRST) -> int:
