@@ -33,6 +33,7 @@
 | Spending  | spending/<limit> | status                  |                                    |                        |
 | CostDay   | project/<id>     | costs/<date>            |                                    |                        |
 | Moment    | moments/<project> | at                     |                                    |                        |
+| MomentPart | moment-parts/<project> | at#number        |                                    |                        |
 | Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
@@ -323,6 +324,10 @@ def spending(limit_id: str) -> Key:
 
 def moment(project_id: str, at: Micros) -> Key:
     return Key(f"moments/{project_id}", sortable(at))
+
+
+def moment_part(project_id: str, at: Micros, number: int) -> Key:
+    return Key(f"moment-parts/{project_id}", f"{sortable(at)}#{number}")
 
 
 def cost_day(project_id: str, day: Micros) -> Key:

@@ -21,6 +21,7 @@ SHOWN = DAY  # how far back a state can be asked for
 RENEWED = 12 * HOUR  # after which one is stored though nothing has changed, so that there always is one
 KEPT = SHOWN + RENEWED + HOUR
 MOST_RUNS = 3000  # of one moment; those that had ended are left out first
+LARGEST = 250_000  # bytes of a state that stand in one record; DynamoDB's have at most 400 KiB
 ENDED = ("terminated", "failed", "done")
 
 
@@ -92,18 +93,38 @@ class Moment(Noun):
 
     project_id: str
     at: Micros
-    packed: str
+    packed: str  # the state, or the beginning of a large one
+    parts: int = 0  # the number of further records that have the rest
 
     @classmethod
-    def of(cls, project_id: str, at: Micros, state: State) -> Self:
-        text = zlib.compress(state.model_dump_json(exclude_defaults=True).encode(), 6)
-        return cls.unvalidated(project_id=project_id, at=at, packed=base64.b85encode(text).decode())
+    def of(cls, project_id: str, at: Micros, state: State) -> tuple[Self, list[MomentPart]]:
+        """The moment and its parts, which are to be stored before it."""
+        text = base64.b85encode(zlib.compress(state.model_dump_json(exclude_defaults=True).encode(), 6)).decode()
+        first, *rest = (text[start : start + LARGEST] for start in range(0, len(text), LARGEST))
+        parts = [
+            MomentPart.unvalidated(project_id=project_id, at=at, number=number, packed=each)
+            for number, each in enumerate(rest)
+        ]
+        return cls.unvalidated(project_id=project_id, at=at, packed=first, parts=len(parts)), parts
 
-    def state(self) -> State:
-        return State.model_validate_json(zlib.decompress(base64.b85decode(self.packed)))
+    def state(self, parts: Iterable[MomentPart] = ()) -> State:
+        """`parts`: all of them, in order."""
+        text = "".join((self.packed, *(part.packed for part in parts)))
+        return State.model_validate_json(zlib.decompress(base64.b85decode(text)))
 
     def place(self) -> keys.Place:
         return keys.Place(keys.moment(self.project_id, self.at), expires_at=(self.at + KEPT) // SECOND)
+
+
+class MomentPart(Noun):
+    project_id: str
+    at: Micros
+    number: int
+    packed: str
+
+    def place(self) -> keys.Place:
+        key = keys.moment_part(self.project_id, self.at, self.number)
+        return keys.Place(key, expires_at=(self.at + KEPT) // SECOND)
 
 
 class _Work:

@@ -11,7 +11,17 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, Micros, sortable
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.moments import EVERY, RENEWED, FleetThen, InstanceThen, JobThen, Moment, RunThen, State
+from chalicelib.domain.moments import (
+    EVERY,
+    RENEWED,
+    FleetThen,
+    InstanceThen,
+    JobThen,
+    Moment,
+    MomentPart,
+    RunThen,
+    State,
+)
 from chalicelib.domain.runs import Run
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader
@@ -29,12 +39,15 @@ def store_moment(read: Reader, clock: Clock, project_id: str) -> bool:
     if last is not None and at < last.at + EVERY:
         return False
     if last is None:
-        moment = Moment.of(project_id, now, present(read, project_id, now))
+        at, state = now, present(read, project_id, now)
     elif at >= last.at + RENEWED or _happened(read, project_id, last.at):
-        state = last.state().after(events_between(read, project_id, last.at, at)).without_old(at)
-        moment = Moment.of(project_id, at, _completed(read, state))
+        state = state_of(read, last).after(events_between(read, project_id, last.at, at)).without_old(at)
+        state = _completed(read, state)
     else:
         return False
+    moment, parts = Moment.of(project_id, at, state)
+    for part in parts:  # one by one: a transaction of DynamoDB has 4 MiB
+        read.store.commit([nouns.put(part)])
     read.store.commit([nouns.put(moment)])
     return True
 
@@ -44,6 +57,12 @@ def newest(read: Reader, project_id: str, at: Micros) -> Moment | None:
     place = keys.moment(project_id, at + 1)
     found = read.store.query("main", place.pk, high=place.sk, limit=1, reverse=True).records
     return nouns.read(Moment, found[0]) if found else None
+
+
+def state_of(read: Reader, moment: Moment) -> State:
+    wanted = [keys.moment_part(moment.project_id, moment.at, number) for number in range(moment.parts)]
+    parts = [read.find(MomentPart, key) for key in wanted]
+    return moment.state(part for part in parts if part is not None)
 
 
 def _happened(read: Reader, project_id: str, since: Micros) -> bool:

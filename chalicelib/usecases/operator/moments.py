@@ -11,7 +11,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, Micros, iso, sortable
 from chalicelib.domain.moments import SHOWN, State
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.tenants import Project
-from chalicelib.engine.moments import events_between, newest, present
+from chalicelib.engine.moments import events_between, newest, present, state_of
 from chalicelib.errors import NotFound, Problem, WrongQuery
 from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
@@ -40,7 +40,7 @@ def state_at(plane: RecordPorts, project: Project, at: Micros) -> tuple[State, b
         raise NotFound(f"What was at {iso(at)} is no longer kept.", hint="Ask for an instant of the last 24 hours.")
     base = newest(read, project.id, at)
     if base is not None:
-        state = base.state().after(events_between(read, project.id, base.at, at))
+        state = state_of(read, base).after(events_between(read, project.id, base.at, at))
     elif project.created_at >= now - SHOWN - HOUR:
         state = State().after(events_between(read, project.id, 0, at))
     elif not read.store.query("main", keys.events_of(project.id), low=sortable(at + 1), limit=1).records:
