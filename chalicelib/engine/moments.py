@@ -9,7 +9,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE, Micros, sortable
+from chalicelib.domain.instants import Micros, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.moments import (
     EVERY,
@@ -26,10 +26,8 @@ from chalicelib.domain.runs import Run
 from chalicelib.engine.ports import Clock
 from chalicelib.engine.read import Reader
 from chalicelib.store import nouns
-from chalicelib.store.history import SPAN, events_in
+from chalicelib.store.history import LATE, SPAN, events_in
 from chalicelib.store.listing import all_of
-
-LATE: Micros = 2 * MINUTE  # between an event's time and its commit, at most
 
 
 def store_moment(read: Reader, clock: Clock, project_id: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from chalicelib.domain import keys
-from chalicelib.domain.instants import MINUTE, Micros, sortable
+from chalicelib.domain.instants import Micros, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run
@@ -19,10 +19,8 @@ from chalicelib.domain.spending import DailyLimit, Spending, key_at
 from chalicelib.engine.read import Reader
 from chalicelib.planning.kernel.snapshot import FleetView
 from chalicelib.planning.placing.quotas import EndedJob, QuotaUsage, TokenUsage, counted, held, settled, spent
-from chalicelib.store.history import SPAN, events_in
+from chalicelib.store.history import LATE, SPAN, events_in
 from chalicelib.store.listing import all_of
-
-LATE: Micros = 2 * MINUTE  # the longest delay between an event's time and its commit, after which an end is settled
 
 
 def quota_of(read: Reader, project_id: str) -> Quota | None:

@@ -21,11 +21,12 @@ from pydantic import TypeAdapter
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
-from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros
 from chalicelib.domain.retention import Retention
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Put, Record, Store
 
+LATE: Micros = 2 * MINUTE  # between the time of an event and its commit, at most
 SPAN: Micros = 1_000  # the events of a record are at most this far apart, so that readers can put records in order
 LARGEST = 50_000  # bytes of a record of several events
 

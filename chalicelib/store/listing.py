@@ -22,10 +22,12 @@ def page_after(store: Store, partition: str, prefix: str, *, after: str, limit: 
     return list(islice(found, limit))
 
 
-def all_of(store: Store, index: Index, partition: str, *, low: str = "", high: str = "") -> Iterator[Record]:
+def all_of(
+    store: Store, index: Index, partition: str, *, low: str = "", high: str = "", reverse: bool = False
+) -> Iterator[Record]:
     cursor: str | None = None
     while True:
-        page = store.query(index, partition, low=low, high=high, limit=PAGE, cursor=cursor)
+        page = store.query(index, partition, low=low, high=high, limit=PAGE, cursor=cursor, reverse=reverse)
         yield from page.records
         cursor = page.cursor
         if cursor is None:

@@ -15,14 +15,14 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.quotas import Limits, Quota
 from chalicelib.domain.runs import RunStatus
 from chalicelib.engine.kinds import KINDS
-from chalicelib.engine.quotas import LATE, quota_of, usage_of
+from chalicelib.engine.quotas import quota_of, usage_of
 from chalicelib.engine.read import Reader
 from chalicelib.planning.kernel.lint import Rules
 from chalicelib.planning.kernel.plan import Plan
 from chalicelib.planning.placing.queue import decide_queue
 from chalicelib.planning.placing.snapshot import QueueSnapshot
 from chalicelib.store import nouns
-from chalicelib.store.history import grouped
+from chalicelib.store.history import LATE, grouped
 from chalicelib.store.port import Change, Put
 from tests.planning.placing.test_quotas import ran
 from tests.world import nouns as b

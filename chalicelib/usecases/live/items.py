@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -42,6 +42,20 @@ class Item(NamedTuple):
     project: str  # its name
     created_at: Micros
     row: Row
+
+    @property
+    def status(self) -> str:
+        row = self.row
+        if isinstance(row, RunRow):
+            return row.run.status
+        if isinstance(row, FleetRow):
+            return row.fleet.status
+        return row.gateway.status if isinstance(row, GatewayRow) else row.status
+
+    @property
+    def alive(self) -> bool:
+        """Is it among those that may still change by themselves?"""
+        return not (isinstance(self.row, RunRow) and self.row.run.finished)
 
 
 class Place(NamedTuple):
@@ -91,6 +105,8 @@ class Items:
         for kind, wanted in ids.items():
             if kind in kinds and wanted:
                 shown = self._found(kind, wanted)
+                if kind == "gateways":
+                    shown = self._with_others(shown)
                 items += shown
                 seen = {item.id for item in shown}
                 gone += [(kind, each) for each in wanted if each not in seen]
@@ -100,6 +116,21 @@ class Items:
                     if isinstance(item.row, RunRow) and item.row.run.replaces
                 ]
         return items, gone
+
+    def _with_others(self, shown: Sequence[Item]) -> list[Item]:
+        """These gateways, and the others of their projects: when one becomes the default, another ceases to be it."""
+        ids = {item.id: item.row.gateway.project_id for item in shown if isinstance(item.row, GatewayRow)}
+        others = (each.id for project in set(ids.values()) for each in self.plane.read.gateways(project))
+        return self._found("gateways", list(dict.fromkeys([*ids, *others])))
+
+    def statuses(self, kinds: Collection[Kind]) -> Iterator[tuple[Kind, str]]:
+        """What all that is alive is up to."""
+        for kind in kinds:
+            for project in self.projects.values():
+                if kind == "runs":
+                    yield from ((kind, run.status) for run in self.plane.read.live_runs(project.id))
+                else:
+                    yield from ((kind, each.status) for each in self._every(kind, project) if _in_list(each))
 
     # --- by kind -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from chalicelib.api.routes.v1.changes import LONGEST
 from chalicelib.api.v1 import cursors
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
@@ -23,13 +24,15 @@ from chalicelib.runtime.chalice_app import RESOURCES, ControlPlane
 from chalicelib.store import nouns
 from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.commit_journal import CommitJournal
-from chalicelib.usecases.live.event_changes import LATE
+from chalicelib.store.history import LATE
+from chalicelib.usecases.live.event_changes import SLICE
 from chalicelib.usecases.live.following import PAGE
 from tests.api.rig import Rig
 from tests.api.test_app import event
 from tests.api.test_runs import job_of, placed, run_of
 from tests.api.v1.rest import TASK, Client
 from tests.api.v1.test_runs import copies
+from tests.world import gateway_seats
 from tests.world import nouns as b
 from tests.world.ports import RecordedStore
 
@@ -107,13 +110,14 @@ def move(rig: Rig, run_id: str, status: RunStatus, *, began: int = 0) -> None:
 
 def test_lists_come_whole_and_then_what_changes(rig: Rig) -> None:
     one, two = submit(rig, "one"), submit(rig, "two")
-    rig.world.clock.at += MINUTE
+    rig.world.clock.at += 2 * LATE
     follower = Follower(Client.of(rig))
     assert follower.load() == [2] and follower.last["reset"] and follower.names() == {"one", "two"}
     quiet = follower.poll()
     assert not any(quiet[kind] for kind in LISTS) and not quiet["reset"]
     move(rig, one, RunStatus.provisioning)
     assert new(follower.poll()) == [("one", "provisioning")] and follower.last["poll_after_ms"] == 2000
+    rig.world.clock.at += SLICE  # what was written with it may come again
     three = submit(rig, "three")
     move(rig, two, RunStatus.running)
     assert sorted(new(follower.poll())) == [("three", "submitted"), ("two", "running")]
@@ -294,3 +298,35 @@ def test_a_poll_reads_little_when_nothing_has_changed(rig: Rig) -> None:
     api.ok("GET", f"/api/v1/changes?cursor={follower.cursor}{follower.query}")
     queries = [partition for name, partition in store.calls if name == "query"]
     assert len(queries) == (0 if rig.world.plane.journal else 1) and len(store.calls) <= 8, store.calls
+
+
+def test_when_another_gateway_becomes_the_default_both_have_changed(rig: Rig) -> None:
+    doors = [gateway_seats.gateway(rig.project.id, name=name, due_at=b.NOW) for name in ("one", "two")]
+    for door in doors:
+        rig.save(door)
+        rig.world.plane.store.commit([nouns.pointer(keys.gateway_name(rig.project.id, door.name), door.id)])
+    rig.ok("P/gateways/set_default", {"name": "one"})
+    rig.world.clock.at += MINUTE
+    follower = Follower(Client.of(rig))
+    follower.load()
+    rig.ok("P/gateways/set_default", {"name": "two"})
+    follower.poll()
+    assert {each["name"]: each["default"] for each in follower.things["gateways"].values()} == {
+        "one": False,
+        "two": True,
+    }
+
+
+def test_a_longest_cursor_is_taken(rig: Rig) -> None:
+    """With digests of all the time in which commits may be late, and as many runs as leave a trace of their own."""
+    submit(rig, "one")
+    copies(rig, "one", rig.project, 3 * PAGE)
+    follower = Follower(Client.of(rig))
+    for _ in range(LATE // SLICE + 2):
+        submit(rig, f"at-{rig.world.clock.now()}")
+        rig.world.clock.at += SLICE
+    follower.load()
+    rig.world.clock.at += MINUTE
+    for _ in range(2):
+        follower.poll()
+        assert len(follower.cursor) < LONGEST

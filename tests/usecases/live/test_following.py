@@ -25,12 +25,12 @@ from chalicelib.planning.kernel.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.announcing_store import AnnouncingStore
 from chalicelib.store.commit_journal import CommitJournal
-from chalicelib.store.history import HistoryStore
+from chalicelib.store.history import LATE, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.live.event_changes import LATE
-from chalicelib.usecases.live.following import Follow, Following
+from chalicelib.usecases.live import event_changes
+from chalicelib.usecases.live.following import CHECK, Follow, Following
 from chalicelib.usecases.live.items import Item
 from tests.world import nouns as b
 from tests.world.nouns import PROJECT
@@ -102,10 +102,13 @@ class Town:
             draft.record(EventType.status, job, before="a", after="b")
             self.save(job.with_(message=str(what)), *draft.step().events)
         else:
-            status = self.rng.choice((*LIVE, RunStatus.done))
-            ended = {"finished_at": began} if status is RunStatus.done else {}
-            draft.record(EventType.status, run, before=run.status.value, after=status.value)
-            self.save(run.with_(status=status, **ended), *draft.step().events)
+            self.move(run, self.rng.choice((*LIVE, RunStatus.done)), began)
+
+    def move(self, run: Run, status: RunStatus, began: int) -> None:
+        draft = Draft(began)
+        ended = {"finished_at": began} if status is RunStatus.done else {}
+        draft.record(EventType.status, run, before=run.status.value, after=status.value)
+        self.save(run.with_(status=status, **ended), *draft.step().events)
 
     def truth(self) -> dict[str, dict[str, Any]]:
         rows = Plane.read.func(self.plane).run_rows(self.runs())  # type: ignore[attr-defined]  # without a cache
@@ -117,7 +120,7 @@ class Follower:
         self._town, self.runs = town, dict[str, dict[str, Any]]()
         self.place: Following | None = None
 
-    def poll(self) -> None:
+    def poll(self) -> bool:
         project = Project(id=PROJECT, name="main", owner_id="o", created_at=0)
         server = replace(self._town.plane)  # another one each time, with caches of its own
         news = Follow(server, [project], ["runs"], shown).after(self.place)
@@ -130,6 +133,7 @@ class Follower:
         for _, run_id in news.gone:
             self.runs.pop(run_id, None)
         self.place = news.place
+        return news.reset
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["journal", "events"])
@@ -148,3 +152,68 @@ def test_a_follower_ends_up_with_what_is_there(tmp_path: Path, seed: int, alone:
         town.clock.at += MINUTE
         follower.poll()
     assert follower.runs == town.truth() and town.count > 0
+
+
+def test_the_end_of_a_run_is_seen_however_late_its_commit_is(tmp_path: Path) -> None:
+    """What is later than any commit should be is in no event that is read. The follower begins again instead."""
+    for late, resets in ((50 * SECOND, 0), (LATE - 5 * SECOND, 0), (LATE + MINUTE + 30 * SECOND, 1)):
+        (folder := tmp_path / str(late)).mkdir()
+        town = Town(folder, 1, alone=False)
+        town.submit()
+        town.submit()
+        follower = Follower(town)
+        follower.poll()
+        began, begun_again = town.clock.now(), 0
+        for _ in range(120):
+            town.clock.at += 5 * SECOND
+            if town.clock.now() == began + late:
+                town.move(town.runs()[0], RunStatus.done, began)
+            town.move(town.runs()[1], RunStatus.running, town.clock.now())  # so that its place moves on
+            begun_again += follower.poll()
+        assert follower.runs == town.truth() and begun_again == resets
+
+
+def test_nothing_old_comes_from_an_index_that_lags(tmp_path: Path) -> None:
+    """One run changes long before what is alive is looked at, another just before that: what is found isn't what was
+    found the last time, so all of it is shown."""
+    town = Town(tmp_path, 1, alone=False)
+    town.submit()
+    town.submit()
+    follower = Follower(town)
+    for _ in range(8):
+        for run, wait in zip(town.runs(), (CHECK - 5 * SECOND, 5 * SECOND), strict=True):
+            town.save(run.with_(message=f"at {town.clock.now()}"))
+            town.move(town.runs()[0 if run.name == "run-0" else 1], LIVE[1], town.clock.now())
+            follower.poll()
+            town.clock.at += wait
+        follower.poll()
+    assert follower.runs == town.truth()
+
+
+def test_who_follows_a_busy_plane_gets_each_change_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More is written within the time in which commits may be late than is read for an answer."""
+    monkeypatch.setattr(event_changes, "MOST", 12)
+    town = Town(tmp_path, 1, alone=False)
+    for _ in range(3):
+        town.submit()
+    follower = Follower(town)
+    follower.poll()
+    for _ in range(100):
+        for run in town.runs():
+            town.move(run, town.rng.choice(LIVE), town.clock.now())
+        town.clock.at += 5 * SECOND
+        assert not follower.poll() and follower.runs == town.truth()
+
+
+def test_who_was_away_while_more_was_written_than_is_read_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_changes, "MOST", 12)
+    town = Town(tmp_path, 1, alone=False)
+    town.submit()
+    follower = Follower(town)
+    follower.poll()
+    for _ in range(14):
+        town.clock.at += SECOND
+        town.move(town.runs()[0], town.rng.choice(LIVE), town.clock.now())
+    assert follower.poll() and not follower.poll() and follower.runs == town.truth()

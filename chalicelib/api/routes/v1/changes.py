@@ -25,7 +25,7 @@ from chalicelib.usecases.people.visible_projects import projects_seen
 if TYPE_CHECKING:
     from chalicelib import contract
 
-LONGEST = 1_600  # characters of a cursor, which names the last events
+LONGEST = 1_600  # characters of a cursor, which has digests of the last events
 
 
 class ChangesQuery(RequestBody):
@@ -92,13 +92,15 @@ def _kinds(text: str) -> tuple[Kind, ...]:
 
 def _position(place: Following) -> list[str | int]:
     page = [] if place.page is None else [*place.page]
-    return [place.mark, place.scope, place.level, place.checked_at, place.digest, *page]
+    return [place.mark, place.scope, place.level, place.checked_at, place.digest, place.alive, place.lost, *page]
 
 
 def _place(cursor: str, listing: str) -> Following:
     match cursors.decode(cursor, listing, LONGEST):
-        case [str(mark), str(scope), int(level), int(checked_at), str(digest), *page] if level in range(3):
-            return Following(mark, scope, level, checked_at, digest, _page(page))
+        case [str(mark), str(scope), int(level), int(at), str(digest), str(alive), str(lost), *page] if level in range(
+            3
+        ):
+            return Following(mark, scope, level, at, digest, alive, lost, _page(page))
     raise cursors.refused()
 
 
