@@ -27,6 +27,7 @@ _OPTIONS = (
     *("--legal-comments=none", "--entry-names=[name]-[hash]", "--chunk-names=[name]-[hash]", "--log-level=warning"),
     *(f"--alias:{name}={file}" for name, file in _VENDORED.items()),
 )
+_INDENTED = re.compile(rb"(?<=[>}])\n\s+(?=[<$])")  # in a template, where it says nothing
 _IMPORTS = re.compile(r'<script type="importmap">.*?</script>\n', re.DOTALL)
 
 
@@ -55,7 +56,7 @@ def bundled(folder: Path, esbuild: Path) -> dict[str, bytes]:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode or done.stderr:
             raise Unbundled(done.stderr)
-        made = {path.name: path.read_bytes() for path in sorted(Path(out).iterdir())}
+        made = {path.name: _INDENTED.sub(b"", path.read_bytes()) for path in sorted(Path(out).iterdir())}
     made["index.html"] = _page((folder / "index.html").read_text(encoding="utf-8"), list(made)).encode()
     zipped = {f"{name}.gz": gzip.compress(text, mtime=0) for name, text in made.items()}
     return {**zipped, "licences.txt": "\n\n".join(_licences(folder)).encode()}

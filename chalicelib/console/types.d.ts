@@ -9,6 +9,7 @@ export type Job = Schemas["V1Job"];
 export type Service = Schemas["V1Service"];
 export type Revision = Schemas["V1Revision"];
 export type RunPlan = Schemas["V1RunPlan"];
+export type PlannedMachines = Schemas["V1PlannedMachines"];
 export type FleetSummary = Schemas["V1FleetSummary"];
 export type Fleet = Schemas["V1Fleet"];
 export type Instance = Schemas["V1Instance"];

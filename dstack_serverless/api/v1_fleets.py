@@ -59,7 +59,7 @@ def create(
     *,
     body: dict[str, Any],
     dry_run: bool = UNSET,
-) -> Request[contract.V1Change | contract.V1Fleet]:
+) -> Request[contract.V1FleetPlan | contract.V1Fleet]:
     """Creates a fleet. The body is its configuration; one without a `name` gets one. Its machines come after the
     answer.
 
@@ -134,7 +134,7 @@ def apply(
     *,
     body: dict[str, Any],
     dry_run: bool = UNSET,
-) -> Request[dict[str, Any] | contract.V1Change]:
+) -> Request[dict[str, Any] | contract.V1FleetPlan]:
     """Creates the fleet, or changes it in place, where that is possible. With `If-Match` only if the spec has this
     tag, with `If-None-Match: *` only if there is no such fleet.
 

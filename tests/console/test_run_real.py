@@ -86,6 +86,8 @@ def test_a_log_shows_text_as_it_was_written(signed_in: Tab, noisy: str) -> None:
     assert signed_in.text(css='.log-line[data-line="5001"] .log-text') == "100%"
     assert signed_in.text(css='.log-line[data-line="5002"] .log-text') == "<b>markup</b> back"
     assert signed_in.count(css=".log-line b") == 0
+    signed_in.go(f"#/main/runs/{noisy}?tab=logs&line=17")
+    signed_in.see(css='.log-line.chosen[data-line="17"]')
 
 
 def test_a_log_has_keys_and_room_for_fifteen_lines_on_a_small_screen(signed_in: Tab, noisy: str) -> None:

@@ -56,14 +56,16 @@ def write(
     *,
     by_store: bool = False,
     conditional: bool = False,
+    plan: Callable[[str], Any] = lambda action: {"action": action},
 ) -> Answer:
     """Do it, or say what would be done. `answer` is made after it, and after each repetition. `by_store`: as `once` has
-    it. `conditional`: the route has looked at the request's conditions."""
+    it. `conditional`: the route has looked at the request's conditions. `plan`: the answer to a rehearsal
+    that would do this action."""
     if not conditional:
         conditions.refuse(call)
     found = verb if isinstance(verb, str) else verb()
     if query.dry_run:
-        return changed(call, {"action": found if would_write(call.plane, act) else "none"})
+        return changed(call, plan(found if would_write(call.plane, act) else "none"))
     acted = act_once(call, act, by_store=by_store, creates=found == "create")
     reply = answer(acted)
     return replace(reply, headers={**reply.headers, **_replayed(acted)})

@@ -39,8 +39,8 @@ function Shell() {
   const route = useRoute();
   const { projects } = useSession();
   const project = route.project ?? lastProject(projects);
-  const session = useSession(project);
   const known = project === null || projects.some((each) => each.name === project);
+  const session = useSession(known ? project : null);
   const [palette, setPalette] = useState(false);
   const [help, setHelp] = useState(false);
   const [menu, setMenu] = useState(false);

@@ -1,4 +1,5 @@
 // Offers by what they have in common, and what to write to get one.
+import { counted, rate } from "./money.js";
 
 /** @typedef {import("../types").Offer} Offer */
 /** @typedef {"gpu" | "backend" | "region" | "none"} By */
@@ -52,4 +53,13 @@ export function wanted(offer) {
     region: offer.region,
     spot: offer.spot ? "spot" : "on-demand",
   };
+}
+
+/** "2 machines at once, up to 4". @param {number} now @param {number | null} most */
+export const machinesText = (now, most) => [counted(now, "machine"), "at once", ...(most === now ? [] : [most === null ? "and as many as runs need" : `and up to ${most}`])].join(" ");
+
+/** What they cost: together where it is known how many there are. @param {import("../types").PlannedMachines} machines */
+export function machinesCost({ most, cheapest_per_hour_usd: low, dearest_per_hour_usd: high }) {
+  const each = low === high ? `${rate(low ?? 0)} each` : `${rate(low ?? 0)} to ${rate(high ?? 0)} each`;
+  return most === null || most < 2 ? `${each}.` : `${each}, up to ${most} × ${rate(high ?? 0)} = ${rate(most * (high ?? 0))} together.`;
 }

@@ -130,6 +130,30 @@ class V1FleetPage(TypedDict):
     next: str | None
 
 
+class V1FleetPlan(TypedDict):
+    """What applying a fleet's configuration would do. Nothing was changed."""
+
+    action: Literal["none", "create", "change"]
+    """`none`: everything is so already."""
+    machines: V1PlannedMachines | None
+    """Null for a fleet of hosts of one's own."""
+
+
+class V1PlannedMachines(TypedDict):
+    """Machines that a fleet may have, and what one of them costs."""
+
+    at_once: int
+    """How many there are without waiting for a run."""
+    most: int | None
+    """Null: as many as runs need."""
+    offers: int
+    """How many could be taken."""
+    cheapest_per_hour_usd: float | None
+    dearest_per_hour_usd: float | None
+    best: list[V1Offer]
+    """The first five that would be tried."""
+
+
 class V1Offer(TypedDict):
     """A machine that could be had."""
 

@@ -16,7 +16,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.fleets import FleetNodesSpec, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, PreconditionFailed, Problem
@@ -47,6 +47,7 @@ class FleetPlan:
     current: FleetRow | None
     action: Literal["create", "update"]
     remarks: tuple[str, ...]  # notes for the reader
+    nodes: FleetNodesSpec | None = None  # None: hosts
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def get_plan(plane: OfferPorts, user: User, project: Project, raw: dict[str, Any
         current=current,
         action="update" if current is not None and not _obstacles(plane, current, spec) else "create",
         remarks=tuple(plan_offers.unready(spec, book, plane.backends.facts(project.id))),
+        nodes=spec.configuration.nodes,
     )
 
 

@@ -45,6 +45,23 @@ def test_a_name_is_taken_once(rig: Rig) -> None:
     assert api.ok("GET", f"{fleets(api)}/pool")["revision"] == 0
 
 
+def test_a_plan_says_what_machines_would_cost(rig: Rig) -> None:
+    api = Client.of(rig)
+    body = {
+        "type": "fleet",
+        "name": "big",
+        "nodes": "1..3",
+        "resources": {"cpu": "1..", "memory": "1GB..", "disk": "1GB.."},
+    }
+    for method, url in (("POST", fleets(api)), ("PUT", f"{fleets(api)}/big/spec")):
+        plan = api.ok(method, f"{url}?dry_run=true", body)
+        machines = plan["machines"]
+        assert plan["action"] == "create" and (machines["at_once"], machines["most"]) == (1, 3)
+        prices = [offer["price_per_hour_usd"] for offer in machines["best"]]
+        assert 0 < len(prices) <= machines["offers"] and machines["cheapest_per_hour_usd"] == min(prices)
+        assert machines["dearest_per_hour_usd"] >= max(prices)
+
+
 def test_a_repeated_request_makes_one_fleet(rig: Rig) -> None:
     api = Client.of(rig)
     first, again = (api.call("POST", fleets(api), FLEET, idempotency_key="k") for _ in range(2))

@@ -14,7 +14,14 @@ from chalicelib.api.v1.answers import PageQuery
 from chalicelib.api.v1.conditions import Condition
 from chalicelib.api.v1.configurations import Written, takes_configuration
 from chalicelib.api.v1.writes import ForceQuery, Nothing, WriteQuery, created, creates, going, still, write
-from chalicelib.api.wire.v1.machines import fleet_json, fleet_path, fleet_spec_json, fleet_summary_json, health_json
+from chalicelib.api.wire.v1.machines import (
+    fleet_json,
+    fleet_path,
+    fleet_plan_json,
+    fleet_spec_json,
+    fleet_summary_json,
+    health_json,
+)
 from chalicelib.domain import keys
 from chalicelib.domain.access_tokens import Verb
 from chalicelib.domain.fleets import Fleet, FleetStatus
@@ -64,7 +71,7 @@ def get(call: Call) -> Annotated[Answer, contract.V1Fleet]:
 @takes_configuration
 def create(
     call: Call, body: Written, query: WriteQuery
-) -> Annotated[Answer, contract.V1Fleet, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.V1Fleet, HTTPStatus.CREATED, DryRun(contract.V1FleetPlan)]:
     """Creates a fleet. The body is its configuration; one without a `name` gets one. Its machines come after the
     answer."""
     spec = {"configuration": specs.meant(body.root, {})}
@@ -80,7 +87,12 @@ def create(
         path = fleet_path(call.tenant.name, row.fleet.name)
         return created(call, _shown(call, row), path, _settling(call, row))
 
-    return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)))
+    plan = lambda action: _plan(call, action, spec)  # noqa: E731
+    return write(call, query, "create", act, lambda done: answer(done.result or made(done.subject_id)), plan=plan)
+
+
+def _plan(call: Call, action: str, spec: Object) -> contract.V1FleetPlan:
+    return fleet_plan_json(action, fleet_plans.get_plan(call.plane, call.actor, call.tenant, spec))
 
 
 def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
@@ -92,19 +104,23 @@ def get_spec(call: Call) -> Annotated[Answer, contract.Configuration]:
 @takes_configuration
 def apply(
     call: Call, body: Written, query: WriteQuery
-) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1Change)]:
+) -> Annotated[Answer, contract.Configuration, HTTPStatus.OK, HTTPStatus.CREATED, DryRun(contract.V1FleetPlan)]:
     """Creates the fleet, or changes it in place, where that is possible. With `If-Match` only if the spec has this
     tag, with `If-None-Match: *` only if there is no such fleet."""
     name, condition = call.params["fleet_name"], Condition.of(call)
     configuration = specs.named(body.root, name)
 
-    def act(plane: Plane, fleet_id: str) -> FleetRow:
+    def wanted(plane: Plane) -> tuple[FleetRow | None, Object, Object]:
+        """The fleet of that name, its spec, and the new one."""
         fleet = fleets.named(plane.store, call.tenant, name)
         current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
-        condition.check(None if current is None else _tag(current))
         stored = {} if current is None else specs.raw(current.spec)
         known = {} if current is None else _known(plane, call.actor, current)
-        spec = {**stored, "configuration": specs.meant(configuration, known)}
+        return current, stored, {**stored, "configuration": specs.meant(configuration, known)}
+
+    def act(plane: Plane, fleet_id: str) -> FleetRow:
+        current, stored, spec = wanted(plane)
+        condition.check(None if current is None else _tag(current))
         seen = fleet_plans.SeenFleet(current.fleet.id, stored) if current is not None and condition.match else None
         return fleet_plans.apply_plan(
             plane, call.actor, call.tenant, spec, seen, role=call.role, new=fleet_id, or_change=not condition.new
@@ -114,9 +130,9 @@ def apply(
         return specs.applied(call, _spec(call, row), _tag(row), made=row.fleet.id == made_id)
 
     verb = creates(lambda: fleets.named(call.plane.store, call.tenant, name))
-    return write(
-        call, query, verb, act, lambda done: answer(done.result or _row(call), done.subject_id), conditional=True
-    )
+    made = lambda done: answer(done.result or _row(call), done.subject_id)  # noqa: E731
+    plan = lambda action: _plan(call, action, wanted(call.plane)[2])  # noqa: E731
+    return write(call, query, verb, act, made, conditional=True, plan=plan)
 
 
 @takes_both(Nothing, ForceQuery)

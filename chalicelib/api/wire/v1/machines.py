@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
@@ -12,10 +12,13 @@ from chalicelib.domain.instants import iso
 from chalicelib.domain.offers import Gpu, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.read import FleetRow
+from chalicelib.usecases.machines.fleet_plans import FleetPlan
 from chalicelib.usecases.machines.health import HealthCheck
 
 if TYPE_CHECKING:
     from chalicelib import contract
+
+BEST = 5  # offers of a plan
 
 
 def fleet_path(project_name: str, name: str) -> str:
@@ -36,6 +39,21 @@ def fleet_summary_json(row: FleetRow, project_name: str) -> contract.V1FleetSumm
         **_use_json(row.instances),
         "created_at": iso(fleet.created_at),
     }
+
+
+def fleet_plan_json(action: Any, plan: FleetPlan) -> contract.V1FleetPlan:
+    nodes = plan.nodes
+    if nodes is None:
+        return {"action": action, "machines": None}
+    machines: contract.V1PlannedMachines = {
+        "at_once": max(nodes.min, nodes.target),
+        "most": nodes.max,
+        "offers": plan.total_offers,
+        "cheapest_per_hour_usd": min((offer.price for offer in plan.offers), default=None),
+        "dearest_per_hour_usd": plan.max_price,
+        "best": [offer_json(offer) for offer in plan.offers[:BEST]],
+    }
+    return {"action": action, "machines": machines}
 
 
 class _Use(TypedDict):

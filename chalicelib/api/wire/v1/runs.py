@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from chalicelib.api.wire.runs import job_message, run_message
-from chalicelib.api.wire.v1.machines import gpus_json, offer_json
+from chalicelib.api.wire.v1.machines import BEST, gpus_json, offer_json
 from chalicelib.api.wire.v1.specs import configuration_of
 from chalicelib.billing.usage import run_cost
 from chalicelib.domain.instants import Micros, iso
@@ -24,9 +24,6 @@ from chalicelib.usecases.runs.plans import JobPlan, RunPlan
 
 if TYPE_CHECKING:
     from chalicelib import contract
-
-
-BEST = 5  # offers of a planned job
 
 
 def run_path(project_name: str, name: str) -> str:

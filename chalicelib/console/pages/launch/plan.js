@@ -9,7 +9,7 @@ import { Diff } from "../../kit/diff.js";
 import { Words } from "../../kit/words.js";
 import { lineDiff } from "../../lib/diff.js";
 import { counted } from "../../lib/money.js";
-import { gpuTitle } from "../../lib/offers.js";
+import { gpuTitle, machinesCost, machinesText } from "../../lib/offers.js";
 import { runPath } from "../../lib/run_facts.js";
 import { topValue } from "../../lib/yaml_place.js";
 import { specText } from "../../lib/yaml_text.js";
@@ -43,6 +43,8 @@ function Meaning({ project, text, plan }) {
   const name = plan.name ?? topValue(text, "name");
   return html`<p class="plan-action">${(WORDS[plan.action] ?? String)(name || "it, under a name of its own")}</p>
     ${(plan.jobs ?? []).map((/** @type {any} */ job, /** @type {number} */ number) => html`<${Jobs} key=${number} job=${job} />`)}
+    ${plan.machines && html`<${Machines} machines=${plan.machines} />`}
+    ${topValue(text, "type") === "volume" && html`<p class="soft">Its price a month is known once the cloud has made it.</p>`}
     ${plan.notes?.length > 0 && html`<ul class="plan-notes">${plan.notes.map((/** @type {string} */ note) => html`<li key=${note}><${Words} text=${note} /></li>`)}</ul>`}
     ${plan.action === "change" && plan.spec && html`<${Changes} project=${project} plan=${plan} />`}`;
 }
@@ -53,11 +55,21 @@ function Jobs({ job }) {
     return html`<${Notice} kind="warn"><p>${counted(job.count, "job")}, and no machine for it: it would wait. See what there is among the offers, or ask for less.</p></${Notice}>`;
   }
   return html`<div class="plan-job"><p><b>${counted(job.count, "job")}</b>, ${counted(job.offers, "offer")}, from <${Money} usd=${job.cheapest_per_hour_usd} hourly /> each</p>
-    <table class="plain-table"><caption class="unseen">The first offers that would be tried</caption>
-      <thead><tr><th scope="col">GPU</th><th scope="col">Where</th><th scope="col">Machine</th><th scope="col" class="right">Price</th></tr></thead>
-      <tbody>${job.best.map((offer, number) => html`<tr key=${number}><td>${gpuTitle(offer.resources)}</td><td>${offer.backend} <span class="soft">${offer.region}</span></td>
-        <td>${offer.type}${offer.spot ? " · spot" : ""}</td><td class="right"><${Money} usd=${offer.price_per_hour_usd} hourly /></td></tr>`)}</tbody></table></div>`;
+    <${Best} offers=${job.best} /></div>`;
 }
+
+/** What a fleet's machines would be, and cost together. @param {{machines: import("../../types").PlannedMachines}} props */
+function Machines({ machines }) {
+  const { at_once: now, most, offers, best } = machines;
+  if (offers === 0) return html`<${Notice} kind="warn"><p>No offer fits it now: it would have no machines. See what there is among the offers, or ask for less.</p></${Notice}>`;
+  return html`<div class="plan-job"><p><b>${machinesText(now, most)}</b>, ${counted(offers, "offer")}: ${machinesCost(machines)}</p><${Best} offers=${best} /></div>`;
+}
+
+/** @param {{offers: RunPlan["jobs"][number]["best"]}} props */
+const Best = ({ offers }) => html`<table class="plain-table"><caption class="unseen">The first offers that would be tried</caption>
+  <thead><tr><th scope="col">GPU</th><th scope="col">Where</th><th scope="col">Machine</th><th scope="col" class="right">Price</th></tr></thead>
+  <tbody>${offers.map((offer, number) => html`<tr key=${number}><td>${gpuTitle(offer.resources)}</td><td>${offer.backend} <span class="soft">${offer.region}</span></td>
+    <td>${offer.type}${offer.spot ? " · spot" : ""}</td><td class="right"><${Money} usd=${offer.price_per_hour_usd} hourly /></td></tr>`)}</tbody></table>`;
 
 /** @param {{project: string, plan: RunPlan}} props */
 function Changes({ project, plan }) {
